@@ -1,0 +1,48 @@
+// PlanBuilder: how generators write plans. It keeps the version of every buffer, so a generator
+// says only who sends what to whom, round by round.
+//
+// Within a round every transfer carries the version its source had when the round began, so ranks
+// that swap in one round do not see each other's half-done work. Rounds order only transfers of
+// the same chunk; they are no barrier.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace thalweg {
+
+class PlanBuilder {
+ public:
+  // Fills in everything but chunks and transfers. contributors == ranks unless set later.
+  explicit PlanBuilder(Plan header) : plan_(std::move(header)) {}
+
+  // An empty chunk (length 0) is not added: the id is invalid, and transfers of it vanish. Small
+  // tensors over many ranks need no special case.
+  ChunkIndex add_chunk(Share share, Rank source = {}, Rank target = {});
+
+  void begin_round() { ++round_; }
+  void reduce(Rank from, Rank to, ChunkIndex chunk) { add(from, to, chunk, TransferKind::kReduce); }
+  void copy(Rank from, Rank to, ChunkIndex chunk) { add(from, to, chunk, TransferKind::kCopy); }
+
+  [[nodiscard]] const Plan& plan() const { return plan_; }
+  Plan finish() && { return std::move(plan_); }
+
+ private:
+  struct Buffer {
+    std::int32_t version = 0;
+    std::int32_t version_at_round_start = 0;
+    std::int32_t round = 0;  // the round that version_at_round_start belongs to
+  };
+
+  void add(Rank from, Rank to, ChunkIndex chunk, TransferKind kind);
+  Buffer& buffer(Rank rank, ChunkIndex chunk);
+
+  Plan plan_;
+  std::vector<Buffer> buffers_;  // [chunk][rank]
+  std::int32_t round_ = 0;
+};
+
+}  // namespace thalweg

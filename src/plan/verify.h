@@ -1,0 +1,29 @@
+// verify(): a proof, by symbolic execution, that a plan does what its collective says.
+//
+// The plan is executed with sets of contributors in place of numbers. What holds for the sets holds
+// for every tensor, every reduction and every timing, since versions fix what each transfer
+// carries. Proved:
+// 1. every rank that needs a chunk ends with every wanted contribution exactly once, no other;
+// 2. every transfer can happen: no transfer waits, directly or around a circle, for itself;
+// 3. no transfer carries an empty buffer.
+#pragma once
+
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace thalweg {
+
+struct PlanProof {
+  // The longest chain of transfers in which each waits for the one before.
+  int steps = 0;
+  // What each rank may have to hold beside its tensor in the worst timing: values that arrived
+  // before it was their turn to be applied.
+  std::vector<Bytes> staging;
+  [[nodiscard]] Bytes peak_staging() const;
+};
+
+// The error says which rank, which chunk and what is missing, doubled, foreign or stuck.
+Result<PlanProof> verify(const Plan& plan);
+
+}  // namespace thalweg
