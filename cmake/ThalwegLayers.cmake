@@ -31,6 +31,24 @@ function(thalweg_layer name)
   target_include_directories(thalweg_${name} PUBLIC ${CMAKE_BINARY_DIR}/layers/${name})
   list(TRANSFORM ARG_LAYERS PREPEND thalweg_)
   target_link_libraries(thalweg_${name} PUBLIC ${ARG_LAYERS} ${ARG_USES})
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/src
+       ${CMAKE_SOURCE_DIR}/src/${name}/*.h)
+  thalweg_check_headers(${name} "${headers}" thalweg_${name})
+endfunction()
+
+# Every header compiles alone: one source a header that includes nothing else.
+function(thalweg_check_headers name headers library)
+  if(NOT THALWEG_CHECK_HEADERS)
+    return()
+  endif()
+  foreach(header ${headers})
+    set(source ${CMAKE_BINARY_DIR}/headers/${header}.cc)
+    file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${header}\"\n")
+    list(APPEND sources ${source})
+  endforeach()
+  add_library(thalweg_${name}_headers OBJECT ${sources})
+  thalweg_common(thalweg_${name}_headers)
+  target_link_libraries(thalweg_${name}_headers PRIVATE ${library})
 endfunction()
 
 # thalweg_program(name folder LAYERS … USES …): an executable from src/<folder>.

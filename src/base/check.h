@@ -14,10 +14,9 @@ namespace thalweg {
 }  // namespace thalweg
 
 // CHECK(cond) or CHECK(cond, "format", arguments…).
-#define CHECK(condition, ...)                                          \
-  do {                                                                 \
-    if (!(condition)) [[unlikely]] {                                   \
-      ::thalweg::check_failed(__FILE__, __LINE__, #condition,          \
-                              ::fmt::format("" __VA_ARGS__));          \
-    }                                                                  \
+#define CHECK(condition, ...)                                                                 \
+  do {                                                                                        \
+    if (!(condition)) [[unlikely]] {                                                          \
+      ::thalweg::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__)); \
+    }                                                                                         \
   } while (false)

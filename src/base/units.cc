@@ -31,17 +31,11 @@ constexpr std::array<Unit, 10> kByteUnits{{{"TiB", std::int64_t{1} << 40},
                                            {"KB", 1'000},
                                            {"B", 1}}};
 
-constexpr std::array<Unit, 5> kRateUnits{{{"T", 1'000'000'000'000},
-                                          {"G", 1'000'000'000},
-                                          {"M", 1'000'000},
-                                          {"K", 1'000},
-                                          {"k", 1'000}}};
+constexpr std::array<Unit, 5> kRateUnits{
+    {{"T", 1'000'000'000'000}, {"G", 1'000'000'000}, {"M", 1'000'000}, {"K", 1'000}, {"k", 1'000}}};
 
-constexpr std::array<Unit, 5> kTimeUnits{{{"s", 1'000'000'000'000},
-                                          {"ms", 1'000'000'000},
-                                          {"us", 1'000'000},
-                                          {"ns", 1'000},
-                                          {"ps", 1}}};
+constexpr std::array<Unit, 5> kTimeUnits{
+    {{"s", 1'000'000'000'000}, {"ms", 1'000'000'000}, {"us", 1'000'000}, {"ns", 1'000}, {"ps", 1}}};
 
 Error bad_quantity(std::string_view kind, std::string_view text, std::string_view allowed) {
   return Error(fmt::format("'{}' is not a {}: write {}", text, kind, allowed));

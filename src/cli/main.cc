@@ -1,1 +1,43 @@
-int main() { return 0; }
+// The `thalweg` program. One file a subcommand; this one only puts them together.
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include <thalweg/version.h>
+
+#include "cli/bench_kernels.h"
+#include "cli/command.h"
+#include "cli/plan.h"
+
+int main(int argc, char** argv) {
+  CLI::App app("Thalweg: gradients by the fastest line", "thalweg");
+  app.set_version_flag("--version", thalweg::kVersion);
+  app.require_subcommand(1);
+  app.set_help_all_flag("--help-all", "help of all subcommands");
+
+  CLI::App& plan = *app.add_subcommand("plan", "collectives as plans: proved, counted, predicted");
+  plan.require_subcommand(1);
+  thalweg::add_plan_show(plan);
+  thalweg::add_plan_compare(plan);
+  thalweg::add_plan_best(plan);
+  thalweg::add_plan_verify(plan);
+  thalweg::add_plan_schemes(plan);
+
+  CLI::App& bench = *app.add_subcommand("bench", "measure, with the peer and the limit beside");
+  bench.require_subcommand(1);
+  thalweg::add_bench_kernels(bench);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::RuntimeError& error) {
+    return error.get_exit_code();
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : thalweg::kExitBadInput;
+  }
+  // A full disk or a closed pipe must not look like success.
+  std::cout.flush();
+  if (!std::cout) {
+    std::cerr << "thalweg: cannot write to standard output\n";
+    return thalweg::kExitBadInput;
+  }
+  return 0;
+}

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
+#include <unordered_map>
 
 #include "plan/plan.h"
 
@@ -38,10 +38,11 @@ class PlanBuilder {
   };
 
   void add(Rank from, Rank to, ChunkIndex chunk, TransferKind kind);
-  Buffer& buffer(Rank rank, ChunkIndex chunk);
+  [[nodiscard]] std::uint64_t key(Rank rank, ChunkIndex chunk) const;
 
   Plan plan_;
-  std::vector<Buffer> buffers_;  // [chunk][rank]
+  // The buffers that something has arrived at; all others stand at version 0.
+  std::unordered_map<std::uint64_t, Buffer> buffers_;
   std::int32_t round_ = 0;
 };
 

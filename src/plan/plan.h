@@ -42,12 +42,17 @@ enum class Collective : std::uint8_t {
 };
 inline constexpr int kCollectiveCount = 7;
 
+// Limits of what a plan may hold; they bound the memory of verify().
+inline constexpr int kMaxPlanRanks = 8192;
+inline constexpr int kMaxPlanVersions = 65535;  // arrivals at one buffer
+
 const char* name_of(Collective collective);
 // The error lists the names.
 Result<Collective> parse_collective(std::string_view name);
 
 // A part of the tensor that moves as one.
-//   kAllToAll: [offset, offset+length) lies in the source's buffer, in its share for the target.
+//   kAllToAll: [offset, offset+length) lies in the source's buffer, in its share for the target;
+//   what a rank keeps is a chunk too (source == target), which no transfer needs to move.
 //   all others: it lies in the whole tensor, of which every rank has (room for) a copy.
 struct Chunk {
   std::int64_t offset = 0;  // in elements

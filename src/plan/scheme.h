@@ -1,4 +1,4 @@
-// A Scheme turns a request into a Plan. One file a scheme; src/plan/schemes.cc lists them all.
+// A Scheme turns a request into a Plan. One file a scheme; src/plan/scheme.cc lists them all.
 //
 // A user names a scheme and, after a colon, its parameters: "ring", "k-nomial:k=4",
 // "ps:servers=2,placement=separate".
@@ -53,8 +53,6 @@ struct Scheme {
   std::string_view summary;  // one line
   std::vector<Collective> collectives;
   std::vector<ParameterSpec> parameters;
-  // Whether cutting each chunk further lets one step overlap the next (see pipeline.h).
-  bool gains_from_pipelining = false;
   Result<Plan> (*generate)(const PlanRequest& request, const Parameters& parameters);
 };
 

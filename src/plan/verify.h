@@ -4,8 +4,8 @@
 // for every tensor, every reduction and every timing, since versions fix what each transfer
 // carries. Proved:
 // 1. every rank that needs a chunk ends with every wanted contribution exactly once, no other;
-// 2. every transfer can happen: no transfer waits, directly or around a circle, for itself;
-// 3. no transfer carries an empty buffer.
+// 2. no rank deadlocks: every transfer waits only for transfers that stand before it in the plan;
+// 3. no transfer carries an empty buffer, and none copies what its target holds already.
 #pragma once
 
 #include <vector>
@@ -17,6 +17,8 @@ namespace thalweg {
 struct PlanProof {
   // The longest chain of transfers in which each waits for the one before.
   int steps = 0;
+  // Per transfer: its place on the longest chain that leads to it, from 1.
+  std::vector<int> step_of;
   // What each rank may have to hold beside its tensor in the worst timing: values that arrived
   // before it was their turn to be applied.
   std::vector<Bytes> staging;

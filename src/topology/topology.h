@@ -8,14 +8,16 @@
 // in exactly one region, the innermost.
 //
 // Invariants (TopologyBuilder::build checks them):
-// 1. There is a host; node names are unique, and so are region names.
+// 1. There is a host; node names are unique, and so are region names; is_good_name() holds.
 // 2. Every rate is above zero; no link joins a node to itself; a host has at least one link
-//    (unless it is the only node).
+//    (unless it is the only node); the limits below hold.
 // 3. Every host can reach every other, through switches only or by a direct link.
 // 4. Regions are a tree; hosts() of a region are in rank order.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,18 +37,30 @@ using RegionId = Id<struct RegionIdTag>;
 
 inline constexpr RegionId kWholeNetwork{0};
 
+// Limits. What is larger is taken for a mistake, before memory is spent on it.
+inline constexpr int kMaxNodes = 65'536;
+inline constexpr int kMaxLinks = 1'048'576;
+inline constexpr int kMaxRegions = 65'536;
+inline constexpr int kMaxRegionDepth = 16;
+inline constexpr std::size_t kMaxNameLength = 128;  // in bytes
+inline constexpr Bandwidth kMaxRate = Bandwidth::gbps(1'000'000);
+inline constexpr Duration kMaxDelay = Duration::milliseconds(1'000);
+inline constexpr Bytes kMaxBuffer{std::int64_t{1} << 40};
+
 enum class NodeKind : std::uint8_t { kHost, kSwitch };
 
 struct Node {
   std::string name;
   NodeKind kind = NodeKind::kHost;
   RegionId region = kWholeNetwork;
+  bool operator==(const Node&) const = default;
 };
 
 struct LinkSpec {
-  Bandwidth rate;   // of each direction
-  Duration delay;   // propagation, one way
-  Bytes buffer;     // of the switch port that feeds it; 0: not stated
+  Bandwidth rate;  // of each direction
+  Duration delay;  // propagation, one way
+  Bytes buffer;    // of the switch port that feeds it; 0: not stated
+  bool operator==(const LinkSpec&) const = default;
 };
 
 struct Link {
@@ -63,14 +77,18 @@ struct Arc {
 
 struct Region {
   std::string name;
-  RegionId parent;                // invalid for the whole network
-  int depth = 0;                  // 0 for the whole network
+  RegionId parent;  // invalid for the whole network
+  int depth = 0;    // 0 for the whole network
   std::vector<RegionId> children;
-  std::vector<Rank> hosts;        // of this region and all regions within it
+  std::vector<Rank> hosts;  // of this region and all regions within it
   // The rate at which its hosts can send together, over the rate of the links that leave it.
   // 1 or below: not oversubscribed. 0 where nothing leaves it.
   double oversubscription = 0;
+  bool operator==(const Region&) const = default;
 };
+
+// True for 1 to kMaxNameLength bytes of UTF-8 without control characters.
+bool is_good_name(std::string_view name);
 
 class Topology {
  public:
@@ -91,18 +109,29 @@ class Topology {
   [[nodiscard]] Arc arc(ArcId id) const;
   // "rack0-leaf → spine1", for people.
   [[nodiscard]] std::string arc_name(ArcId id) const;
-  [[nodiscard]] std::span<const ArcId> arcs_from(NodeId id) const {
-    return arcs_from_[id.index()];
-  }
+  [[nodiscard]] std::span<const ArcId> arcs_from(NodeId id) const { return arcs_from_[id.index()]; }
   // Invalid if there is none.
   [[nodiscard]] NodeId find_node(std::string_view name) const;
   [[nodiscard]] RegionId find_region(std::string_view name) const;
   // True if `inner` is `outer` or lies within it.
   [[nodiscard]] bool contains(RegionId outer, RegionId inner) const;
 
+  // True if both describe the same network: the same regions, hosts, switches and links, each in
+  // the same order. How hosts and switches interleave in nodes() does not count.
+  bool operator==(const Topology& other) const;
+
  private:
   friend class TopologyBuilder;
   Topology() = default;
+
+  struct NameHash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view name) const {
+      return std::hash<std::string_view>{}(name);
+    }
+  };
+  template <class T>
+  using NameMap = std::unordered_map<std::string, T, NameHash, std::equal_to<>>;
 
   std::string name_;
   std::vector<Node> nodes_;
@@ -111,6 +140,8 @@ class Topology {
   std::vector<NodeId> hosts_;
   std::vector<Rank> ranks_;
   std::vector<std::vector<ArcId>> arcs_from_;
+  NameMap<NodeId> node_names_;
+  NameMap<RegionId> region_names_;
 };
 
 // Collects the parts of a Topology and checks them. Each add_ returns the new part's id, or an
@@ -122,17 +153,32 @@ class TopologyBuilder {
   Result<RegionId> add_region(std::string name, RegionId parent);
   Result<NodeId> add_host(std::string name, RegionId region);
   Result<NodeId> add_switch(std::string name, RegionId region);
+  // Both ends must be ids that this builder gave out.
   Result<LinkId> add_link(NodeId a, NodeId b, LinkSpec spec);
 
-  // A host that cannot be reached from the first is named in the error.
+  // Two hosts that no path joins (invariant 3).
+  struct Gap {
+    NodeId from;
+    NodeId to;
+  };
+  // The first such pair in rank order, for a reader that wants to say where they were written.
+  [[nodiscard]] std::optional<Gap> find_gap() const;
+
+  // The error names what breaks invariant 1 or 3, and the hosts concerned.
   Result<Topology> build() &&;
 
  private:
+  [[nodiscard]] bool is_node(NodeId id) const {
+    return id.valid() && id.index() < topology_.nodes_.size();
+  }
+  [[nodiscard]] bool is_region(RegionId id) const {
+    return id.valid() && id.index() < topology_.regions_.size();
+  }
   Result<NodeId> add_node(std::string name, NodeKind kind, RegionId region);
+  void fill_region_hosts();
+  void fill_oversubscription();
 
   Topology topology_;
-  std::unordered_map<std::string, NodeId> node_names_;
-  std::unordered_map<std::string, RegionId> region_names_;
 };
 
 }  // namespace thalweg

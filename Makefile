@@ -1,0 +1,60 @@
+# Everything a person types. tools/setup installs what is needed, so each of these works on a bare
+# Debian 12 machine.
+SHELL := /bin/bash
+.ONESHELL:
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+MAKEFLAGS += --no-builtin-rules
+
+PRESETS := release asan tsan fuzz
+FUZZ_SECONDS ?= 5
+PYTEST := .venv/bin/python -m pytest -q -p no:cacheprovider
+SOURCES = $(shell git ls-files '*.cc' '*.h' | grep -E '^(src|include|tests|examples|bench)/')
+
+.PHONY: setup build test bench demo format check-format lint fuzz clean unit sanitize $(PRESETS:%=build-%)
+
+setup:
+	@tools/setup
+	mkdir -p build
+
+$(PRESETS:%=build-%): build-%: setup
+	@cmake --preset $* >build/$*.configure.log 2>&1 || { cat build/$*.configure.log; exit 1; }
+	cmake --build build/$* -- --quiet
+
+# The program is at build/release/thalweg.
+build: build-release
+
+# Every test: formatting, unit tests, the same under the sanitizers, fuzzers for a few seconds each,
+# style and the command line. Each runner closes with its own summary. clang-tidy, which takes longer
+# than all of them, is `make lint`.
+test: check-format unit sanitize fuzz
+	$(PYTEST) -n 2 tests/style tests/cli
+
+unit: build-release
+	ctest --test-dir build/release --output-on-failure -j 2 --progress
+
+sanitize: build-asan build-tsan
+	ctest --test-dir build/asan --output-on-failure -j 2 --progress
+	ctest --test-dir build/tsan --output-on-failure -j 2 --progress
+
+# FUZZ_SECONDS each; what they find beyond the seeds stays in build/fuzz/corpus.
+fuzz: build-fuzz
+	@tools/fuzz $(FUZZ_SECONDS)
+
+bench: build-release
+	build/release/thalweg bench kernels
+
+demo: build-release
+	@tools/demo
+
+format: setup
+	clang-format-19 -i $(SOURCES)
+
+check-format: setup
+	clang-format-19 --dry-run --Werror $(SOURCES)
+
+lint: check-format build-release
+	@tools/tidy
+
+clean:
+	rm -rf build

@@ -1,0 +1,132 @@
+#include "cli/command.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "topology/load.h"
+
+namespace thalweg {
+namespace {
+
+constexpr double kQuietSeconds = 2;
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// The characters of UTF-8 text, as far as a terminal's columns are concerned.
+std::size_t width_of(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
+  }));
+}
+
+Error io_error(std::string_view doing, const std::string& path) {
+  return Error(fmt::format("cannot {} {}: {}", doing, path, std::strerror(errno)));
+}
+
+}  // namespace
+
+void exit_with_error(const Error& error) {
+  std::cerr << "thalweg: " << error.message() << '\n';
+  throw CLI::RuntimeError(kExitBadInput);
+}
+
+void exit_unless_zero(int code) {
+  if (code != 0) throw CLI::RuntimeError(code);
+}
+
+Result<std::string> read_file(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return Error(fmt::format("cannot read {}: it is a folder", path));
+  }
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return io_error("read", path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (in.bad()) return io_error("read", path);
+  return std::move(text).str();
+}
+
+Status write_files(const std::vector<OutputFile>& files) {
+  const auto temporary = [](const OutputFile& file) { return file.path + ".part"; };
+  for (const OutputFile& file : files) {
+    std::ofstream out(temporary(file), std::ios::binary | std::ios::trunc);
+    out << file.content;
+    out.close();
+    if (!out) {
+      const Error error = io_error("write", file.path);
+      for (const OutputFile& part : files) std::remove(temporary(part).c_str());
+      return error;
+    }
+  }
+  for (const OutputFile& file : files) {
+    if (std::rename(temporary(file).c_str(), file.path.c_str()) != 0) {
+      const Error error = io_error("write", file.path);
+      for (const OutputFile& part : files) std::remove(temporary(part).c_str());
+      return error;
+    }
+  }
+  return ok_status();
+}
+
+Result<Topology> load_topology(const std::string& argument) {
+  if (is_topology_shorthand(argument)) return topology_from_shorthand(argument);
+  std::error_code ignored;
+  if (!std::filesystem::exists(argument, ignored)) {
+    return Error(
+        fmt::format("--topology: '{}' is neither a file nor a shorthand such as "
+                    "leaf-spine:racks=2,hosts=4,spines=1,host=10G,uplink=10G",
+                    argument));
+  }
+  THALWEG_TRY(const std::string text, read_file(argument));
+  return topology_from_file_text(text, argument);
+}
+
+std::string format_table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], width_of(row[c]));
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      const std::string padding(widths[c] - width_of(row[c]), ' ');
+      if (c > 0) text += "  ";
+      text += c == 0 ? row[c] + padding : padding + row[c];
+    }
+    while (text.ends_with(' ')) text.pop_back();
+    text += '\n';
+  }
+  return text;
+}
+
+Progress::Progress() : start_(seconds_now()), terminal_(isatty(STDERR_FILENO) != 0) {}
+
+Progress::~Progress() {
+  if (shown_ && terminal_) std::cerr << "\r\033[K" << std::flush;
+}
+
+void Progress::show(const std::string& what) {
+  if (seconds_now() - start_ < kQuietSeconds) return;
+  shown_ = true;
+  if (terminal_) {
+    std::cerr << "\r\033[K" << what << " …" << std::flush;
+  } else {
+    std::cerr << what << '\n';
+  }
+}
+
+}  // namespace thalweg

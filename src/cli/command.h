@@ -1,0 +1,68 @@
+// What the subcommands share: exit codes, files, the topology argument, tables, progress.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <thalweg/result.h>
+
+#include "topology/topology.h"
+
+namespace thalweg {
+
+// 0: done. 1: the answer is no (a plan is wrong). 2: the input is bad.
+inline constexpr int kExitNo = 1;
+inline constexpr int kExitBadInput = 2;
+
+// Makes `body`, a function that returns a Result of the exit code, what the subcommand does. An
+// error is printed and ends the program with kExitBadInput.
+template <class Body>
+void on_run(CLI::App& app, Body body);
+[[noreturn]] void exit_with_error(const Error& error);
+void exit_unless_zero(int code);
+
+Result<std::string> read_file(const std::string& path);
+
+// A file to be written once everything else has succeeded.
+struct OutputFile {
+  std::string path;
+  std::string content;
+};
+// Writes all of them, each to a temporary name first, so that no reader sees half a file.
+Status write_files(const std::vector<OutputFile>& files);
+
+// A shorthand or the path of a topology file.
+Result<Topology> load_topology(const std::string& argument);
+
+// Columns as wide as they need; the first is left-aligned, the others right.
+std::string format_table(const std::vector<std::vector<std::string>>& rows);
+
+// What a long command is at, on stderr: a line that is overwritten on a terminal, plain lines
+// otherwise, and nothing at all before it has taken two seconds.
+class Progress {
+ public:
+  Progress();
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void show(const std::string& what);
+
+ private:
+  double start_ = 0;
+  bool terminal_ = false;
+  bool shown_ = false;
+};
+
+template <class Body>
+void on_run(CLI::App& app, Body body) {
+  app.callback([body = std::move(body)] {
+    const Result<int> result = body();
+    if (!result.ok()) exit_with_error(result.error());
+    exit_unless_zero(*result);
+  });
+}
+
+}  // namespace thalweg

@@ -1,0 +1,284 @@
+#include "plan/cost.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <queue>
+#include <span>
+#include <unordered_map>
+#include <utility>
+
+#include "base/check.h"
+#include "plan/buckets.h"
+#include "plan/max_min.h"
+
+namespace thalweg {
+namespace {
+
+using TransferIndex = std::uint32_t;
+using Seconds = double;
+
+constexpr Seconds kNever = std::numeric_limits<Seconds>::infinity();
+
+// Everything from one rank to another.
+struct Connection {
+  std::vector<MaxMinFair::Use> uses;
+  Seconds delay = 0;
+  // Ready transfers, first in plan order on top.
+  std::priority_queue<TransferIndex, std::vector<TransferIndex>, std::greater<>> ready;
+  bool busy = false;  // a transfer is starting or flowing
+  Seconds last_ready = -1;
+};
+
+struct Flow {
+  TransferIndex transfer = 0;
+  std::uint32_t connection = 0;
+  Seconds start = 0;
+  Seconds since = 0;  // the instant that bytes_left is of
+  double bytes_left = 0;
+};
+
+enum class EventKind : std::uint8_t { kStart, kArrive };
+
+struct Event {
+  Seconds at = 0;
+  EventKind kind = EventKind::kStart;
+  TransferIndex transfer = 0;
+  bool operator>(const Event& o) const { return at != o.at ? at > o.at : transfer > o.transfer; }
+};
+
+class FluidRun {
+ public:
+  FluidRun(const Plan& plan, const Accounting& accounting, const Topology& topology,
+           const Routing& routing, const CostOptions& options)
+      : plan_(plan),
+        options_(options),
+        quantum_(accounting.slowest_arc_time.s() * options.resolution),
+        rates_of_arcs_(capacities(topology)) {
+    connect(routing);
+    index_buffers();
+  }
+
+  CostEstimate run() {
+    for (std::uint32_t b = 0; b < version_.size(); ++b) release_sends(b, 0);
+    while (!events_.empty() || !flows_.empty()) step();
+    CHECK(arrived_ == plan_.transfers.size(), "{} of {} transfers arrived", arrived_,
+          plan_.transfers.size());
+    estimate_.total = Duration::seconds(finish_);
+    return std::move(estimate_);
+  }
+
+ private:
+  static std::vector<double> capacities(const Topology& topology) {
+    std::vector<double> result(topology.arc_count());
+    for (std::size_t a = 0; a < result.size(); ++a) {
+      const ArcId arc(static_cast<std::int32_t>(a));
+      result[a] = topology.arc(arc).spec.rate.bytes_per_second();
+    }
+    return result;
+  }
+
+  void connect(const Routing& routing) {
+    std::unordered_map<std::uint64_t, std::uint32_t> ids;
+    connection_of_.reserve(plan_.transfers.size());
+    for (const Transfer& t : plan_.transfers) {
+      const std::uint64_t key = t.source.index() << 32 | t.target.index();
+      const auto [entry, fresh] = ids.try_emplace(key, connections_.size());
+      if (fresh) {
+        Connection connection;
+        for (const ArcShare& share : routing.shares(t.source, t.target)) {
+          connection.uses.push_back({.arc = static_cast<std::uint32_t>(share.arc.value()),
+                                     .weight = static_cast<float>(share.fraction)});
+        }
+        connection.delay = routing.delay(t.source, t.target).s();
+        connections_.push_back(std::move(connection));
+      }
+      connection_of_.push_back(entry->second);
+    }
+  }
+
+  // Numbers the buffers that transfers read or write (an all-to-all of 1,024 ranks has a billion
+  // (rank, chunk) pairs and touches two million), and says in which order each is read and written.
+  void index_buffers() {
+    const auto& transfers = plan_.transfers;
+    const Buckets by_chunk(transfers.size(), plan_.chunks.size(),
+                           [&](std::uint32_t i) { return transfers[i].chunk.index(); });
+    source_buffer_.resize(transfers.size());
+    target_buffer_.resize(transfers.size());
+    std::uint32_t count = 0;
+    std::vector<std::uint32_t> number(static_cast<std::size_t>(plan_.ranks));
+    for (std::size_t c = 0; c < by_chunk.size(); ++c) {
+      const std::uint32_t first_of_chunk = count;
+      const auto number_of = [&](Rank rank) {
+        std::uint32_t& n = number[rank.index()];
+        if (n < first_of_chunk || n >= count || rank_of_[n] != rank) {
+          n = count++;
+          rank_of_.push_back(rank);
+        }
+        return n;
+      };
+      for (const TransferIndex i : by_chunk[c]) {
+        source_buffer_[i] = number_of(transfers[i].source);
+        target_buffer_[i] = number_of(transfers[i].target);
+      }
+    }
+    sends_.emplace(transfers.size(), count, [&](std::uint32_t i) { return source_buffer_[i]; });
+    arrivals_.emplace(transfers.size(), count, [&](std::uint32_t i) { return target_buffer_[i]; });
+    for (std::size_t b = 0; b < count; ++b) {
+      std::ranges::stable_sort((*sends_)[b], {}, [&](auto i) { return transfers[i].after; });
+    }
+    next_send_.assign(count, 0);
+    version_.assign(count, 0);
+    ready_at_.assign(transfers.size(), 0);
+    has_arrived_.assign(transfers.size(), false);
+  }
+
+  // Queues the transfers whose version the buffer has reached.
+  void release_sends(std::uint32_t buffer, Seconds now) {
+    const auto sends = std::as_const(*sends_)[buffer];
+    std::uint32_t& next = next_send_[buffer];
+    for (; next < sends.size(); ++next) {
+      const TransferIndex transfer = sends[next];
+      if (plan_.transfers[transfer].after > version_[buffer]) break;
+      ready_at_[transfer] = now;
+      const std::uint32_t c = connection_of_[transfer];
+      connections_[c].ready.push(transfer);
+      if (!connections_[c].busy) start_next(c, now, options_.per_message.s());
+    }
+  }
+
+  void start_next(std::uint32_t c, Seconds now, Seconds overhead) {
+    Connection& connection = connections_[c];
+    connection.busy = true;
+    const TransferIndex transfer = connection.ready.top();
+    connection.ready.pop();
+    connection.last_ready = ready_at_[transfer];
+    events_.push({.at = now + overhead, .kind = EventKind::kStart, .transfer = transfer});
+  }
+
+  void begin_flow(TransferIndex transfer, Seconds now) {
+    const Bytes size = plan_.size_of(plan_.transfers[transfer].chunk);
+    flows_.push_back({.transfer = transfer,
+                      .connection = connection_of_[transfer],
+                      .start = now,
+                      .since = now,
+                      .bytes_left = static_cast<double>(size.count())});
+    stale_ = true;
+  }
+
+  void end_flow(const Flow& flow, Seconds now) {
+    Connection& connection = connections_[flow.connection];
+    events_.push(
+        {.at = now + connection.delay, .kind = EventKind::kArrive, .transfer = flow.transfer});
+    if (options_.timeline) {
+      estimate_.timeline.push_back({.transfer = flow.transfer,
+                                    .start = Time::at(Duration::seconds(flow.start)),
+                                    .end = Time::at(Duration::seconds(now))});
+    }
+    connection.busy = false;
+    if (connection.ready.empty()) return;
+    const bool same_message = ready_at_[connection.ready.top()] == connection.last_ready;
+    start_next(flow.connection, now, same_message ? 0 : options_.per_follow_up.s());
+  }
+
+  // Arrivals make versions in plan order, whatever order they come in.
+  void arrive(TransferIndex transfer, Seconds now) {
+    ++arrived_;
+    finish_ = std::max(finish_, now);
+    has_arrived_[transfer] = true;
+    const std::uint32_t buffer = target_buffer_[transfer];
+    const auto arrivals = std::as_const(*arrivals_)[buffer];
+    std::int32_t& version = version_[buffer];
+    while (static_cast<std::size_t>(version) < arrivals.size() &&
+           has_arrived_[arrivals[static_cast<std::size_t>(version)]]) {
+      ++version;
+    }
+    release_sends(buffer, now);
+  }
+
+  void solve_rates() {
+    uses_.clear();
+    for (const Flow& flow : flows_) uses_.emplace_back(connections_[flow.connection].uses);
+    rates_.resize(flows_.size());
+    rates_of_arcs_.solve(uses_, rates_);
+    ++estimate_.rate_computations;
+    stale_ = false;
+  }
+
+  // To the next instant at which anything starts, ends or arrives, with all that happens within a
+  // quantum of it. Each keeps its own exact time; only the rates change together, at the first.
+  void step() {
+    if (stale_) solve_rates();
+    Seconds next = events_.empty() ? kNever : events_.top().at;
+    for (std::size_t f = 0; f < flows_.size(); ++f) {
+      next = std::min(next, flows_[f].since + flows_[f].bytes_left / rates_[f]);
+    }
+    const Seconds horizon = next + quantum_;
+    std::size_t kept = 0;
+    for (std::size_t f = 0; f < flows_.size(); ++f) {
+      Flow flow = flows_[f];
+      const Seconds end = flow.since + flow.bytes_left / rates_[f];
+      if (end <= horizon) {
+        end_flow(flow, end);
+        continue;
+      }
+      if (flow.since < next) {
+        flow.bytes_left -= rates_[f] * (next - flow.since);
+        flow.since = next;
+      }
+      rates_[kept] = rates_[f];
+      flows_[kept++] = flow;
+    }
+    if (kept < flows_.size()) {
+      flows_.resize(kept);
+      rates_.resize(kept);
+      stale_ = true;
+    }
+    while (!events_.empty() && events_.top().at <= horizon) {
+      const Event event = events_.top();
+      events_.pop();
+      if (event.kind == EventKind::kStart) {
+        begin_flow(event.transfer, event.at);
+      } else {
+        arrive(event.transfer, event.at);
+      }
+    }
+  }
+
+  const Plan& plan_;
+  const CostOptions& options_;
+  const Seconds quantum_;
+  MaxMinFair rates_of_arcs_;
+  std::vector<Connection> connections_;
+  std::vector<std::uint32_t> connection_of_;  // [transfer]
+  // Per buffer:
+  std::vector<Rank> rank_of_;
+  std::optional<Buckets> sends_;     // transfers that read it, by version
+  std::optional<Buckets> arrivals_;  // transfers that write it, in plan order
+  std::vector<std::uint32_t> next_send_;
+  std::vector<std::int32_t> version_;
+  // Per transfer:
+  std::vector<std::uint32_t> source_buffer_;
+  std::vector<std::uint32_t> target_buffer_;
+  std::vector<Seconds> ready_at_;
+  std::vector<bool> has_arrived_;
+
+  Seconds finish_ = 0;  // of the last arrival
+  std::size_t arrived_ = 0;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::vector<Flow> flows_;
+  std::vector<double> rates_;  // [flow], bytes per second
+  bool stale_ = false;         // rates_ do not fit flows_
+  std::vector<std::span<const MaxMinFair::Use>> uses_;
+  CostEstimate estimate_;
+};
+
+}  // namespace
+
+CostEstimate estimate_cost(const Plan& plan, const Accounting& accounting, const Topology& topology,
+                           const Routing& routing, const CostOptions& options) {
+  return FluidRun(plan, accounting, topology, routing, options).run();
+}
+
+}  // namespace thalweg

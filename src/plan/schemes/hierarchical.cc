@@ -1,0 +1,66 @@
+// Hierarchical allreduce (DS-Sync, table II): within each innermost region a chain reduces to the
+// region's first host, the leaders run a ring allreduce, and the chains carry the result back:
+// 2(G + C − 2) steps with C regions of G hosts.
+//
+// The tensor is cut into at least as many chunks as the longest chain has hosts, and as many for
+// each block of the ring, so that chains and ring work as a pipeline. A region's chain carries
+// first what its leader passes on first.
+#include <algorithm>
+#include <array>
+
+#include "plan/schemes/parts.h"
+#include "plan/schemes/schemes.h"
+
+namespace thalweg {
+namespace {
+
+// Block r − 1 is the first that leader r sends (see ring_reduce_scatter), then r − 2, ….
+std::vector<ChunkIndex> chunks_in_ring_order(const Ring& ring, std::size_t region) {
+  const std::size_t n = ring.blocks.size();
+  std::vector<ChunkIndex> chunks;
+  for (std::size_t turn = 0; turn < n; ++turn) {
+    const auto& block = ring.blocks[(region + n + n - 1 - turn) % n];
+    chunks.insert(chunks.end(), block.begin(), block.end());
+  }
+  return chunks;
+}
+
+Result<Plan> generate(const PlanRequest& request, const Parameters& /*parameters*/) {
+  PlanBuilder builder(plan_header(request));
+  const std::vector<std::vector<Rank>> groups = innermost_groups(request.topology);
+  std::size_t largest = 0;
+  for (const auto& group : groups) largest = std::max(largest, group.size());
+
+  const std::size_t chunks_per_block = (largest + groups.size() - 1) / groups.size();
+  const auto chunks = add_parts(builder, groups.size() * chunks_per_block);
+  Ring ring;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    ring.members.push_back(groups[g].front());
+    const auto first = chunks.begin() + static_cast<std::ptrdiff_t>(g * chunks_per_block);
+    ring.blocks.emplace_back(first, first + static_cast<std::ptrdiff_t>(chunks_per_block));
+  }
+  std::vector<Tree> chains;
+  chains.reserve(groups.size());
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    chains.push_back(chain_tree(groups[g], chunks_in_ring_order(ring, g)));
+  }
+
+  const std::array leaders{std::move(ring)};
+  reduce_up(builder, chains);
+  ring_reduce_scatter(builder, leaders);
+  ring_all_gather(builder, leaders);
+  broadcast_down(builder, chains);
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+const Scheme kHierarchical{
+    .name = "hierarchical",
+    .summary = "a chain to the leader of each region, a ring of the leaders, and back",
+    .collectives = {Collective::kAllreduce},
+    .parameters = {},
+    .generate = generate,
+};
+
+}  // namespace thalweg

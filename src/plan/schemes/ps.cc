@@ -1,0 +1,116 @@
+// Parameter server: m servers, each with its part of the tensor. Every worker pushes each part to
+// its server, which adds them up; every worker pulls the sums back. Two steps.
+//
+// Co-located, a worker serves too, as BytePS and the RAT paper (§4.1) have it: m workers spread
+// evenly over the regions. Separate, the last m hosts of the topology only serve.
+//
+// Every worker starts with another server and goes round, so that sends made in plan order do not
+// all meet at the first server.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "plan/schemes/parts.h"
+#include "plan/schemes/schemes.h"
+
+namespace thalweg {
+namespace {
+
+struct Roles {
+  std::vector<Rank> workers;
+  std::vector<Rank> servers;
+};
+
+Result<Roles> assign_roles(const PlanRequest& request, const Parameters& parameters) {
+  constexpr std::array<std::string_view, 2> kPlacements{"colocated", "separate"};
+  const Result<std::string> placement = parameters.choice("placement", kPlacements);
+  if (!placement.ok()) return placement.error();
+  const bool separate = *placement == "separate";
+  const int hosts = request.topology.host_count();
+  if (separate && hosts < 2) {
+    return Error("placement=separate needs at least 2 hosts, a server and a worker: there is 1");
+  }
+  THALWEG_TRY(int servers, parameters.integer("servers", 0, separate ? hosts - 1 : hosts));
+  if (servers == 0) servers = separate ? 1 : hosts;
+
+  Roles roles{.workers = ranks_in_region_order(request.topology), .servers = {}};
+  if (separate) {
+    const Rank first_server(hosts - servers);
+    std::erase_if(roles.workers, [&](Rank rank) { return rank >= first_server; });
+    for (Rank rank = first_server; rank.value() < hosts; ++rank) roles.servers.push_back(rank);
+  } else {
+    const std::size_t workers = roles.workers.size();
+    const auto count = static_cast<std::size_t>(servers);
+    for (std::size_t i = 0; i < count; ++i) {
+      roles.servers.push_back(roles.workers[i * workers / count]);
+    }
+  }
+  return roles;
+}
+
+Result<Plan> generate_allreduce(const PlanRequest& request, const Parameters& parameters) {
+  THALWEG_TRY(const Roles roles, assign_roles(request, parameters));
+  Plan header = plan_header(request);
+  header.contributors = static_cast<int>(roles.workers.size());
+  PlanBuilder builder(std::move(header));
+  const std::size_t servers = roles.servers.size();
+  const std::vector<ChunkIndex> parts = add_parts(builder, servers);
+
+  // A worker alone has the sum already.
+  if (roles.workers.size() == 1) return std::move(builder).finish();
+
+  const auto for_each_pair = [&](auto visit) {
+    builder.begin_round();
+    for (std::size_t turn = 0; turn < servers; ++turn) {
+      for (std::size_t i = 0; i < roles.workers.size(); ++i) {
+        const std::size_t s = (i + turn) % servers;
+        if (roles.workers[i] != roles.servers[s]) visit(roles.workers[i], s);
+      }
+    }
+  };
+  for_each_pair(
+      [&](Rank worker, std::size_t s) { builder.reduce(worker, roles.servers[s], parts[s]); });
+  for_each_pair(
+      [&](Rank worker, std::size_t s) { builder.copy(roles.servers[s], worker, parts[s]); });
+  return std::move(builder).finish();
+}
+
+// The root is the server, and there is no part for another.
+Result<Plan> generate_rooted(const PlanRequest& request, const Parameters& parameters) {
+  if (parameters.text("servers") != "0" || parameters.text("placement") != "colocated") {
+    return Error(
+        fmt::format("servers and placement are for allreduce: the server of a {} is its root",
+                    name_of(request.collective)));
+  }
+  PlanBuilder builder(plan_header(request));
+  Tree star{.chunks = add_parts(builder, 1), .levels = {{}}};
+  for (const Rank rank : ranks_in_region_order(request.topology)) {
+    if (rank != request.root) star.levels[0].push_back({.child = rank, .parent = request.root});
+  }
+  run_trees(builder, std::array{std::move(star)});
+  return std::move(builder).finish();
+}
+
+Result<Plan> generate(const PlanRequest& request, const Parameters& parameters) {
+  return request.collective == Collective::kAllreduce ? generate_allreduce(request, parameters)
+                                                      : generate_rooted(request, parameters);
+}
+
+}  // namespace
+
+const Scheme kPs{
+    .name = "ps",
+    .summary = "parameter servers: everyone pushes to the server of each part and pulls the sum",
+    .collectives = {Collective::kAllreduce, Collective::kReduce, Collective::kBroadcast},
+    .parameters = {{.name = "servers",
+                    .default_value = "0",
+                    .meaning = "how many servers share the tensor; 0: all hosts if colocated, 1 "
+                               "if separate"},
+                   {.name = "placement",
+                    .default_value = "colocated",
+                    .meaning = "colocated: workers serve; separate: the last hosts only serve"}},
+    .generate = generate,
+};
+
+}  // namespace thalweg

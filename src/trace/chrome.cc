@@ -1,0 +1,178 @@
+// One record a line: {"ph":phase,"name":…,"pid":…,"tid":…,"ts":…,"args":{…}}. Phases: X a span
+// (with "dur"), C a counter, i an instant, M the name or place of a process or thread. Times are in
+// microseconds.
+//
+// Processes: 1 is the network, 2 + r rank r. Threads of a rank: 1 is its own work, 2 + r its
+// transfers to rank r; of the network: 1 for marks, from 2 on one a place that drops.
+#include <fmt/format.h>
+
+#include <iterator>
+#include <ostream>
+#include <type_traits>
+
+#include "base/check.h"
+#include "trace/format.h"
+#include "trace/writer.h"
+
+namespace thalweg {
+namespace {
+
+constexpr int kNetworkProcess = 1;
+constexpr int kFirstRankProcess = 2;
+constexpr int kWorkThread = 1;
+constexpr int kFirstOtherThread = 2;
+// Process names and places belong to a process, not to one of its threads.
+constexpr int kNoThread = 0;
+
+}  // namespace
+
+ChromeTraceWriter::ChromeTraceWriter(std::ostream& out) : out_(out) {
+  out_ << "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
+}
+
+ChromeTraceWriter::~ChromeTraceWriter() { ChromeTraceWriter::finish(); }
+
+void ChromeTraceWriter::finish() {
+  if (!finished_) out_ << "\n]}\n";
+  finished_ = true;
+}
+
+void ChromeTraceWriter::write(const Event& event) {
+  CHECK(!finished_, "an event after finish()");
+  std::visit([&](const auto& typed) { write_event(typed); }, event);
+}
+
+void ChromeTraceWriter::write_event(const TransferEvent& event) {
+  const Track track = transfer_track(event.source, event.target);
+  begin_record("X", event.chunk.valid() ? fmt::format("chunk {}", event.chunk.value()) : "transfer",
+               track);
+  append_member("ts", event.start);
+  append_member("dur", event.end - event.start);
+  append_arguments(event);
+  end_record();
+}
+
+void ChromeTraceWriter::write_event(const ComputeEvent& event) {
+  begin_record("X", event.what, work_track(event.rank));
+  append_member("ts", event.start);
+  append_member("dur", event.end - event.start);
+  append_arguments(event);
+  end_record();
+}
+
+// The arguments of a counter are its series, so the value stands alone.
+void ChromeTraceWriter::write_event(const CounterEvent& event) {
+  begin_record("C", event.counter, {.process = process_of(event.rank), .thread = kNoThread});
+  append_member("ts", event.at);
+  record_ += ",\"args\":{\"value\":";
+  append_value(record_, event.value);
+  record_ += '}';
+  end_record();
+}
+
+void ChromeTraceWriter::write_event(const MarkEvent& event) {
+  begin_record("i", event.what, work_track(event.rank));
+  append_member("ts", event.at);
+  append_member("s", std::string_view(event.rank.valid() ? "p" : "g"));
+  append_arguments(event);
+  end_record();
+}
+
+void ChromeTraceWriter::write_event(const DropEvent& event) {
+  begin_record("i", event.reason, place_track(event.place));
+  append_member("ts", event.at);
+  append_member("s", std::string_view("t"));
+  append_arguments(event);
+  end_record();
+}
+
+ChromeTraceWriter::Track ChromeTraceWriter::work_track(Rank rank) {
+  const Track track{.process = process_of(rank), .thread = kWorkThread};
+  name_track(track, rank.valid() ? "compute" : "marks");
+  return track;
+}
+
+ChromeTraceWriter::Track ChromeTraceWriter::transfer_track(Rank source, Rank target) {
+  CHECK(source.valid() && target.valid(), "a transfer from {} to {}", source.value(),
+        target.value());
+  const Track track{.process = process_of(source), .thread = kFirstOtherThread + target.value()};
+  name_track(track, fmt::format("to rank {}", target.value()));
+  return track;
+}
+
+ChromeTraceWriter::Track ChromeTraceWriter::place_track(std::string_view place) {
+  auto found = place_threads_.find(place);
+  if (found == place_threads_.end()) {
+    const int thread = kFirstOtherThread + static_cast<int>(place_threads_.size());
+    found = place_threads_.emplace(place, thread).first;
+  }
+  const Track track{.process = process_of({}), .thread = found->second};
+  name_track(track, place);
+  return track;
+}
+
+int ChromeTraceWriter::process_of(Rank rank) {
+  const int process = rank.valid() ? kFirstRankProcess + rank.value() : kNetworkProcess;
+  name_track({.process = process, .thread = kNoThread},
+             rank.valid() ? fmt::format("rank {}", rank.value()) : "network");
+  return process;
+}
+
+void ChromeTraceWriter::name_track(Track track, std::string_view name) {
+  if (!named_tracks_.insert({track.process, track.thread}).second) return;
+  const bool is_process = track.thread == kNoThread;
+  std::string quoted;
+  append_value(quoted, name);
+  write_metadata(is_process ? "process_name" : "thread_name", track, "name", quoted);
+  write_metadata(is_process ? "process_sort_index" : "thread_sort_index", track, "sort_index",
+                 fmt::format("{}", is_process ? track.process : track.thread));
+}
+
+void ChromeTraceWriter::write_metadata(std::string_view kind, Track track,
+                                       std::string_view argument, std::string_view value) {
+  begin_record("M", kind, track);
+  fmt::format_to(std::back_inserter(record_), ",\"args\":{{\"{}\":{}}}", argument, value);
+  end_record();
+}
+
+void ChromeTraceWriter::begin_record(std::string_view phase, std::string_view name, Track track) {
+  record_ = first_ ? "\n" : ",\n";
+  first_ = false;
+  fmt::format_to(std::back_inserter(record_), "{{\"ph\":\"{}\",\"name\":", phase);
+  append_value(record_, name);
+  fmt::format_to(std::back_inserter(record_), ",\"pid\":{},\"tid\":{}", track.process,
+                 track.thread);
+}
+
+template <class Value>
+void ChromeTraceWriter::append_member(std::string_view key, const Value& value) {
+  record_ += ",\"";
+  record_ += key;
+  record_ += "\":";
+  append_value(record_, value);
+}
+
+template <class TypedEvent>
+void ChromeTraceWriter::append_arguments(const TypedEvent& event) {
+  record_ += ",\"args\":";
+  char separator = '{';
+  event.for_each_field([&](std::string_view key, const auto& value) {
+    if constexpr (!std::is_same_v<std::decay_t<decltype(value)>, Time>) {
+      if (!is_present(value)) return;
+      record_ += separator;
+      separator = ',';
+      record_ += '"';
+      record_ += key;
+      record_ += "\":";
+      append_value(record_, value);
+    }
+  });
+  record_ += separator == '{' ? "{}" : "}";
+}
+
+void ChromeTraceWriter::end_record() {
+  record_ += '}';
+  out_ << record_;
+}
+
+}  // namespace thalweg

@@ -1,0 +1,36 @@
+// How the values of event fields look in every writer.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/units.h"
+
+namespace thalweg {
+
+// Microseconds with six decimals: every picosecond is kept.
+void append_value(std::string& out, Duration duration);
+inline void append_value(std::string& out, Time time) { append_value(out, time.since_start()); }
+void append_value(std::string& out, Bytes size);
+// The shortest form that reads back as the same number. Requires a finite one.
+void append_value(std::string& out, double number);
+// In quotes, escaped as JSON asks. Bytes that are not UTF-8 become U+FFFD.
+void append_value(std::string& out, std::string_view text);
+// Requires a valid id.
+void append_id(std::string& out, std::int32_t id);
+template <class Tag>
+void append_value(std::string& out, Id<Tag> id) {
+  append_id(out, id.value());
+}
+
+// Whether a field has something to show.
+template <class Value>
+bool is_present(const Value& /*value*/) {
+  return true;
+}
+template <class Tag>
+bool is_present(Id<Tag> id) {
+  return id.valid();
+}
+
+}  // namespace thalweg

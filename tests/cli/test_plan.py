@@ -1,0 +1,188 @@
+"""`thalweg plan` as a user meets it."""
+import json
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+import msccl_interpreter
+
+TWO_RACKS = "leaf-spine:racks=2,hosts=4,spines=1,host=10G,uplink=10G"
+MB = 1_000_000
+PROGRAM = Path(__file__).resolve().parents[2] / "build/release/thalweg"
+
+
+def test_compare_two_racks(thalweg):
+    rows = thalweg("plan", "compare", "--topology", TWO_RACKS, "--size", "97MB", "--json").json()
+    by_scheme = {row["scheme"]: row for row in rows}
+    assert {"ps", "ring", "butterfly", "halving-doubling", "k-nomial", "double-tree", "hierarchical",
+            "blueconnect", "plink", "rat", "rat-weighted"} == by_scheme.keys()
+    assert all(row["verified"] is True for row in rows)
+    assert all(row["predicted_ms"] >= row["limit_ms"] * (1 - 1e-6) for row in rows)
+    assert by_scheme["rat"]["steps"] == 4
+    assert by_scheme["rat"]["cross_region_bytes"] == 2 * 97 * MB
+    assert by_scheme["ps"]["steps"] == 2
+    assert by_scheme["ring"]["steps"] == 14
+
+
+def test_compare_some(thalweg):
+    rows = thalweg("plan", "compare", "--topology", TWO_RACKS, "--size", "1MB", "--scheme",
+                   "rat:trees=1", "--scheme", "k-nomial:k=4", "--json").json()
+    assert [row["scheme"] for row in rows] == ["rat:trees=1", "k-nomial:k=4"]
+
+
+def test_best_differs_by_topology(thalweg):
+    def best(topology):
+        return thalweg("plan", "best", "--topology", topology, "--size", "97MB", "--json").json()
+
+    answers = [best(t) for t in ("single-switch:hosts=8,host=10G", TWO_RACKS,
+                                 "leaf-spine:racks=4,hosts=8,spines=2,host=10G,uplink=10G",
+                                 "topologies/slow-nic.yaml")]
+    assert len({a["scheme"].split(":")[0] for a in answers}) >= 3
+    for answer in answers:
+        assert answer["reason"]
+        times = [c["predicted_ms"] for c in answer["candidates"]]
+        assert times[0] == answer["predicted_ms"] <= times[1] * 1.005
+
+
+@pytest.mark.parametrize("scheme", ["ps", "ring", "butterfly", "halving-doubling", "k-nomial",
+                                    "double-tree", "hierarchical", "blueconnect", "plink", "rat"])
+def test_show_writes_everything(thalweg, tmp_path, scheme):
+    files = {kind: tmp_path / f"out.{kind}" for kind in ("plan", "xml", "svg", "dot", "timeline")}
+    arguments = [a for kind, path in files.items() for a in (f"--{kind}", path)]
+    done = thalweg("plan", "show", "--topology", TWO_RACKS, "--size", "3072B", "--scheme", scheme,
+                   *arguments)
+    assert done.code == 0, done.err
+    assert "proved" in done.out
+    assert ElementTree.parse(files["svg"]).getroot().tag.endswith("svg")
+    msccl_interpreter.check(files["xml"].read_text(), seeds=range(3))
+    events = json.loads(files["timeline"].read_text())["traceEvents"]
+    plan = json.loads(files["plan"].read_text())
+    assert sum(e["ph"] == "X" for e in events) == len(plan["transfers"])
+    subprocess.run(["grep", "-q", "digraph", files["dot"]], check=True)
+    assert thalweg("plan", "verify", files["plan"], "--topology", TWO_RACKS).code == 0
+
+
+def test_verify_says_no(thalweg, tmp_path):
+    path = tmp_path / "plan.json"
+    assert thalweg("plan", "show", "--topology", TWO_RACKS, "--size", "1MB", "--scheme", "ring",
+                   "--plan", path).code == 0
+    plan = json.loads(path.read_text())
+    plan["transfers"].pop()
+    path.write_text(json.dumps(plan))
+    done = thalweg("plan", "verify", path)
+    assert done.code == 1
+    assert "ends without the contribution of rank" in done.out
+    answer = thalweg("plan", "verify", path, "--json")
+    assert answer.code == 1
+    assert json.loads(answer.out)["verified"] is False
+
+
+def test_verify_wrong_rank_count(thalweg, tmp_path):
+    path = tmp_path / "plan.json"
+    thalweg("plan", "show", "--topology", TWO_RACKS, "--size", "1MB", "--plan", path)
+    done = thalweg("plan", "verify", path, "--topology", "single-switch:hosts=4,host=10G")
+    assert done.code == 2
+    assert "8 ranks" in done.err and "4 hosts" in done.err
+
+
+def test_other_collectives(thalweg):
+    for collective in ("reduce", "broadcast", "reduce-scatter", "all-gather", "all-to-all"):
+        rows = thalweg("plan", "compare", "--topology", TWO_RACKS, "--size", "1MB", "--collective",
+                       collective, "--json").json()
+        assert rows, collective
+
+
+BAD = [
+    (["--size", "97"], ["--size", "'97'", "MB"]),
+    (["--size", "10B"], ["--size", "10B", "4 bytes"]),
+    (["--size", "-1MB"], ["--size"]),
+    (["--scheme", "rings"], ["rings", "ring", "rat"]),
+    (["--scheme", "rat:leaves=3"], ["leaves", "trees", "regions"]),
+    (["--scheme", "k-nomial:k=1"], ["k", "'1'", "2"]),
+    (["--collective", "allsum"], ["--collective", "allsum", "allreduce"]),
+    (["--collective", "reduce", "--root", "8"], ["root", "8", "7"]),
+    (["--element-bytes", "0"], ["--element-bytes", "0", "16"]),
+    (["--alpha", "10"], ["--alpha", "'10'", "us"]),
+    (["--topology", "leaf-spine:racks=2,hosts=0"], ["hosts", "0"]),
+    (["--topology", "leaf-spine:racks=2,hosts=4,spine=1"], ["spine", "spines"]),
+    (["--topology", "ring:hosts=3"], ["ring:hosts=3", "leaf-spine"]),
+    (["--topology", "leaf-spine:racks=2,hosts=4,spines=1,host=10X,uplink=10G"], ["host", "10X"]),
+    (["--topology", "no/such/file.yaml"], ["no/such/file.yaml"]),
+    (["--topology", "tests"], ["tests"]),
+    (["--pipeline", "0"], ["--pipeline", "0"]),
+    (["--tree", "99"], ["--tree", "99", "31"]),
+    (["--frobnicate"], ["frobnicate"]),
+]
+
+
+@pytest.mark.parametrize("change,words", BAD, ids=[" ".join(change) for change, _ in BAD])
+def test_bad_input(thalweg, tmp_path, change, words):
+    arguments = {"--topology": TWO_RACKS, "--size": "97MB"}
+    rest = list(change)
+    if rest[0] in arguments:
+        arguments[rest[0]] = rest[1]
+        rest = rest[2:]
+    svg, plan = tmp_path / "x.svg", tmp_path / "x.json"
+    done = thalweg("plan", "show", *[a for pair in arguments.items() for a in pair], *rest,
+                   "--svg", svg, "--plan", plan)
+    assert done.code == 2, done.out
+    for word in words:
+        assert word in done.err, done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+BAD_TOPOLOGIES = {
+    "unreachable": ("hosts: [{name: a}, {name: b}, {name: lost}]\nswitches: [{name: s}]\nlinks:\n"
+                    "  - {between: [a, s], rate: 1G}\n  - {between: [b, s], rate: 1G}\n", ["lost"]),
+    "zero rate": ("hosts: [{name: a}, {name: b}]\nlinks:\n  - {between: [a, b], rate: 0G}\n",
+                  ["line 3", "rate"]),
+    "duplicate": ("hosts:\n  - {name: a}\n  - {name: a}\n", ["line 3", "'a'"]),
+    "cycle": ("regions:\n  - {name: x, parent: y}\n  - {name: y, parent: x}\n"
+              "hosts: [{name: a}]\n", ["line", "x", "y"]),
+    "unknown key": ("hosts: [{name: a, colour: red}]\n", ["line 1", "colour"]),
+}
+
+
+@pytest.mark.parametrize("case", BAD_TOPOLOGIES)
+def test_bad_topology_file(thalweg, tmp_path, case):
+    text, words = BAD_TOPOLOGIES[case]
+    path = tmp_path / "net.yaml"
+    path.write_text(text)
+    done = thalweg("plan", "compare", "--topology", path, "--size", "1MB")
+    assert done.code == 2
+    assert done.out == ""
+    for word in [str(path), *words]:
+        assert word in done.err, done.err
+
+
+def test_output_to_a_bad_place(thalweg, tmp_path):
+    done = thalweg("plan", "show", "--topology", TWO_RACKS, "--size", "1MB", "--svg",
+                   tmp_path / "good.svg", "--plan", tmp_path / "no" / "dir" / "p.json")
+    assert done.code == 2
+    assert "p.json" in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_full_disk_is_an_error(thalweg):
+    with open("/dev/full", "w") as full:
+        process = subprocess.run([PROGRAM, "plan", "schemes"], stdout=full, stderr=subprocess.PIPE,
+                                 text=True, timeout=60)
+    assert process.returncode == 2
+    assert "standard output" in process.stderr
+
+
+def test_same_input_same_output(thalweg):
+    arguments = ["plan", "best", "--topology", TWO_RACKS, "--size", "1MB", "--json"]
+    assert thalweg(*arguments).out == thalweg(*arguments).out
+
+
+def test_a_thousand_hosts_in_time(thalweg):
+    """The issue's limit is 5 s and 2 GB for generating and proving; this also predicts."""
+    row = thalweg("plan", "show", "--topology",
+                  "leaf-spine:racks=32,hosts=32,spines=4,host=10G,uplink=40G", "--size", "97MB",
+                  "--scheme", "rat", "--json", timeout=60).json()
+    assert row["verified"] is True
+    assert row["steps"] == 4
+    assert row["cross_region_bytes"] == 2 * 31 * 97 * MB

@@ -1,0 +1,31 @@
+// Any bytes as a plan: they are refused with a message, or read; what is read can be verified
+// without harm, and written and read again it is the same plan.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/check.h"
+#include "plan/json.h"
+#include "plan/msccl.h"
+#include "plan/verify.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace thalweg;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto plan = plan_from_json(text, "fuzz");
+  if (!plan) {
+    CHECK(plan.error().message().starts_with("fuzz: "), "{}", plan.error().message());
+    return 0;
+  }
+  const auto again = plan_from_json(plan_to_json(*plan), "again");
+  CHECK(again.ok(), "{}", again.error().message());
+  CHECK(*again == *plan);
+  const auto proof = verify(*plan);
+  if (!proof) {
+    CHECK(!proof.error().message().empty());
+    return 0;
+  }
+  const auto xml = plan_to_msccl_xml(*plan);
+  if (!xml) CHECK(!xml.error().message().empty());
+  return 0;
+}

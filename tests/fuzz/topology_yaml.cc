@@ -1,0 +1,7 @@
+// Our topology format.
+#include "topology_check.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  thalweg::check_topology(thalweg::topology_from_yaml(thalweg::as_text(data, size), "fuzz.yaml"));
+  return 0;
+}

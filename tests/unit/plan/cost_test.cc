@@ -1,0 +1,193 @@
+#include "plan/cost.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/prng.h"
+#include "plan/max_min.h"
+#include "plan/pipeline.h"
+#include "plan/planner.h"
+#include "topology/load.h"
+
+namespace thalweg {
+namespace {
+
+using Use = MaxMinFair::Use;
+
+std::vector<double> fair_rates(const std::vector<double>& capacities,
+                               const std::vector<std::vector<Use>>& flows) {
+  std::vector<std::span<const Use>> uses(flows.begin(), flows.end());
+  std::vector<double> rates(flows.size());
+  MaxMinFair(capacities).solve(uses, rates);
+  return rates;
+}
+
+TEST(MaxMin, textbook__each_flow_by_its_own_bottleneck) {
+  // Arc 0 of 10 is shared by flows 0 and 1, arc 1 of 4 by flows 1 and 2.
+  const auto rates = fair_rates({10, 4}, {{{0, 1}}, {{0, 1}, {1, 1}}, {{1, 1}}});
+  EXPECT_DOUBLE_EQ(rates[0], 8);
+  EXPECT_DOUBLE_EQ(rates[1], 2);
+  EXPECT_DOUBLE_EQ(rates[2], 2);
+}
+
+TEST(MaxMin, split_flow__loads_each_path_with_its_part) {
+  const auto rates = fair_rates({1, 1}, {{{0, 0.5F}, {1, 0.5F}}});
+  EXPECT_DOUBLE_EQ(rates[0], 2);
+}
+
+// The definition: no arc is over its capacity, and every flow has an arc that is full and on which
+// no flow has a higher rate.
+TEST(MaxMin, random__is_max_min_fair) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Prng prng(seed);
+    std::vector<double> capacities(1 + prng.below(8));
+    for (double& c : capacities) c = 1 + static_cast<double>(prng.below(100));
+    std::vector<std::vector<Use>> flows(1 + prng.below(20));
+    for (auto& flow : flows) {
+      for (std::uint32_t a = 0; a < capacities.size(); ++a) {
+        if (prng.chance(0.4)) flow.push_back({a, prng.chance(0.5) ? 1.0F : 0.25F});
+      }
+      if (flow.empty()) flow.push_back({0, 1});
+    }
+    const auto rates = fair_rates(capacities, flows);
+    std::vector<double> load(capacities.size(), 0);
+    std::vector<double> highest(capacities.size(), 0);
+    for (std::size_t f = 0; f < flows.size(); ++f) {
+      for (const Use& use : flows[f]) {
+        load[use.arc] += rates[f] * static_cast<double>(use.weight);
+        highest[use.arc] = std::max(highest[use.arc], rates[f]);
+      }
+    }
+    for (std::size_t a = 0; a < load.size(); ++a) EXPECT_LE(load[a], capacities[a] * (1 + 1e-6));
+    for (std::size_t f = 0; f < flows.size(); ++f) {
+      const bool bottlenecked = std::ranges::any_of(flows[f], [&](const Use& use) {
+        return load[use.arc] >= capacities[use.arc] * (1 - 1e-6) &&
+               rates[f] >= highest[use.arc] * (1 - 1e-6);
+      });
+      EXPECT_TRUE(bottlenecked) << "flow " << f;
+    }
+  }
+}
+
+double predicted_ms(const std::string& spec, const std::string& network, Bytes size,
+                    int pipeline = 1) {
+  const Topology topology = topology_from_shorthand(network).value();
+  const Routing routing(topology);
+  const Plan plan = make_plan(spec, {.topology = topology, .elements = size.count() / 4}).value();
+  return evaluate(pipelined(plan, pipeline), topology, routing, {}).value().cost.total.ms();
+}
+
+// Closed forms, with α = 10 us a message and 1 us of delay a link.
+TEST(Cost, ring__two_times_w_minus_one_over_w) {
+  const double bytes_ms = 2.0 * 7 / 8 * 100e6 * 8 / 10e9 * 1e3;
+  const double latency_ms = 14 * (10 + 2) * 1e-3;
+  EXPECT_NEAR(predicted_ms("ring", "single-switch:hosts=8,host=10G", Bytes(100'000'000)),
+              bytes_ms + latency_ms, bytes_ms * 1e-3);
+}
+
+TEST(Cost, incast__one_server_takes_all) {
+  // 7 workers push the whole tensor to one server, which sends it back 7 times.
+  const double bytes_ms = 2.0 * 7 * 10e6 * 8 / 10e9 * 1e3;
+  EXPECT_NEAR(predicted_ms("ps:servers=1", "single-switch:hosts=8,host=10G", Bytes(10'000'000)),
+              bytes_ms + 2 * 12e-3, bytes_ms * 1e-3);
+}
+
+TEST(Cost, oversubscription__the_uplink_decides) {
+  // Each rack's 4 hosts push half of what they have over one 10G uplink, and as much comes back
+  // down; reduce and broadcast each move 4·S/2·… = 2·S up.
+  const double bytes_ms = 4.0 * 97e6 * 8 / 10e9 * 1e3;
+  EXPECT_NEAR(predicted_ms("ps", "leaf-spine:racks=2,hosts=4,spines=1,host=10G,uplink=10G",
+                           Bytes(97'000'000)),
+              bytes_ms, bytes_ms * 2e-3);
+}
+
+TEST(Cost, small_message__latency_only) {
+  EXPECT_NEAR(predicted_ms("butterfly", "single-switch:hosts=8,host=100G", Bytes(4)), 3 * 12e-3,
+              1e-4);
+}
+
+TEST(Cost, pipelining__overlaps_the_hops_of_a_chain) {
+  const std::string network = "single-switch:hosts=8,host=10G";
+  const double whole = predicted_ms("k-nomial", network, Bytes(100'000'000));
+  const double cut = predicted_ms("k-nomial", network, Bytes(100'000'000), 16);
+  EXPECT_LT(cut, 0.7 * whole);
+}
+
+TEST(Cost, never_below_what_the_slowest_link_needs) {
+  for (const Scheme* scheme : all_schemes()) {
+    for (const char* network :
+         {"single-switch:hosts=5,host=10G",
+          "leaf-spine:racks=3,hosts=3,spines=2,host=10G,uplink=5G", "fat-tree:k=4,host=10G"}) {
+      const Topology topology = topology_from_shorthand(network).value();
+      const Routing routing(topology);
+      for (const Collective collective : scheme->collectives) {
+        Plan plan = make_plan(scheme->name, {.collective = collective,
+                                             .topology = topology,
+                                             .elements = 1'000'003,
+                                             .element_bytes = 4,
+                                             .root = Rank(1)})
+                        .value();
+        const auto e = evaluate(std::move(plan), topology, routing, {}).value();
+        EXPECT_GE(e.cost.total.s(), e.accounting.slowest_arc_time.s() * (1 - 1e-6))
+            << scheme->name << ' ' << name_of(collective) << " on " << network;
+      }
+    }
+  }
+}
+
+TEST(Cost, resolution__a_coarse_one_hardly_moves_the_result) {
+  const Topology topology =
+      topology_from_shorthand("leaf-spine:racks=3,hosts=5,spines=2,host=10G,uplink=7G").value();
+  const Routing routing(topology);
+  for (const char* spec : {"rat", "ring", "hierarchical", "halving-doubling"}) {
+    const Plan plan = make_plan(spec, {.topology = topology, .elements = 1'000'000}).value();
+    CostOptions fine;
+    fine.resolution = 1e-9;
+    CostOptions coarse;
+    coarse.resolution = 1e-3;
+    const double exact = evaluate(plan, topology, routing, fine).value().cost.total.s();
+    const double rough = evaluate(plan, topology, routing, coarse).value().cost.total.s();
+    EXPECT_NEAR(rough / exact, 1, 0.01) << spec;
+  }
+}
+
+TEST(Cost, timeline__every_transfer_once_within_the_total) {
+  const Topology topology = topology_from_shorthand("single-switch:hosts=4,host=10G").value();
+  const Routing routing(topology);
+  Plan plan = make_plan("ring", {.topology = topology, .elements = 1000}).value();
+  CostOptions options;
+  options.timeline = true;
+  const auto e = evaluate(std::move(plan), topology, routing, options).value();
+  ASSERT_EQ(e.cost.timeline.size(), e.plan.transfers.size());
+  std::vector<bool> seen(e.plan.transfers.size());
+  for (const TransferSpan& span : e.cost.timeline) {
+    EXPECT_FALSE(seen[span.transfer]);
+    seen[span.transfer] = true;
+    EXPECT_LT(span.start, span.end);
+    EXPECT_LE(span.end.since_start(), e.cost.total);
+  }
+}
+
+TEST(Pipelined, every_scheme__still_proved_with_the_same_steps_and_bytes) {
+  const Topology topology =
+      topology_from_shorthand("leaf-spine:racks=2,hosts=3,spines=1,host=10G,uplink=10G").value();
+  for (const Scheme* scheme : all_schemes()) {
+    for (const Collective collective : scheme->collectives) {
+      const Plan plan = make_plan(scheme->name, {.collective = collective,
+                                                 .topology = topology,
+                                                 .elements = 37,
+                                                 .element_bytes = 4,
+                                                 .root = Rank(2)})
+                            .value();
+      const auto before = verify(plan);
+      const auto after = verify(pipelined(plan, 5));
+      ASSERT_TRUE(after.ok()) << scheme->name << ": " << after.error().message();
+      EXPECT_EQ(before->steps, after->steps) << scheme->name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace thalweg
