@@ -28,7 +28,7 @@ build: build-release
 # style and the command line. Each runner closes with its own summary. clang-tidy, which takes longer
 # than all of them, is `make lint`.
 test: check-format unit sanitize fuzz
-	$(PYTEST) -n 2 tests/style tests/cli
+	$(PYTEST) -n 2 tests/style tests/cli tests/python
 
 unit: build-release
 	ctest --test-dir build/release --output-on-failure -j 2 --progress
@@ -43,6 +43,7 @@ fuzz: build-fuzz
 
 bench: build-release
 	build/release/thalweg bench kernels
+	build/release/thalweg bench sim
 
 demo: build-release
 	@tools/demo

@@ -5,6 +5,7 @@
 #include <thalweg/version.h>
 
 #include "cli/bench_kernels.h"
+#include "cli/bench_sim.h"
 #include "cli/command.h"
 #include "cli/plan.h"
 
@@ -25,6 +26,7 @@ int main(int argc, char** argv) {
   CLI::App& bench = *app.add_subcommand("bench", "measure, with the peer and the limit beside");
   bench.require_subcommand(1);
   thalweg::add_bench_kernels(bench);
+  thalweg::add_bench_sim(bench);
 
   try {
     app.parse(argc, argv);

@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <queue>
 #include <span>
 #include <unordered_map>
-#include <utility>
 
 #include "base/check.h"
-#include "plan/buckets.h"
 #include "plan/max_min.h"
+#include "plan/progress.h"
 
 namespace thalweg {
 namespace {
@@ -55,13 +53,16 @@ class FluidRun {
       : plan_(plan),
         options_(options),
         quantum_(accounting.slowest_arc_time.s() * options.resolution),
-        rates_of_arcs_(capacities(topology)) {
+        rates_of_arcs_(capacities(topology)),
+        progress_(plan),
+        ready_at_(plan.transfers.size(), 0) {
     connect(routing);
-    index_buffers();
   }
 
   CostEstimate run() {
-    for (std::uint32_t b = 0; b < version_.size(); ++b) release_sends(b, 0);
+    for (Rank rank(0); rank.value() < plan_.ranks; ++rank) {
+      progress_.start(rank, [&](std::size_t ready) { queue(ready, 0); });
+    }
     while (!events_.empty() || !flows_.empty()) step();
     CHECK(arrived_ == plan_.transfers.size(), "{} of {} transfers arrived", arrived_,
           plan_.transfers.size());
@@ -98,54 +99,11 @@ class FluidRun {
     }
   }
 
-  // Numbers the buffers that transfers read or write (an all-to-all of 1,024 ranks has a billion
-  // (rank, chunk) pairs and touches two million), and says in which order each is read and written.
-  void index_buffers() {
-    const auto& transfers = plan_.transfers;
-    const Buckets by_chunk(transfers.size(), plan_.chunks.size(),
-                           [&](std::uint32_t i) { return transfers[i].chunk.index(); });
-    source_buffer_.resize(transfers.size());
-    target_buffer_.resize(transfers.size());
-    std::uint32_t count = 0;
-    std::vector<std::uint32_t> number(static_cast<std::size_t>(plan_.ranks));
-    for (std::size_t c = 0; c < by_chunk.size(); ++c) {
-      const std::uint32_t first_of_chunk = count;
-      const auto number_of = [&](Rank rank) {
-        std::uint32_t& n = number[rank.index()];
-        if (n < first_of_chunk || n >= count || rank_of_[n] != rank) {
-          n = count++;
-          rank_of_.push_back(rank);
-        }
-        return n;
-      };
-      for (const TransferIndex i : by_chunk[c]) {
-        source_buffer_[i] = number_of(transfers[i].source);
-        target_buffer_[i] = number_of(transfers[i].target);
-      }
-    }
-    sends_.emplace(transfers.size(), count, [&](std::uint32_t i) { return source_buffer_[i]; });
-    arrivals_.emplace(transfers.size(), count, [&](std::uint32_t i) { return target_buffer_[i]; });
-    for (std::size_t b = 0; b < count; ++b) {
-      std::ranges::stable_sort((*sends_)[b], {}, [&](auto i) { return transfers[i].after; });
-    }
-    next_send_.assign(count, 0);
-    version_.assign(count, 0);
-    ready_at_.assign(transfers.size(), 0);
-    has_arrived_.assign(transfers.size(), false);
-  }
-
-  // Queues the transfers whose version the buffer has reached.
-  void release_sends(std::uint32_t buffer, Seconds now) {
-    const auto sends = std::as_const(*sends_)[buffer];
-    std::uint32_t& next = next_send_[buffer];
-    for (; next < sends.size(); ++next) {
-      const TransferIndex transfer = sends[next];
-      if (plan_.transfers[transfer].after > version_[buffer]) break;
-      ready_at_[transfer] = now;
-      const std::uint32_t c = connection_of_[transfer];
-      connections_[c].ready.push(transfer);
-      if (!connections_[c].busy) start_next(c, now, options_.per_message.s());
-    }
+  void queue(std::size_t transfer, Seconds now) {
+    ready_at_[transfer] = now;
+    const std::uint32_t c = connection_of_[transfer];
+    connections_[c].ready.push(static_cast<TransferIndex>(transfer));
+    if (!connections_[c].busy) start_next(c, now, options_.per_message.s());
   }
 
   void start_next(std::uint32_t c, Seconds now, Seconds overhead) {
@@ -182,19 +140,10 @@ class FluidRun {
     start_next(flow.connection, now, same_message ? 0 : options_.per_follow_up.s());
   }
 
-  // Arrivals make versions in plan order, whatever order they come in.
   void arrive(TransferIndex transfer, Seconds now) {
     ++arrived_;
     finish_ = std::max(finish_, now);
-    has_arrived_[transfer] = true;
-    const std::uint32_t buffer = target_buffer_[transfer];
-    const auto arrivals = std::as_const(*arrivals_)[buffer];
-    std::int32_t& version = version_[buffer];
-    while (static_cast<std::size_t>(version) < arrivals.size() &&
-           has_arrived_[arrivals[static_cast<std::size_t>(version)]]) {
-      ++version;
-    }
-    release_sends(buffer, now);
+    progress_.arrive(transfer, [&](std::size_t ready) { queue(ready, now); });
   }
 
   void solve_rates() {
@@ -252,19 +201,9 @@ class FluidRun {
   MaxMinFair rates_of_arcs_;
   std::vector<Connection> connections_;
   std::vector<std::uint32_t> connection_of_;  // [transfer]
-  // Per buffer:
-  std::vector<Rank> rank_of_;
-  std::optional<Buckets> sends_;     // transfers that read it, by version
-  std::optional<Buckets> arrivals_;  // transfers that write it, in plan order
-  std::vector<std::uint32_t> next_send_;
-  std::vector<std::int32_t> version_;
-  // Per transfer:
-  std::vector<std::uint32_t> source_buffer_;
-  std::vector<std::uint32_t> target_buffer_;
-  std::vector<Seconds> ready_at_;
-  std::vector<bool> has_arrived_;
-
-  Seconds finish_ = 0;  // of the last arrival
+  PlanProgress progress_;
+  std::vector<Seconds> ready_at_;  // [transfer]
+  Seconds finish_ = 0;             // of the last arrival
   std::size_t arrived_ = 0;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<Flow> flows_;

@@ -17,3 +17,31 @@ def test_kernels_bad_flags(thalweg):
         done = thalweg("bench", "kernels", *flags)
         assert done.code == 2, flags
         assert word in done.err
+
+
+SMALL = ("--topology", "leaf-spine:racks=2,hosts=4,spines=2,host=10G,uplink=10G", "--flow-size",
+         "100kB", "--rounds", "1")
+
+
+def test_sim(thalweg):
+    result = thalweg("bench", "sim", *SMALL, "--json").json()
+    # 8 flows of 69 packets over 2 or 4 links, and as many acknowledgements back.
+    assert 8 * 69 * 2 * 2 <= result["packet_hops"] <= 8 * 69 * 4 * 2 + 1000
+    assert result["packet_hops_per_s"] > 0
+
+
+def test_sim_same_seed_same_run(thalweg):
+    def run(seed):
+        result = thalweg("bench", "sim", *SMALL, "--seed", seed, "--json").json()
+        return result["packet_hops"], result["events"], result["simulated_ms"]
+
+    assert run(1) == run(1)
+    assert run(1) != run(2)
+
+
+def test_sim_bad_flags(thalweg):
+    for flags, word in ([("--flow-size", "0B"), "flow-size"], [("--rounds", "0"), "rounds"],
+                        [("--topology", "single-switch:hosts=1"), "two hosts"]):
+        done = thalweg("bench", "sim", *flags)
+        assert done.code == 2, flags
+        assert word in done.err

@@ -1,0 +1,1 @@
+"""Thalweg: the communication layer for distributed DNN training on plain Ethernet."""

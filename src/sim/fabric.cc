@@ -1,0 +1,318 @@
+#include "sim/fabric.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "switch/classify.h"
+
+namespace thalweg {
+namespace {
+
+// Streams of the network's generator: one for each use, so that uses do not disturb each other.
+constexpr std::uint64_t kSwitchStream = std::uint64_t{1} << 32;
+
+std::uint64_t limit_of(Bytes bytes) {
+  return bytes.count() == 0 ? kNoLimit : static_cast<std::uint64_t>(bytes.count());
+}
+
+Discipline discipline_of(QueueOptions::Discipline discipline) {
+  switch (discipline) {
+    case QueueOptions::Discipline::kFifo:
+      return Discipline::kFifo;
+    case QueueOptions::Discipline::kStrictPriority:
+      return Discipline::kStrictPriority;
+    case QueueOptions::Discipline::kPFabric:
+      return Discipline::kPFabric;
+  }
+  return Discipline::kFifo;
+}
+
+PathChoice choice_of(LoadBalancing balancing) {
+  switch (balancing) {
+    case LoadBalancing::kFlowHash:
+      return PathChoice::kFlowHash;
+    case LoadBalancing::kPerPacket:
+      return PathChoice::kPerPacket;
+    case LoadBalancing::kLabel:
+      return PathChoice::kLabel;
+  }
+  return PathChoice::kFlowHash;
+}
+
+}  // namespace
+
+Fabric::Fabric(const Topology& topology, const NetworkOptions& options, EventQueue& events,
+               NetworkCounters& counters)
+    : topology_(topology),
+      events_(events),
+      counters_(counters),
+      prng_(options.seed),
+      framing_bytes_(options.framing_bytes),
+      discipline_(discipline_of(options.queues.discipline)),
+      ports_(topology.arc_count()),
+      arc_bytes_(topology.arc_count(), 0),
+      routes_(topology),
+      shared_limit_(limit_of(options.queues.shared_buffer)),
+      shared_bytes_(topology.nodes().size(), 0),
+      link_up_(topology.links().size(), true),
+      losses_(topology.arc_count()) {
+  policy_.mark_above(options.queues.mark_above, options.queues.per_port_marking);
+  policy_.drop_selectively_above(options.queues.selective_threshold, options.queues.selective_step);
+  for (std::size_t a = 0; a < ports_.size(); ++a) {
+    make_port(ArcId(static_cast<std::int32_t>(a)), options.queues);
+  }
+  choosers_.reserve(topology.nodes().size());
+  for (std::size_t n = 0; n < topology.nodes().size(); ++n) {
+    choosers_.emplace_back(choice_of(options.balancing), prng_.fork(kSwitchStream + n));
+  }
+}
+
+void Fabric::make_port(ArcId id, const QueueOptions& options) {
+  const Arc arc = topology_.arc(id);
+  Port& port = ports_[id.index()];
+  port.set_rate(arc.spec.rate);
+  port.delay_ps = arc.spec.delay.ps();
+  port.from_host = topology_.rank_of(arc.from).valid();
+  port.to_rank = topology_.rank_of(arc.to).value();
+  port.from_node = static_cast<std::uint32_t>(arc.from.value());
+  port.to_node = static_cast<std::uint32_t>(arc.to.value());
+  // A host drops nothing, and sends by priority whatever the switches do; only pFabric, whose
+  // priorities are ranks, orders its hosts' packets too.
+  if (port.from_host) {
+    port.discipline =
+        discipline_ == Discipline::kPFabric ? Discipline::kPFabric : Discipline::kStrictPriority;
+    return;
+  }
+  port.discipline = discipline_;
+  port.limit = limit_of(options.port_buffer.count() > 0 ? options.port_buffer : arc.spec.buffer);
+}
+
+void Fabric::prefetch(const Event& event) const {
+  if (event.kind() != EventKind::kArrival) return;
+  pool_.prefetch(event.subject);
+  __builtin_prefetch(&ports_[event.arc]);
+}
+
+void Fabric::send(Rank host, std::uint32_t packet) {
+  ++counters_.packets_sent;
+  counters_.bytes_sent += pool_[packet].wire_size;
+  forward(static_cast<std::uint32_t>(topology_.host(host).value()), packet);
+}
+
+bool Fabric::arrive(const Event& event) {
+  const PooledPacket& packet = pool_[event.subject];
+  if (packet.stamp != event.stamp()) return false;
+  ++counters_.packet_hops;
+  arc_bytes_[event.arc] += packet.wire_size;
+  const Port& port = ports_[event.arc];
+  if (port.lossy && losses_[event.arc]->loses()) [[unlikely]] {
+    drop(event.subject, DropReason::kFault);
+    return false;
+  }
+  if (port.to_rank < 0) {
+    forward(port.to_node, event.subject);
+    return false;
+  }
+  ++counters_.packets_delivered;
+  counters_.bytes_delivered += packet.wire_size;
+  return true;
+}
+
+void Fabric::forward(std::uint32_t node, std::uint32_t place) {
+  PooledPacket& packet = pool_[place];
+  const auto hops = routes_.hops(node, static_cast<std::uint32_t>(packet.target.value()));
+  if (hops.empty()) [[unlikely]]
+    return drop(place, DropReason::kFault);
+  std::uint32_t choice = 0;
+  if (hops.size() > 1) {
+    choice = choosers_[node].choose(packet.path_hash, static_cast<std::uint32_t>(hops.size()));
+  }
+  enqueue(hops[choice], place);
+}
+
+void Fabric::enqueue(std::uint32_t arc, std::uint32_t place) {
+  Port& port = ports_[arc];
+  if (port.down) [[unlikely]]
+    return drop(place, DropReason::kFault);
+  retire(port);
+  // A free line takes the packet at once: nothing waits, so no rule of admission can apply.
+  if (!port.scheduled && port.free_at_ps <= events_.now_ps()) {
+    transmit(port, arc, place, events_.now_ps());
+    return;
+  }
+  const std::uint8_t queue = queue_of_priority(pool_[place].priority);
+  if (port.from_host || admit(port, place, queue)) wait(port, arc, place, queue);
+}
+
+bool Fabric::admit(Port& port, std::uint32_t place, std::uint8_t queue) {
+  PooledPacket& packet = pool_[place];
+  AdmissionPolicy::Occupancy occupancy{port.waiting_bytes, port.waiting_bytes, port.limit};
+  if (port.discipline == Discipline::kStrictPriority) {
+    if (port.scheduled) {
+      occupancy.queue_bytes = port.queues->queue_bytes(queue);
+    } else if (queue != port.line_class) {
+      occupancy.queue_bytes = 0;
+    }
+  }
+  const bool capable = packet.ecn != Ecn::kNotCapable;
+  Verdict verdict = policy_.decide(occupancy, queue, packet.wire_size, capable);
+  if (verdict == Verdict::kDropPortFull && find_room(port, entry_of(place))) {
+    occupancy.port_bytes = occupancy.queue_bytes = port.waiting_bytes;
+    verdict = policy_.decide(occupancy, queue, packet.wire_size, capable);
+  }
+  if (accepted(verdict) && shared_limit_ != kNoLimit && !fits_shared(port, packet.wire_size)) {
+    verdict = Verdict::kDropShared;
+  }
+  switch (verdict) {
+    case Verdict::kAccept:
+      return true;
+    case Verdict::kAcceptMarked:
+      packet.ecn = Ecn::kCongested;
+      ++counters_.marks;
+      return true;
+    case Verdict::kDropPortFull:
+    case Verdict::kDropShared:
+      drop(place, DropReason::kFull);
+      return false;
+    case Verdict::kDropSelective:
+      drop(place, DropReason::kSelective);
+      return false;
+  }
+  return false;
+}
+
+// Drops what the discipline would rather lose than the arrival. True if the arrival fits then.
+bool Fabric::find_room(Port& port, const QueueEntry& arrival) {
+  if (!port.scheduled) return false;
+  QueueEntry victim;
+  while (port.waiting_bytes + arrival.size > port.limit) {
+    if (!port.queues->make_room(arrival, victim)) return false;
+    remove_waiting(port, victim.size);
+    drop(victim.handle, DropReason::kFull);
+  }
+  return true;
+}
+
+// The ports of a switch retire their lines when they are looked at, so the sum over them may be too
+// large, never too small: only an arrival that seems not to fit has to look at them all.
+bool Fabric::fits_shared(const Port& port, std::uint32_t size) {
+  const std::uint64_t& held = shared_bytes_[port.from_node];
+  if (held + size <= shared_limit_) return true;
+  const NodeId node(static_cast<std::int32_t>(port.from_node));
+  for (const ArcId arc : topology_.arcs_from(node)) retire(ports_[arc.index()]);
+  return held + size <= shared_limit_;
+}
+
+void Fabric::transmit(Port& port, std::uint32_t arc, std::uint32_t place, std::int64_t start_ps) {
+  const PooledPacket& packet = pool_[place];
+  port.free_at_ps = start_ps + port.transmission_ps(packet.wire_size + framing_bytes_);
+  events_.push(port.free_at_ps + port.delay_ps, EventKind::kArrival, place, arc, packet.stamp);
+}
+
+void Fabric::wait(Port& port, std::uint32_t arc, std::uint32_t place, std::uint8_t queue) {
+  const std::uint32_t size = pool_[place].wire_size;
+  add_waiting(port, size);
+  if (!port.scheduled) {
+    const bool in_order = port.line.empty() || port.line_class == queue;
+    const bool fifo = port.discipline == Discipline::kFifo;
+    if (fifo || (in_order && port.discipline == Discipline::kStrictPriority)) {
+      port.line_class = queue;
+      port.line.push({port.free_at_ps, place, size});
+      transmit(port, arc, place, port.free_at_ps);
+      return;
+    }
+    uncommit(port, arc);
+  }
+  port.queues->push(entry_of(place));
+}
+
+void Fabric::retire(Port& port) {
+  const std::int64_t now_ps = events_.now_ps();
+  while (!port.line.empty() && port.line.front().start_ps <= now_ps) {
+    remove_waiting(port, port.line.front().size);
+    port.line.pop();
+  }
+}
+
+void Fabric::uncommit(Port& port, std::uint32_t arc) {
+  if (!port.queues) port.queues = std::make_unique<EgressQueues>(port.discipline);
+  if (!port.line.empty()) port.free_at_ps = port.line.front().start_ps;
+  for (std::uint32_t i = 0; i < port.line.size(); ++i) {
+    const std::uint32_t place = port.line.at(i).packet;
+    ++pool_[place].stamp;
+    port.queues->push(entry_of(place));
+  }
+  port.line.clear();
+  port.scheduled = true;
+  ask_when_free(port, arc);
+}
+
+void Fabric::ask_when_free(Port& port, std::uint32_t arc) {
+  const std::int64_t when = std::max(port.free_at_ps, events_.now_ps());
+  events_.push(when, EventKind::kPortFree, 0, arc, ++port.stamp);
+}
+
+void Fabric::on_port_free(const Event& event) {
+  Port& port = ports_[event.arc];
+  if (port.stamp != event.stamp()) return;
+  const QueueEntry entry = port.queues->pop();
+  remove_waiting(port, entry.size);
+  transmit(port, event.arc, entry.handle, events_.now_ps());
+  port.scheduled = !port.queues->empty();
+  if (port.scheduled) ask_when_free(port, event.arc);
+}
+
+void Fabric::add_waiting(Port& port, std::uint32_t size) {
+  port.waiting_bytes += size;
+  port.peak_bytes = std::max(port.peak_bytes, port.waiting_bytes);
+  if (shared_limit_ != kNoLimit) shared_bytes_[port.from_node] += size;
+}
+
+void Fabric::remove_waiting(Port& port, std::uint32_t size) {
+  port.waiting_bytes -= size;
+  if (shared_limit_ != kNoLimit) shared_bytes_[port.from_node] -= size;
+}
+
+QueueEntry Fabric::entry_of(std::uint32_t place) const {
+  const PooledPacket& packet = pool_[place];
+  // Acknowledgements of a flow are not in order with its data.
+  const auto flow = static_cast<std::uint32_t>(packet.flow.value()) * 2 +
+                    (packet.kind == PacketKind::kAck ? 1U : 0U);
+  return {place, packet.wire_size, flow, packet.rank_in_queue, queue_of_priority(packet.priority)};
+}
+
+void Fabric::drop(std::uint32_t place, DropReason reason) {
+  switch (reason) {
+    case DropReason::kFull:
+      ++counters_.drops_full;
+      break;
+    case DropReason::kSelective:
+      ++counters_.drops_selective;
+      break;
+    case DropReason::kFault:
+      ++counters_.drops_fault;
+      break;
+  }
+  counters_.bytes_dropped += pool_[place].wire_size;
+  pool_.release(place);
+}
+
+std::uint64_t Fabric::queued_bytes(ArcId arc) const {
+  const Port& port = ports_[arc.index()];
+  std::uint64_t bytes = port.waiting_bytes;
+  for (std::uint32_t i = 0; i < port.line.size(); ++i) {
+    if (port.line.at(i).start_ps > events_.now_ps()) break;
+    bytes -= port.line.at(i).size;
+  }
+  return bytes;
+}
+
+std::uint64_t Fabric::peak_host_backlog() const {
+  std::uint64_t peak = 0;
+  for (const Port& port : ports_) {
+    if (port.from_host) peak = std::max(peak, port.peak_bytes);
+  }
+  return peak;
+}
+
+}  // namespace thalweg

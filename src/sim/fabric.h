@@ -1,0 +1,107 @@
+// Links, ports and switches: takes a packet from a host and carries it, hop by hop, to another.
+//
+// Path of a packet: send() → enqueue() at the host's port → … an arrival event … → arrive() →
+// forward() through the switch pipeline → enqueue() at the next port → … → arrive() returns true:
+// the packet is at its host, and the caller's.
+//
+// Invariant: every packet of the pool is in one place: waiting in a port's queues, under way with
+// one valid arrival event, or in the hands of the caller.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/prng.h"
+#include "sim/event_queue.h"
+#include "sim/link_loss.h"
+#include "sim/network.h"
+#include "sim/packet_pool.h"
+#include "sim/port.h"
+#include "sim/route_table.h"
+#include "switch/route.h"
+
+namespace thalweg {
+
+class Fabric {
+ public:
+  // All three must outlive the fabric.
+  Fabric(const Topology& topology, const NetworkOptions& options, EventQueue& events,
+         NetworkCounters& counters);
+
+  [[nodiscard]] PacketPool& pool() { return pool_; }
+  [[nodiscard]] const RouteTable& routes() const { return routes_; }
+  [[nodiscard]] const std::vector<std::uint64_t>& arc_bytes() const { return arc_bytes_; }
+  [[nodiscard]] std::uint64_t queued_bytes(ArcId arc) const;
+  // The most bytes that waited at the port of a host.
+  [[nodiscard]] std::uint64_t peak_host_backlog() const;
+
+  // A host sends a packet; the fabric owns it from here on.
+  void send(Rank host, std::uint32_t packet);
+  // A kArrival event. True: the packet event.subject has reached its host and is the caller's.
+  bool arrive(const Event& event);
+  // A kPortFree event.
+  void on_port_free(const Event& event);
+  void prefetch(const Event& event) const;
+
+  // Faults; see network.h.
+  void set_loss(ArcId arc, double probability);
+  void set_bursty_loss(ArcId arc, double good_packets, double bad_packets);
+  void set_link_up(LinkId link, bool up);
+  // Returns the new rate.
+  Bandwidth set_rate_factor(LinkId link, double factor);
+  void set_host_paused(Rank host, bool paused);
+  void restart_switch(NodeId node);
+
+  // Appends what is wrong.
+  void check(std::vector<std::string>& violations) const;
+
+ private:
+  enum class DropReason : std::uint8_t { kFull, kSelective, kFault };
+
+  void make_port(ArcId arc, const QueueOptions& options);
+  void enqueue(std::uint32_t arc, std::uint32_t place);
+  // False: the packet was dropped.
+  bool admit(Port& port, std::uint32_t place, std::uint8_t queue);
+  bool find_room(Port& port, const QueueEntry& arrival);
+  bool fits_shared(const Port& port, std::uint32_t size);
+  void wait(Port& port, std::uint32_t arc, std::uint32_t place, std::uint8_t queue);
+  void transmit(Port& port, std::uint32_t arc, std::uint32_t place, std::int64_t start_ps);
+  void forward(std::uint32_t node, std::uint32_t place);
+  void drop(std::uint32_t place, DropReason reason);
+
+  // Drops what has begun transmission from the line of a committed port.
+  void retire(Port& port);
+  // From committed to scheduled.
+  void uncommit(Port& port, std::uint32_t arc);
+  void ask_when_free(Port& port, std::uint32_t arc);
+  void add_waiting(Port& port, std::uint32_t size);
+  void remove_waiting(Port& port, std::uint32_t size);
+  void drop_waiting(Port& port, std::uint32_t arc);
+  void drop_under_way(std::uint32_t arc);
+  LinkLoss& loss_of(ArcId arc);
+  [[nodiscard]] QueueEntry entry_of(std::uint32_t place) const;
+  void check_port(std::uint32_t arc, std::vector<std::string>& violations) const;
+  void check_packets(std::vector<std::string>& violations) const;
+
+  const Topology& topology_;
+  EventQueue& events_;
+  NetworkCounters& counters_;
+  Prng prng_;
+  std::uint32_t framing_bytes_;
+  Discipline discipline_;  // of switches
+  AdmissionPolicy policy_;
+
+  PacketPool pool_;
+  std::vector<Port> ports_;  // by arc
+  std::vector<std::uint64_t> arc_bytes_;
+  RouteTable routes_;
+  std::vector<PathChooser> choosers_;        // by node
+  std::uint64_t shared_limit_;               // bytes that may wait in a switch, over all ports
+  std::vector<std::uint64_t> shared_bytes_;  // by node; counted only where there is a limit
+  std::vector<bool> link_up_;
+  std::vector<std::unique_ptr<LinkLoss>> losses_;  // by arc, made when first needed
+};
+
+}  // namespace thalweg

@@ -1,0 +1,203 @@
+#include "sim/host.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace thalweg {
+namespace {
+
+constexpr std::uint64_t kPathStream = std::uint64_t{3} << 32;
+
+}  // namespace
+
+std::size_t Hosts::ConnectionHash::operator()(const Connection& c) const {
+  const auto ends =
+      (static_cast<std::uint64_t>(static_cast<std::uint32_t>(c.source.value())) << 32) |
+      static_cast<std::uint32_t>(c.target.value());
+  return std::hash<std::uint64_t>{}(ends) ^ std::hash<const void*>{}(c.transport);
+}
+
+Hosts::Hosts(const NetworkOptions& options, EventQueue& events, Fabric& fabric, Oracle& oracle,
+             NetworkCounters& counters)
+    : events_(events),
+      fabric_(fabric),
+      pool_(fabric.pool()),
+      oracle_(oracle),
+      counters_(counters),
+      path_prng_(Prng(options.seed).fork(kPathStream)),
+      framing_bytes_(options.framing_bytes),
+      label_paths_(options.balancing == LoadBalancing::kLabel) {}
+
+FlowId Hosts::start_flow(const FlowSpec& spec) {
+  CHECK(spec.bytes > 0 && spec.source != spec.target && spec.transport != nullptr);
+  const FlowId id(static_cast<std::int32_t>(flows_.size()));
+  flows_.push_back(std::make_unique<Flow>(spec));
+  Flow& flow = *flows_.back();
+  std::optional<double> window;
+  if (spec.warm) {
+    const auto kept = windows_.find({spec.transport, spec.source, spec.target});
+    if (kept != windows_.end()) window = kept->second;
+  }
+  flow.sender = spec.transport->make_sender(spec.bytes, window);
+  flow.header_bytes = spec.transport->header_bytes();
+  flow.ack_priority = spec.transport->ack_priority();
+  const std::uint64_t paths = path_prng_.next();
+  flow.data_path = static_cast<std::uint32_t>(paths);
+  flow.ack_path = static_cast<std::uint32_t>(paths >> 32);
+  flow.start = events_.now();
+  ++active_;
+  flow.sender->start(events_.now());
+  drive(id, flow);
+  return id;
+}
+
+void Hosts::on_packet(std::uint32_t place) {
+  const PooledPacket& packet = pool_[place];
+  Flow* flow = flows_[packet.flow.index()].get();
+  if (flow == nullptr) {
+    pool_.release(place);
+  } else if (packet.kind == PacketKind::kData) {
+    on_data(place, *flow);
+  } else {
+    on_ack(place, *flow);
+  }
+}
+
+// The acknowledgement takes the place of the packet it answers.
+void Hosts::on_data(std::uint32_t place, Flow& flow) {
+  PooledPacket& packet = pool_[place];
+  const FlowId id = packet.flow;
+  packet.sequence = flow.receiver.on_data(packet.sequence, packet.payload);
+  packet.kind = PacketKind::kAck;
+  std::swap(packet.source, packet.target);
+  packet.payload = 0;
+  packet.wire_size = flow.header_bytes;
+  packet.rank_in_queue = 0;
+  packet.path_hash = path_of(flow.ack_path);
+  packet.priority = flow.ack_priority;
+  packet.echo = packet.ecn == Ecn::kCongested;
+  packet.ecn = Ecn::kNotCapable;
+  fabric_.send(packet.source, place);
+  if (flow.receiver.complete() && !flow.ended) end_flow(id, flow);
+}
+
+void Hosts::on_ack(std::uint32_t place, Flow& flow) {
+  const PooledPacket& packet = pool_[place];
+  const FlowId id = packet.flow;
+  const Acknowledgement ack{packet.sequence, packet.sent, packet.retransmission, packet.echo};
+  pool_.release(place);
+  flow.sender->on_ack(events_.now(), ack);
+  drive(id, flow);
+}
+
+void Hosts::drive(FlowId id, Flow& flow) {
+  SegmentToSend segment;
+  while (flow.sender->poll_transmit(events_.now(), segment)) send_segment(id, flow, segment);
+  if (!flow.sender->done()) {
+    set_timer(id, flow);
+    return;
+  }
+  keep_window(flow);
+  if (flow.timer_ps != kNoTimer) ++void_timers_;
+  flows_[id.index()].reset();
+}
+
+void Hosts::send_segment(FlowId id, Flow& flow, const SegmentToSend& segment) {
+  if (segment.payload != flow.largest) note_size(flow, segment);
+  const std::uint32_t place = pool_.allocate();
+  PooledPacket& packet = pool_[place];
+  packet.sequence = segment.sequence;
+  packet.sent = events_.now();
+  packet.flow = id;
+  packet.source = flow.spec.source;
+  packet.target = flow.spec.target;
+  packet.payload = segment.payload;
+  packet.wire_size = segment.payload + flow.header_bytes;
+  packet.rank_in_queue = segment.rank_in_queue;
+  packet.path_hash = path_of(flow.data_path);
+  packet.kind = PacketKind::kData;
+  packet.priority = segment.priority;
+  packet.ecn = segment.ecn;
+  packet.echo = false;
+  packet.retransmission = segment.retransmission;
+  ++counters_.data_packets_sent;
+  fabric_.send(flow.spec.source, place);
+}
+
+void Hosts::note_size(Flow& flow, const SegmentToSend& segment) {
+  const bool last = segment.sequence + segment.payload == flow.spec.bytes;
+  const bool first = flow.largest == 0;
+  if (!first && !(last && segment.payload < flow.largest)) flow.uniform = false;
+  flow.smallest = first ? segment.payload : std::min(flow.smallest, segment.payload);
+  flow.largest = std::max(flow.largest, segment.payload);
+}
+
+void Hosts::set_timer(FlowId id, Flow& flow) {
+  const std::optional<Time> timeout = flow.sender->next_timeout();
+  if (!timeout) return;
+  const std::int64_t when = std::max(timeout->since_start().ps(), events_.now_ps());
+  if (flow.timer_ps != kNoTimer && flow.timer_ps <= when) return;
+  if (flow.timer_ps != kNoTimer) ++void_timers_;
+  flow.timer_ps = when;
+  events_.push(when, EventKind::kTimer, static_cast<std::uint32_t>(id.value()), 0,
+               ++flow.timer_stamp);
+}
+
+void Hosts::on_timer(const Event& event) {
+  Flow* flow = flows_[event.subject].get();
+  if (flow == nullptr || flow->timer_stamp != event.stamp()) {
+    --void_timers_;
+    return;
+  }
+  flow->timer_ps = kNoTimer;
+  const FlowId id(static_cast<std::int32_t>(event.subject));
+  const std::optional<Time> timeout = flow->sender->next_timeout();
+  if (!timeout) return;
+  if (*timeout > events_.now()) {
+    set_timer(id, *flow);
+    return;
+  }
+  flow->sender->on_timeout(events_.now());
+  drive(id, *flow);
+}
+
+void Hosts::end_flow(FlowId id, Flow& flow) {
+  flow.ended = true;
+  --active_;
+  keep_window(flow);
+  const FlowShape shape{flow.spec.bytes, flow.largest, flow.smallest, flow.uniform,
+                        flow.header_bytes + framing_bytes_};
+  FlowResult result;
+  result.id = id;
+  result.spec = flow.spec;
+  result.start = flow.start;
+  result.end = events_.now();
+  result.oracle = oracle_.completion_time(flow.spec.source, flow.spec.target, shape);
+  result.counters = flow.sender->counters();
+  if (result.completion_time() < result.oracle && faster_than_oracle_++ == 0) {
+    first_faster_ = fmt::format("flow {} took {}, its oracle {}", id.value(),
+                                to_string(result.completion_time()), to_string(result.oracle));
+  }
+  for (const auto& callback : callbacks_) callback(result);
+}
+
+void Hosts::keep_window(const Flow& flow) {
+  if (!flow.spec.warm) return;
+  windows_[{flow.spec.transport, flow.spec.source, flow.spec.target}] = flow.sender->window();
+}
+
+void Hosts::on_flow_done(std::function<void(const FlowResult&)> callback) {
+  callbacks_.push_back(std::move(callback));
+}
+
+void Hosts::check(std::vector<std::string>& violations) const {
+  if (faster_than_oracle_ == 0) return;
+  violations.push_back(fmt::format("{} flows were faster than their oracle; the first: {}",
+                                   faster_than_oracle_, first_faster_));
+}
+
+}  // namespace thalweg

@@ -1,0 +1,109 @@
+// The hosts: the flows that start and end there, and the drivers of their transports.
+//
+// A flow ends when its last byte reaches the receiver; its sender lives on until it has been told
+// so, since the last acknowledgement may be lost. Packets of a sender that is gone are taken in and
+// forgotten.
+//
+// Timers are lazy: a flow has at most one valid timer event. A sender that moves its timeout back
+// (as it does with every acknowledgement) is not rescheduled; when the event comes too early, it is
+// set again for the time that holds then.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "sim/event_queue.h"
+#include "sim/fabric.h"
+#include "sim/network.h"
+#include "sim/oracle.h"
+
+namespace thalweg {
+
+class Hosts {
+ public:
+  // All but the options must outlive the hosts.
+  Hosts(const NetworkOptions& options, EventQueue& events, Fabric& fabric, Oracle& oracle,
+        NetworkCounters& counters);
+
+  FlowId start_flow(const FlowSpec& spec);
+  // Takes a packet that has reached the host it is for.
+  void on_packet(std::uint32_t packet);
+  // A kTimer event.
+  void on_timer(const Event& event);
+  void on_flow_done(std::function<void(const FlowResult&)> callback);
+
+  [[nodiscard]] std::size_t active_flows() const { return active_; }
+  // Timer events in the queue that mean nothing any more.
+  [[nodiscard]] std::uint64_t void_timers() const { return void_timers_; }
+  // Appends what is wrong.
+  void check(std::vector<std::string>& violations) const;
+
+ private:
+  static constexpr std::int64_t kNoTimer = -1;
+
+  struct Flow {
+    explicit Flow(const FlowSpec& flow_spec) : receiver(flow_spec.bytes), spec(flow_spec) {}
+
+    std::unique_ptr<Sender> sender;
+    Receiver receiver;
+    std::int64_t timer_ps = kNoTimer;  // of the valid timer event
+    std::uint16_t timer_stamp = 0;
+    std::uint8_t ack_priority = 0;
+    bool ended = false;
+    bool uniform = true;  // see FlowShape
+    std::uint32_t largest = 0;
+    std::uint32_t smallest = 0;
+    std::uint32_t header_bytes = 0;
+    std::uint32_t data_path = 0;  // hash, or the next label
+    std::uint32_t ack_path = 0;
+    Time start;
+    FlowSpec spec;
+  };
+  // A connection that keeps its window from flow to flow.
+  struct Connection {
+    const TransportFactory* transport = nullptr;
+    Rank source;
+    Rank target;
+    bool operator==(const Connection&) const = default;
+  };
+  struct ConnectionHash {
+    std::size_t operator()(const Connection& c) const;
+  };
+
+  void on_data(std::uint32_t place, Flow& flow);
+  void on_ack(std::uint32_t place, Flow& flow);
+  // Sends what the sender has to send, sets its timer, and buries it when it is done.
+  void drive(FlowId id, Flow& flow);
+  void send_segment(FlowId id, Flow& flow, const SegmentToSend& segment);
+  static void note_size(Flow& flow, const SegmentToSend& segment);
+  void set_timer(FlowId id, Flow& flow);
+  void end_flow(FlowId id, Flow& flow);
+  void keep_window(const Flow& flow);
+  std::uint32_t path_of(std::uint32_t& path) const { return label_paths_ ? path++ : path; }
+
+  EventQueue& events_;
+  Fabric& fabric_;
+  PacketPool& pool_;
+  Oracle& oracle_;
+  NetworkCounters& counters_;
+  Prng path_prng_;
+  std::uint32_t framing_bytes_;
+  bool label_paths_;
+  std::vector<std::unique_ptr<Flow>> flows_;  // by id; empty when the sender is done
+  std::size_t active_ = 0;
+  std::uint64_t void_timers_ = 0;
+  std::unordered_map<Connection, double, ConnectionHash> windows_;
+  // A list: a callback may add another while it runs.
+  std::list<std::function<void(const FlowResult&)>> callbacks_;
+  std::uint64_t faster_than_oracle_ = 0;
+  std::string first_faster_;
+};
+
+}  // namespace thalweg

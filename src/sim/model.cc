@@ -1,0 +1,299 @@
+// The reader knows at every step the line it is at, and calls no accessor of YAML::Node that throws
+// on the kind of node at hand.
+#include "sim/model.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <span>
+#include <unordered_map>
+
+#include "topology/text.h"
+#include "topology/topology.h"
+#include "topology/yaml_document.h"
+
+namespace thalweg {
+namespace {
+
+constexpr double kPicosecondsPerMicrosecond = 1e6;
+constexpr double kMostLayerMicroseconds = 1e9;
+// The types a gradient can have.
+constexpr std::array<DType, 4> kGradientTypes{DType::kFloat32, DType::kFloat64, DType::kFloat16,
+                                              DType::kBFloat16};
+
+Duration scaled(Duration time, double factor) {
+  const double ps = static_cast<double>(time.ps()) * factor;
+  return Duration::picoseconds(static_cast<std::int64_t>(std::round(ps)));
+}
+
+Error too_long() {
+  return Error(
+      fmt::format("an iteration, scaled, computes longer than {}: lower the times or "
+                  "'device_scale'",
+                  to_string(kMaxComputeTime)));
+}
+
+class ModelReader {
+ public:
+  explicit ModelReader(std::string_view source) : source_(source) {}
+
+  Result<ModelTable> read(const YAML::Node& root);
+
+ private:
+  using Fields = std::map<std::string, YAML::Node, std::less<>>;
+
+  [[nodiscard]] Error error(const YAML::Node& node, std::string_view message) const {
+    return error_at(source_, line_of(node), message);
+  }
+  static int line_of(const YAML::Node& node) { return node.Mark().line + 1; }
+
+  Result<Fields> fields_of(const YAML::Node& node, std::string_view what,
+                           std::span<const std::string_view> required,
+                           std::span<const std::string_view> optional) const;
+  Result<std::string> text_of(const Fields& fields, std::string_view field) const;
+  Result<std::string> name_of(const Fields& fields, std::string_view field) const;
+  Result<std::int64_t> whole_of(const YAML::Node& node, std::string_view field,
+                                std::int64_t most) const;
+  Result<double> number_of(const Fields& fields, std::string_view field, double least,
+                           double most) const;
+  Result<DType> dtype_of(const Fields& fields) const;
+
+  Status read_layers(const YAML::Node& node);
+  Status read_layer(const YAML::Node& node);
+  Result<std::vector<std::int64_t>> read_tensors(const Fields& fields,
+                                                 std::int64_t parameters) const;
+  Result<Duration> read_time(const Fields& fields, std::string_view field);
+
+  std::string_view source_;
+  ModelTable table_;
+  Duration total_;
+  std::size_t tensor_count_ = 0;
+  std::unordered_map<std::string, int> lines_;  // of layers, by name
+};
+
+Result<ModelReader::Fields> ModelReader::fields_of(
+    const YAML::Node& node, std::string_view what, std::span<const std::string_view> required,
+    std::span<const std::string_view> optional) const {
+  std::vector<std::string_view> allowed(required.begin(), required.end());
+  allowed.insert(allowed.end(), optional.begin(), optional.end());
+  if (!node.IsMap()) {
+    return error(node,
+                 fmt::format("{} must be a map with the keys {}", what, fmt::join(allowed, ", ")));
+  }
+  Fields fields;
+  for (const auto& entry : node) {
+    const YAML::Node& key = entry.first;
+    const std::string text = key.IsScalar() ? key.Scalar() : "(not a word)";
+    if (!key.IsScalar() || std::find(allowed.begin(), allowed.end(), text) == allowed.end()) {
+      return error(key, fmt::format("unknown key '{}' in {}; keys: {}", text, what,
+                                    fmt::join(allowed, ", ")));
+    }
+    if (entry.second.IsNull()) {
+      return error(key, fmt::format("key '{}' in {} has no value", text, what));
+    }
+    if (!fields.emplace(text, entry.second).second) {
+      return error(key, fmt::format("key '{}' is given twice in {}", text, what));
+    }
+  }
+  for (const std::string_view key : required) {
+    if (!fields.contains(key)) return error(node, fmt::format("{} has no '{}'", what, key));
+  }
+  return fields;
+}
+
+Result<std::string> ModelReader::text_of(const Fields& fields, std::string_view field) const {
+  const auto found = fields.find(field);
+  if (found == fields.end()) return std::string();
+  if (found->second.IsScalar()) return found->second.Scalar();
+  return error(found->second, fmt::format("'{}' must be a single value", field));
+}
+
+Result<std::string> ModelReader::name_of(const Fields& fields, std::string_view field) const {
+  THALWEG_TRY(std::string name, text_of(fields, field));
+  if (is_good_name(name)) return name;
+  return error(fields.find(field)->second,
+               fmt::format("'{}' is not allowed: use 1 to {} bytes of UTF-8 without control "
+                           "characters",
+                           field, kMaxNameLength));
+}
+
+Result<std::int64_t> ModelReader::whole_of(const YAML::Node& node, std::string_view field,
+                                           std::int64_t most) const {
+  if (!node.IsScalar()) return error(node, fmt::format("'{}' must be a whole number", field));
+  const Result<std::int64_t> value =
+      parse_whole(fmt::format("'{}':", field), node.Scalar(), 1, most);
+  if (!value.ok()) return error(node, value.error().message());
+  return *value;
+}
+
+Result<double> ModelReader::number_of(const Fields& fields, std::string_view field, double least,
+                                      double most) const {
+  THALWEG_TRY(const std::string text, text_of(fields, field));
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, failure] = std::from_chars(text.data(), end, value, std::chars_format::fixed);
+  // Written so that a NaN fails too.
+  if (failure == std::errc{} && rest == end && value >= least && value <= most) return value;
+  return error(fields.find(field)->second,
+               fmt::format("'{}': '{}' is not a number from {} to {}", field, text, least, most));
+}
+
+Result<DType> ModelReader::dtype_of(const Fields& fields) const {
+  if (!fields.contains("dtype")) return DType::kFloat32;
+  THALWEG_TRY(const std::string text, text_of(fields, "dtype"));
+  std::vector<std::string_view> names;
+  for (const DType type : kGradientTypes) {
+    if (text == thalweg::name_of(type)) return type;
+    names.emplace_back(thalweg::name_of(type));
+  }
+  return error(fields.find("dtype")->second,
+               fmt::format("'dtype': '{}' is none of {}", text, fmt::join(names, ", ")));
+}
+
+Result<std::vector<std::int64_t>> ModelReader::read_tensors(const Fields& fields,
+                                                            std::int64_t parameters) const {
+  const auto found = fields.find("tensors");
+  if (found == fields.end()) return std::vector<std::int64_t>{parameters};
+  const YAML::Node& node = found->second;
+  if (!node.IsSequence()) return error(node, "'tensors' must be a list of element counts");
+  if (node.size() > kMaxModelTensors - tensor_count_) {
+    return error(node, fmt::format("the model has more than {} tensors", kMaxModelTensors));
+  }
+  std::vector<std::int64_t> tensors;
+  std::int64_t left = parameters;
+  for (const YAML::Node& item : node) {
+    THALWEG_TRY(const std::int64_t elements, whole_of(item, "tensors", kMaxLayerParameters));
+    tensors.push_back(elements);
+    left -= elements;
+    if (left < 0) break;
+  }
+  if (left == 0) return tensors;
+  return error(node,
+               fmt::format("'tensors' add up to {}, but 'params' is {}",
+                           left < 0 ? "more" : fmt::format("{}", parameters - left), parameters));
+}
+
+Result<Duration> ModelReader::read_time(const Fields& fields, std::string_view field) {
+  THALWEG_TRY(const double us, number_of(fields, field, 0, kMostLayerMicroseconds));
+  const double ps = std::round(us * table_.device_scale * kPicosecondsPerMicrosecond);
+  const Duration time = Duration::picoseconds(static_cast<std::int64_t>(ps));
+  total_ += time;
+  if (total_ > kMaxComputeTime) return error(fields.find(field)->second, too_long().message());
+  return time;
+}
+
+Status ModelReader::read_layer(const YAML::Node& node) {
+  static constexpr std::array<std::string_view, 4> kRequired{"name", "params", "forward_us",
+                                                             "backward_us"};
+  static constexpr std::array<std::string_view, 1> kOptional{"tensors"};
+  THALWEG_TRY(const Fields fields, fields_of(node, "a layer", kRequired, kOptional));
+  ModelLayer layer;
+  THALWEG_TRY(layer.name, name_of(fields, "name"));
+  const auto [first, fresh] = lines_.emplace(layer.name, line_of(node));
+  if (!fresh) {
+    return error(node, fmt::format("layer name '{}' is used twice; first at line {}", layer.name,
+                                   first->second));
+  }
+  THALWEG_TRY(layer.parameters,
+              whole_of(fields.find("params")->second, "params", kMaxLayerParameters));
+  THALWEG_TRY(layer.tensors, read_tensors(fields, layer.parameters));
+  THALWEG_TRY(layer.forward, read_time(fields, "forward_us"));
+  THALWEG_TRY(layer.backward, read_time(fields, "backward_us"));
+  if (fields.contains("tensors")) tensor_count_ += layer.tensors.size();
+  table_.layers.push_back(std::move(layer));
+  return ok_status();
+}
+
+Status ModelReader::read_layers(const YAML::Node& node) {
+  if (!node.IsSequence()) return error(node, "'layers' must be a list");
+  if (node.size() == 0) return error(node, "'layers' is empty: at least one layer is needed");
+  if (node.size() > kMaxModelLayers) {
+    return error(node, fmt::format("'layers' has {} entries: at most {} are allowed", node.size(),
+                                   kMaxModelLayers));
+  }
+  for (const YAML::Node& item : node) THALWEG_TRY_STATUS(read_layer(item));
+  return ok_status();
+}
+
+Result<ModelTable> ModelReader::read(const YAML::Node& root) {
+  static constexpr std::array<std::string_view, 4> kRequired{"name", "batch", "device", "layers"};
+  static constexpr std::array<std::string_view, 6> kOptional{"sample", "dtype", "device_scale",
+                                                             "torch",  "date",  "notes"};
+  THALWEG_TRY(const Fields fields, fields_of(root, "the model", kRequired, kOptional));
+  THALWEG_TRY(table_.name, name_of(fields, "name"));
+  THALWEG_TRY(table_.batch, whole_of(fields.find("batch")->second, "batch", kMaxModelBatch));
+  THALWEG_TRY(table_.device, name_of(fields, "device"));
+  THALWEG_TRY(table_.sample, text_of(fields, "sample"));
+  THALWEG_TRY(table_.dtype, dtype_of(fields));
+  for (const std::string_view field : {"torch", "date", "notes"}) {
+    THALWEG_TRY([[maybe_unused]] const std::string text, text_of(fields, field));
+  }
+  if (fields.contains("device_scale")) {
+    THALWEG_TRY(table_.device_scale,
+                number_of(fields, "device_scale", kLeastDeviceScale, kMostDeviceScale));
+  }
+  THALWEG_TRY_STATUS(read_layers(fields.find("layers")->second));
+  return std::move(table_);
+}
+
+template <class T, class Of>
+T sum_over(const std::vector<ModelLayer>& layers, Of of) {
+  T sum{};
+  for (const ModelLayer& layer : layers) sum += of(layer);
+  return sum;
+}
+
+}  // namespace
+
+std::int64_t ModelTable::parameters() const {
+  return sum_over<std::int64_t>(layers, [](const ModelLayer& l) { return l.parameters; });
+}
+
+Bytes ModelTable::size() const {
+  return Bytes(parameters()) * static_cast<std::int64_t>(size_of(dtype));
+}
+
+Bytes ModelTable::size_of_layer(std::size_t layer) const {
+  return Bytes(layers[layer].parameters) * static_cast<std::int64_t>(size_of(dtype));
+}
+
+Duration ModelTable::forward_time() const {
+  return sum_over<Duration>(layers, [](const ModelLayer& l) { return l.forward; });
+}
+
+Duration ModelTable::backward_time() const {
+  return sum_over<Duration>(layers, [](const ModelLayer& l) { return l.backward; });
+}
+
+Result<ModelTable> model_from_yaml(std::string_view text, std::string_view source) {
+  THALWEG_TRY_STATUS(check_text(text, source));
+  THALWEG_TRY(const YAML::Node document, load_yaml_document(text, source));
+  return ModelReader(source).read(document);
+}
+
+Result<ModelTable> slowed_down(ModelTable table, double factor) {
+  const double scale = table.device_scale * factor;
+  if (!(scale >= kLeastDeviceScale && scale <= kMostDeviceScale)) {
+    return Error(fmt::format("model '{}': a device scale of {} × {} is out of range: {} to {}",
+                             table.name, table.device_scale, factor, kLeastDeviceScale,
+                             kMostDeviceScale));
+  }
+  const double seconds = (table.forward_time() + table.backward_time()).s() * factor;
+  if (seconds > kMaxComputeTime.s()) {
+    return too_long().within(fmt::format("model '{}'", table.name));
+  }
+  table.device_scale = scale;
+  for (ModelLayer& layer : table.layers) {
+    layer.forward = scaled(layer.forward, factor);
+    layer.backward = scaled(layer.backward, factor);
+  }
+  return table;
+}
+
+}  // namespace thalweg

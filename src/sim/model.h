@@ -1,0 +1,67 @@
+// Layer tables of real networks: the workload that a training iteration puts on the simulator.
+//
+// A table is data, recorded once on a real device (python/thalweg/record.py); docs/model-format.md
+// has the format and says exactly what the times include.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <thalweg/result.h>
+#include <thalweg/types.h>
+#include "base/units.h"
+
+namespace thalweg {
+
+inline constexpr std::size_t kMaxModelLayers = 65'536;
+inline constexpr std::size_t kMaxModelTensors = 1'048'576;  // of layers that list them
+inline constexpr std::int64_t kMaxLayerParameters = 1'000'000'000'000;
+inline constexpr std::int64_t kMaxModelBatch = 1'000'000'000;
+inline constexpr double kLeastDeviceScale = 0.001;
+inline constexpr double kMostDeviceScale = 1000;
+// Of one iteration, scaled.
+inline constexpr Duration kMaxComputeTime = Duration::milliseconds(1000) * 86'400;
+
+// The parameters of one module: needed together when its forward pass starts, and their gradients
+// ready together when its backward pass ends.
+struct ModelLayer {
+  std::string name;
+  std::int64_t parameters = 0;        // elements, the sum of `tensors`
+  std::vector<std::int64_t> tensors;  // elements of each parameter tensor; never empty
+  Duration forward;
+  Duration backward;
+
+  bool operator==(const ModelLayer&) const = default;
+};
+
+// Invariants: 1. There is at least one layer, and each has at least one parameter. 2. Layer names
+// differ. 3. Times are at or above zero, and all of them together at most kMaxComputeTime.
+struct ModelTable {
+  std::string name;
+  std::int64_t batch = 0;   // samples a worker computes in one iteration
+  std::string sample;       // what one sample is, in words; may be empty
+  std::string device;       // what the times were measured on
+  double device_scale = 1;  // how much slower than that device; the times below include it
+  DType dtype = DType::kFloat32;
+  // In the order of the forward pass; the backward pass runs them in reverse.
+  std::vector<ModelLayer> layers;
+
+  [[nodiscard]] std::int64_t parameters() const;
+  [[nodiscard]] Bytes size() const;
+  [[nodiscard]] Bytes size_of_layer(std::size_t layer) const;
+  [[nodiscard]] Duration forward_time() const;
+  [[nodiscard]] Duration backward_time() const;
+
+  bool operator==(const ModelTable&) const = default;
+};
+
+// Reads a table and multiplies its times by its device_scale. `source` names it in errors.
+Result<ModelTable> model_from_yaml(std::string_view text, std::string_view source);
+
+// The same network on a device `factor` times slower than the one the table now stands for.
+Result<ModelTable> slowed_down(ModelTable table, double factor);
+
+}  // namespace thalweg

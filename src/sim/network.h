@@ -1,0 +1,148 @@
+// The simulated network as workloads see it: start flows, be told when they are done, run time on.
+//
+// Everything below (hosts, NICs, switches, links, transports) is driven by one event queue in one
+// thread. Same topology, options, seed and calls: same result, bit for bit.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/prng.h"
+#include "sim/transport.h"
+#include "topology/routing.h"
+#include "topology/topology.h"
+
+namespace thalweg {
+
+enum class LoadBalancing : std::uint8_t {
+  kFlowHash,   // ECMP: a flow keeps one path, chosen by a hash salted per switch
+  kPerPacket,  // every packet takes the next of the equal paths by random choice
+  kLabel,      // source routing: a flow's sender deals its packets over all paths in turn
+};
+
+// What the egress ports of switches do. One for the whole network.
+struct QueueOptions {
+  enum class Discipline : std::uint8_t {
+    kFifo,            // one queue
+    kStrictPriority,  // 8 queues, 0 first
+    kPFabric,         // smallest rank_in_queue first; the largest is dropped when full
+  };
+  Discipline discipline = Discipline::kFifo;
+  // Bytes that may wait at a port, over all its queues; 0: what the topology says of the link, and
+  // no limit where it says nothing. A packet being transmitted does not count.
+  Bytes port_buffer;
+  // Bytes that may wait in a switch, over all its ports, beside the limit of each; 0: no limit.
+  Bytes shared_buffer;
+  // Mark capable packets on arrival when the port (kFifo, or strict priority with per_port_marking)
+  // or else the queue holds more than this; 0: never.
+  Bytes mark_above;
+  bool per_port_marking = true;
+  // DLCP: above queue q's threshold T·(1 + (q−1)·step) packets that are not ECN-capable are dropped
+  // and capable ones marked; queue 0 carries control and is exempt. 0: off.
+  Bytes selective_threshold;
+  double selective_step = 0;
+};
+
+struct NetworkOptions {
+  QueueOptions queues;
+  LoadBalancing balancing = LoadBalancing::kFlowHash;
+  // Bytes of framing that every packet adds on a link (Ethernet preamble, header, FCS, gap); they
+  // take time but do not count as buffer.
+  std::uint32_t framing_bytes = 0;
+  std::uint64_t seed = 1;
+};
+
+struct FlowSpec {
+  Rank source;
+  Rank target;
+  std::uint64_t bytes = 0;
+  const TransportFactory* transport = nullptr;
+  // Start with the congestion window that the last warm flow of this transport between the two
+  // hosts had at its end, and leave one for the next.
+  bool warm = false;
+  std::uint64_t tag = 0;  // the workload's own
+};
+
+struct FlowResult {
+  FlowId id;
+  FlowSpec spec;
+  Time start;
+  Time end;         // when the last byte reached the receiver
+  Duration oracle;  // on an empty network: no real flow is faster
+  SenderCounters counters;
+  [[nodiscard]] Duration completion_time() const { return end - start; }
+};
+
+struct NetworkCounters {
+  std::uint64_t events = 0;
+  std::uint64_t packet_hops = 0;   // packets that crossed a link
+  std::uint64_t packets_sent = 0;  // data and acknowledgements
+  std::uint64_t data_packets_sent = 0;
+  std::uint64_t packets_delivered = 0;
+  std::uint64_t drops_full = 0;       // no buffer
+  std::uint64_t drops_selective = 0;  // DLCP
+  std::uint64_t drops_fault = 0;      // random loss, a link that is down, a switch that restarts
+  std::uint64_t marks = 0;
+  std::uint64_t bytes_sent = 0;         // wire bytes that left hosts
+  std::uint64_t bytes_delivered = 0;    // wire bytes that reached hosts
+  std::uint64_t bytes_dropped = 0;      // wire bytes lost, for whatever reason
+  std::uint64_t peak_packets = 0;       // alive at once: the pool's size
+  std::uint64_t peak_host_backlog = 0;  // most bytes that waited at one host's port
+};
+
+class Network {
+ public:
+  // The topology must outlive the network.
+  Network(const Topology& topology, const NetworkOptions& options);
+  ~Network();
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+
+  [[nodiscard]] Time now() const;
+  [[nodiscard]] const Topology& topology() const;
+  // Starts a flow now. A flow to oneself or of 0 bytes is a bug.
+  FlowId start_flow(const FlowSpec& spec);
+  // Calls `action` at that time, in order of time and, at equal times, of the calls.
+  void call_at(Time when, std::function<void()> action);
+  // Called for every flow that ends, at its end.
+  void on_flow_done(std::function<void(const FlowResult&)> callback);
+
+  // Runs until nothing is left to do or `until` has come. True if nothing is left.
+  bool run(Time until);
+
+  [[nodiscard]] const NetworkCounters& counters() const;
+  // Wire bytes (headers, no framing) that each arc has carried.
+  [[nodiscard]] const std::vector<std::uint64_t>& arc_bytes() const;
+  // Bytes waiting now at the port that feeds the arc.
+  [[nodiscard]] std::uint64_t queued_bytes(ArcId arc) const;
+  // Flows that have started and not ended.
+  [[nodiscard]] std::size_t active_flows() const;
+
+  // Faults. Each takes effect at once.
+  void set_loss(ArcId arc, double probability);
+  // Gilbert-Elliott: in the bad state every packet is lost; mean lengths in packets.
+  void set_bursty_loss(ArcId arc, double good_packets, double bad_packets);
+  // Down: what is on the wire and in the port is lost, and routing avoids the link where it can,
+  // at once and everywhere.
+  void set_link_up(LinkId link, bool up);
+  // Slower or faster from the next packet on; 1 is the topology's rate.
+  void set_rate_factor(LinkId link, double factor);
+  // A paused host sends nothing; what it would send waits.
+  void set_host_paused(Rank host, bool paused);
+  // Everything that waits in the switch is lost. A packet being transmitted is not.
+  void restart_switch(NodeId node);
+
+  // What the always-on checkers found wrong; empty if all is well. Called at the end of a run:
+  // every packet sent was delivered, dropped (counted) or is still inside; every finished flow was
+  // at least as slow as its oracle; no buffer was over its limit; no event lay in the past.
+  [[nodiscard]] std::vector<std::string> violations() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace thalweg

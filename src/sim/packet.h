@@ -1,0 +1,37 @@
+// A packet in the simulator: a descriptor, no payload. Plain data, pooled, moved by index.
+#pragma once
+
+#include <cstdint>
+
+#include "base/units.h"
+
+namespace thalweg {
+
+using FlowId = Id<struct FlowIdTag>;
+
+enum class PacketKind : std::uint8_t { kData, kAck };
+
+// The two ECN bits of IP (RFC 3168).
+enum class Ecn : std::uint8_t { kNotCapable = 0, kCapable = 2, kCongested = 3 };
+
+struct Packet {
+  // kData: the first byte of the payload in its flow. kAck: the next byte the receiver expects.
+  std::uint64_t sequence = 0;
+  Time sent;  // kData: when it left the transport. kAck: that of what it answers.
+  FlowId flow;
+  Rank source;
+  Rank target;
+  std::uint32_t payload = 0;    // bytes; kAck: 0
+  std::uint32_t wire_size = 0;  // bytes on a link, headers included
+  // Smaller goes first and is dropped last, where a queue looks at it (pFabric: bytes the flow
+  // still has to send).
+  std::uint32_t rank_in_queue = 0;
+  std::uint32_t path_hash = 0;  // chooses among equal paths
+  PacketKind kind = PacketKind::kData;
+  std::uint8_t priority = 0;  // queue, 0 first
+  Ecn ecn = Ecn::kNotCapable;
+  bool echo = false;  // kAck: the packet it answers was marked congested
+  bool retransmission = false;
+};
+
+}  // namespace thalweg

@@ -1,0 +1,41 @@
+#include "sim/plan_run.h"
+
+#include "base/check.h"
+
+namespace thalweg {
+
+PlanRun::PlanRun(const Plan& plan, Connections& connections, std::int64_t urgency,
+                 std::function<void(Rank)> rank_done)
+    : plan_(plan),
+      connections_(connections),
+      urgency_(urgency),
+      rank_done_(std::move(rank_done)),
+      progress_(plan),
+      started_(static_cast<std::size_t>(plan.ranks), false),
+      finished_(static_cast<std::size_t>(plan.ranks), false) {
+  for (Rank helper(plan.contributors); helper.value() < plan.ranks; ++helper) start(helper);
+}
+
+void PlanRun::start(Rank rank) {
+  CHECK(!started_[rank.index()], "rank {} starts twice", rank.value());
+  started_[rank.index()] = true;
+  progress_.start(rank, [this](std::size_t transfer) { send(transfer); });
+  look_at(rank);
+}
+
+void PlanRun::send(std::size_t transfer) {
+  const Transfer& t = plan_.transfers[transfer];
+  connections_.send(t.source, t.target, plan_.size_of(t.chunk), urgency_, [this, transfer] {
+    const Rank target = plan_.transfers[transfer].target;
+    progress_.arrive(transfer, [this](std::size_t ready) { send(ready); });
+    look_at(target);
+  });
+}
+
+void PlanRun::look_at(Rank rank) {
+  if (finished_[rank.index()] || !started_[rank.index()] || !progress_.done(rank)) return;
+  finished_[rank.index()] = true;
+  if (rank.value() < plan_.contributors) rank_done_(rank);
+}
+
+}  // namespace thalweg

@@ -1,0 +1,35 @@
+// A plan as traffic: every transfer becomes a message once its version is there.
+#pragma once
+
+#include <functional>
+
+#include "plan/plan.h"
+#include "plan/progress.h"
+#include "sim/connections.h"
+
+namespace thalweg {
+
+class PlanRun {
+ public:
+  // `rank_done(rank)` is called once for every rank, when it has all it waits for. The plan must be
+  // proved and outlive this. Lower urgency goes first on a connection.
+  PlanRun(const Plan& plan, Connections& connections, std::int64_t urgency,
+          std::function<void(Rank)> rank_done);
+
+  // The rank's own contribution is there. Once a rank; ranks that only help are started here.
+  void start(Rank rank);
+
+ private:
+  void send(std::size_t transfer);
+  void look_at(Rank rank);
+
+  const Plan& plan_;
+  Connections& connections_;
+  const std::int64_t urgency_;
+  std::function<void(Rank)> rank_done_;
+  PlanProgress progress_;
+  std::vector<bool> started_;   // [rank]
+  std::vector<bool> finished_;  // [rank]
+};
+
+}  // namespace thalweg

@@ -1,0 +1,168 @@
+#include "sim/training.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "plan/pipeline.h"
+#include "plan/scheme.h"
+#include "plan/verify.h"
+
+namespace thalweg {
+namespace {
+
+// Parts of at most `partition` bytes a chunk.
+int parts_of(const Plan& plan, Bytes partition) {
+  std::int64_t largest = 0;
+  for (const Chunk& chunk : plan.chunks) largest = std::max(largest, chunk.length);
+  const std::int64_t bytes = largest * plan.element_bytes;
+  return static_cast<int>(
+      std::max<std::int64_t>(1, (bytes + partition.count() - 1) / partition.count()));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TrainingJob>> TrainingJob::make(const ModelTable& model,
+                                                       const TrainingOptions& options,
+                                                       const Topology& topology, Network& network,
+                                                       Connections& connections) {
+  std::unique_ptr<TrainingJob> job(new TrainingJob(model, options, network, connections));
+  const auto element_bytes = static_cast<int>(size_of(model.dtype));
+  for (const ModelLayer& layer : model.layers) {
+    THALWEG_TRY(Plan plan, make_plan(options.scheme, {.topology = topology,
+                                                      .elements = layer.parameters,
+                                                      .element_bytes = element_bytes}));
+    if (options.overlap == Overlap::kByteScheduler) {
+      plan = pipelined(plan, parts_of(plan, options.partition));
+    }
+    const auto proof = verify(plan);
+    if (!proof.ok()) return proof.error().within(fmt::format("layer {}", layer.name));
+    job->plans_.push_back(std::move(plan));
+  }
+  const auto workers = static_cast<std::size_t>(job->plans_.front().contributors);
+  job->workers_.resize(workers);
+  for (Worker& worker : job->workers_) worker.layers_at.assign(model.layers.size(), 0);
+  job->runs_.resize(2);
+  for (auto& runs : job->runs_) runs.resize(model.layers.size());
+  job->latest_run_.assign(model.layers.size(), -1);
+  job->workers_done_.assign(static_cast<std::size_t>(options.iterations), 0);
+  return job;
+}
+
+void TrainingJob::start() {
+  for (std::size_t w = 0; w < workers_.size(); ++w) {
+    network_.call_at(Time::at(options_.start),
+                     [this, w] { begin_iteration(Rank(static_cast<std::int32_t>(w))); });
+  }
+}
+
+Duration TrainingJob::compute_time(Rank worker, Duration table_time) const {
+  const double factor =
+      worker.index() < options_.slowdown.size() ? options_.slowdown[worker.index()] : 1;
+  return Duration::seconds(table_time.s() * factor);
+}
+
+void TrainingJob::begin_iteration(Rank rank) {
+  Worker& worker = workers_[rank.index()];
+  const auto iteration = static_cast<std::size_t>(worker.iteration);
+  if (starts_.size() <= iteration) starts_.push_back(network_.now());
+  worker.layer = 0;
+  worker.backward = false;
+  compute(rank);
+}
+
+// The forward pass of a layer needs its gradients of the iteration before.
+void TrainingJob::compute(Rank rank) {
+  Worker& worker = workers_[rank.index()];
+  const auto layer = static_cast<std::size_t>(worker.layer);
+  if (!worker.backward && worker.layers_at[layer] < worker.iteration) {
+    worker.waiting = true;
+    return;
+  }
+  const ModelLayer& table = model_.layers[layer];
+  const Duration time = compute_time(rank, worker.backward ? table.backward : table.forward);
+  network_.call_at(network_.now() + time, [this, rank] { on_computed(rank); });
+}
+
+void TrainingJob::on_computed(Rank rank) {
+  Worker& worker = workers_[rank.index()];
+  if (!worker.backward) {
+    if (++worker.layer == layer_count()) {
+      worker.backward = true;
+      --worker.layer;
+    }
+    compute(rank);
+    return;
+  }
+  const int layer = worker.layer--;
+  on_backward_done(rank, layer);
+}
+
+void TrainingJob::on_backward_done(Rank rank, int layer) {
+  Worker& worker = workers_[rank.index()];
+  const int iteration = worker.iteration;
+  if (options_.overlap != Overlap::kNone) send_layer(rank, iteration, layer);
+  if (layer > 0) {
+    compute(rank);
+    return;
+  }
+  if (options_.overlap == Overlap::kNone) {
+    for (int l = layer_count() - 1; l >= 0; --l) send_layer(rank, iteration, l);
+  }
+  if (options_.overlap == Overlap::kByteScheduler && iteration + 1 < options_.iterations) {
+    ++worker.iteration;
+    begin_iteration(rank);
+  }
+}
+
+void TrainingJob::send_layer(Rank rank, int iteration, int layer) {
+  auto& run = runs_[static_cast<std::size_t>(iteration % 2)][static_cast<std::size_t>(layer)];
+  const auto l = static_cast<std::size_t>(layer);
+  // The first worker to come makes the run.
+  if (latest_run_[l] < iteration) {
+    latest_run_[l] = iteration;
+    const std::int64_t urgency = options_.overlap == Overlap::kByteScheduler ? layer : 0;
+    run = std::make_unique<PlanRun>(
+        plans_[l], connections_, urgency,
+        [this, iteration, layer](Rank r) { on_layer_back(r, iteration, layer); });
+  }
+  run->start(rank);
+}
+
+void TrainingJob::on_layer_back(Rank rank, int iteration, int layer) {
+  Worker& worker = workers_[rank.index()];
+  worker.layers_at[static_cast<std::size_t>(layer)] = iteration + 1;
+  const bool all_back =
+      std::ranges::all_of(worker.layers_at, [&](int at) { return at == iteration + 1; });
+  if (all_back) finish_iteration(rank);
+  if (worker.waiting && worker.layer == layer) {
+    worker.waiting = false;
+    compute(rank);
+  }
+}
+
+void TrainingJob::finish_iteration(Rank rank) {
+  Worker& worker = workers_[rank.index()];
+  const auto iteration = static_cast<std::size_t>(*std::ranges::min_element(worker.layers_at) - 1);
+  if (++workers_done_[iteration] == static_cast<int>(workers_.size())) {
+    results_.push_back({.start = starts_[iteration], .end = network_.now()});
+  }
+  if (options_.overlap == Overlap::kByteScheduler) return;  // has gone on already
+  if (worker.iteration + 1 < options_.iterations) {
+    ++worker.iteration;
+    begin_iteration(rank);
+  }
+}
+
+double TrainingJob::samples_per_second() const {
+  CHECK(done());
+  const std::size_t first = results_.size() > 1 ? 1 : 0;
+  const Time begin = first == 0 ? results_[0].start : results_[first - 1].end;
+  const Duration time = results_.back().end - begin;
+  const auto samples = static_cast<double>(model_.batch) * static_cast<double>(workers_.size()) *
+                       static_cast<double>(results_.size() - first);
+  return samples / time.s();
+}
+
+}  // namespace thalweg

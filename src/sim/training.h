@@ -1,0 +1,98 @@
+// Training iterations as traffic: every worker computes its layers forward and backward, and each
+// layer's gradients are combined by a plan of their own.
+//
+// When communication may overlap computation (`Overlap`):
+//   kNone           a worker sends after its whole backward pass, and goes on when all is back
+//   kWaitFree       a layer is sent when its backward pass is done (wait-free backpropagation, as
+//                   DDP does); the next iteration starts when all layers are back
+//   kByteScheduler  large layers are cut into partitions, front layers go first, and the next
+//                   iteration's forward pass of a layer waits for that layer only (Peng et al.,
+//                   SOSP 2019)
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sim/connections.h"
+#include "sim/model.h"
+#include "sim/plan_run.h"
+
+namespace thalweg {
+
+enum class Overlap : std::uint8_t { kNone, kWaitFree, kByteScheduler };
+
+struct TrainingOptions {
+  std::string scheme = "ring";  // as make_plan() takes it
+  Overlap overlap = Overlap::kWaitFree;
+  Bytes partition{4 * 1024 * 1024};  // kByteScheduler: largest message a layer is cut into
+  int iterations = 1;
+  Duration start = {};  // after the start of the simulation
+  // How much slower each worker computes than the table says; 1 for workers beyond its end.
+  std::vector<double> slowdown = {};
+};
+
+struct IterationResult {
+  Time start;  // of the first worker's forward pass
+  Time end;    // when the last worker could start the next iteration
+  [[nodiscard]] Duration duration() const { return end - start; }
+};
+
+// One job on the hosts `workers` of the network (worker i is rank i of its plans).
+class TrainingJob {
+ public:
+  // `topology` is that of the job: its hosts are the workers, in order; plans are made for it.
+  // An error if the scheme cannot be had.
+  static Result<std::unique_ptr<TrainingJob>> make(const ModelTable& model,
+                                                   const TrainingOptions& options,
+                                                   const Topology& topology, Network& network,
+                                                   Connections& connections);
+
+  void start();
+  [[nodiscard]] bool done() const {
+    return results_.size() == static_cast<std::size_t>(options_.iterations);
+  }
+  [[nodiscard]] const std::vector<IterationResult>& results() const { return results_; }
+  // Samples a second over all workers, from the second iteration on where there are several.
+  [[nodiscard]] double samples_per_second() const;
+
+ private:
+  struct Worker {
+    int iteration = 0;
+    int layer = 0;  // computing or waiting for
+    bool backward = false;
+    bool waiting = false;        // for the layer's gradients of the iteration before
+    std::vector<int> layers_at;  // [layer]: iterations whose gradients are back
+  };
+
+  TrainingJob(const ModelTable& model, const TrainingOptions& options, Network& network,
+              Connections& connections)
+      : model_(model), options_(options), network_(network), connections_(connections) {}
+
+  void begin_iteration(Rank worker);
+  void compute(Rank worker);
+  void on_computed(Rank worker);
+  void on_backward_done(Rank worker, int layer);
+  void send_layer(Rank worker, int iteration, int layer);
+  void on_layer_back(Rank worker, int iteration, int layer);
+  void finish_iteration(Rank worker);
+  [[nodiscard]] Duration compute_time(Rank worker, Duration table_time) const;
+  [[nodiscard]] int layer_count() const { return static_cast<int>(model_.layers.size()); }
+
+  const ModelTable model_;
+  const TrainingOptions options_;
+  Network& network_;
+  Connections& connections_;
+  std::vector<Plan> plans_;  // [layer]
+  std::vector<Worker> workers_;
+  // [iteration % 2][layer]. A worker that sends a layer has that layer's gradients of the iteration
+  // before, so all workers have those of the one before that: two runs of a layer overlap, no more.
+  std::vector<std::vector<std::unique_ptr<PlanRun>>> runs_;
+  std::vector<int> latest_run_;    // [layer]: the last iteration that has a run
+  std::vector<int> workers_done_;  // [iteration]
+  std::vector<IterationResult> results_;
+  std::vector<Time> starts_;
+};
+
+}  // namespace thalweg

@@ -1,0 +1,61 @@
+// Second stage: which of several equally good next hops a packet takes. One PathChooser a switch.
+//
+//   kFlowHash   A hash of the flow, salted by the switch. The salt keeps the choices of successive
+//               switches independent; without it, the flows that reach a second-tier switch are
+//               those whose hash picked it, and all of them pick the same port there.
+//   kPerPacket  A random one for each packet ("spraying").
+//   kLabel      The sender chose the path. The label is a number in mixed radix: a switch with n
+//               next hops takes the label modulo n and hands the label divided by n on. So the
+//               labels 0 … P−1 name the P paths between two hosts, each once, wherever every path
+//               meets the same numbers of choices.
+#pragma once
+
+#include <cstdint>
+
+#include "base/prng.h"
+
+namespace thalweg {
+
+enum class PathChoice : std::uint8_t { kFlowHash, kPerPacket, kLabel };
+
+class PathChooser {
+ public:
+  // `prng` gives the salt and, for kPerPacket, the choices.
+  PathChooser(PathChoice choice, Prng prng) : prng_(prng), salt_(prng_.next()), choice_(choice) {}
+
+  // An index below `count`. `key` is the hash of the flow or the label; a label is used up.
+  // Requires count > 0.
+  std::uint32_t choose(std::uint32_t& key, std::uint32_t count) {
+    if (count == 1) return 0;
+    switch (choice_) {
+      case PathChoice::kFlowHash:
+        return scale(mix(key ^ salt_), count);
+      case PathChoice::kPerPacket:
+        return scale(prng_.next(), count);
+      case PathChoice::kLabel: {
+        const std::uint32_t index = key % count;
+        key /= count;
+        return index;
+      }
+    }
+    return 0;
+  }
+
+ private:
+  // The finalizer of MurmurHash3 (Appleby): every bit of the input reaches every bit of the result.
+  static constexpr std::uint64_t mix(std::uint64_t x) {
+    x = (x ^ (x >> 33)) * 0xff51afd7ed558ccd;
+    x = (x ^ (x >> 33)) * 0xc4ceb9fe1a85ec53;
+    return x ^ (x >> 33);
+  }
+  // The upper bits of x, scaled to [0, count) without a division.
+  static constexpr std::uint32_t scale(std::uint64_t x, std::uint32_t count) {
+    return static_cast<std::uint32_t>(((x >> 32) * count) >> 32);
+  }
+
+  Prng prng_;
+  std::uint64_t salt_;
+  PathChoice choice_;
+};
+
+}  // namespace thalweg

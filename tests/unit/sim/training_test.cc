@@ -1,0 +1,160 @@
+// Plans and training iterations as packets, against closed forms.
+#include "sim/training.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "plan/planner.h"
+#include "sim/tcp/transports.h"
+#include "topology/load.h"
+
+namespace thalweg {
+namespace {
+
+constexpr Time kEver = Time::at(Duration::milliseconds(3'600'000));
+
+std::unique_ptr<TransportFactory> dctcp() {
+  return make_transport("dctcp", {{"iw", "1000"}, {"rto_min", "10ms"}}).value();
+}
+
+NetworkOptions marking_network() {
+  NetworkOptions options;
+  options.queues.port_buffer = Bytes(4'000'000);
+  options.queues.mark_above = Bytes(100'000);
+  return options;
+}
+
+// How long one run of a scheme's plan takes in packets.
+double packet_ms(const std::string& spec, const Topology& topology, Bytes size) {
+  const Plan plan = make_plan(spec, {.topology = topology, .elements = size.count() / 4}).value();
+  const auto transport = dctcp();
+  Network network(topology, marking_network());
+  FlowEnds ends(network);
+  Connections connections(network, ends, {.transport = transport.get()});
+  int done = 0;
+  Time last;
+  PlanRun run(plan, connections, 0, [&](Rank) {
+    ++done;
+    last = network.now();
+  });
+  for (Rank r(0); r.value() < topology.host_count(); ++r) run.start(r);
+  EXPECT_TRUE(network.run(kEver));
+  EXPECT_EQ(done, topology.host_count());
+  EXPECT_EQ(network.violations(), std::vector<std::string>{});
+  return last.since_start().ms();
+}
+
+TEST(PlanRun, ring__near_the_fluid_prediction) {
+  const Topology topology = topology_from_shorthand("single-switch:hosts=8,host=10G").value();
+  const Routing routing(topology);
+  const PlanRequest request{.topology = topology, .elements = 2'500'000};
+  const double fluid =
+      evaluate(make_plan("ring", request).value(), topology, routing, {.per_message = Duration()})
+          .value()
+          .cost.total.ms();
+  const double packets = packet_ms("ring", topology, Bytes(10'000'000));
+  // Headers are 40 of 1500 bytes; acknowledgements share the links.
+  EXPECT_GT(packets, fluid);
+  EXPECT_LT(packets, fluid * 1.15);
+}
+
+TEST(PlanRun, every_scheme__completes_and_is_no_faster_than_its_busiest_link) {
+  const Topology topology =
+      topology_from_shorthand("leaf-spine:racks=2,hosts=4,spines=2,host=10G,uplink=10G").value();
+  const Routing routing(topology);
+  for (const Scheme* scheme : all_schemes()) {
+    if (std::ranges::find(scheme->collectives, Collective::kAllreduce) ==
+        scheme->collectives.end()) {
+      continue;
+    }
+    const PlanRequest request{.topology = topology, .elements = 250'000};
+    const auto e =
+        evaluate(make_plan(scheme->name, request).value(), topology, routing, {}).value();
+    EXPECT_GE(packet_ms(std::string(scheme->name), topology, Bytes(1'000'000)),
+              e.accounting.slowest_arc_time.ms())
+        << scheme->name;
+  }
+}
+
+ModelTable model(int layers, std::int64_t parameters, Duration forward, Duration backward) {
+  ModelTable table;
+  table.name = "made up";
+  table.batch = 32;
+  for (int l = 0; l < layers; ++l) {
+    table.layers.push_back({.name = "layer" + std::to_string(l),
+                            .parameters = parameters,
+                            .tensors = {parameters},
+                            .forward = forward,
+                            .backward = backward});
+  }
+  return table;
+}
+
+std::vector<IterationResult> train(const ModelTable& table, const TrainingOptions& options,
+                                   const Topology& topology) {
+  const auto transport = dctcp();
+  Network network(topology, marking_network());
+  FlowEnds ends(network);
+  Connections connections(network, ends, {.transport = transport.get()});
+  auto job = TrainingJob::make(table, options, topology, network, connections).value();
+  job->start();
+  EXPECT_TRUE(network.run(kEver));
+  EXPECT_TRUE(job->done());
+  EXPECT_GT(job->samples_per_second(), 0);
+  EXPECT_EQ(network.violations(), std::vector<std::string>{});
+  return job->results();
+}
+
+TEST(Training, no_overlap__compute_then_communicate) {
+  const Topology topology = topology_from_shorthand("single-switch:hosts=4,host=10G").value();
+  const ModelTable table = model(4, 250'000, Duration::milliseconds(1), Duration::milliseconds(2));
+  const auto results =
+      train(table, {.scheme = "ring", .overlap = Overlap::kNone, .iterations = 2}, topology);
+  ASSERT_EQ(results.size(), 2U);
+  // 4 layers of 1 MB: 2·3/4·4 MB at 10 Gb/s is 4.8 ms.
+  for (const IterationResult& r : results) {
+    EXPECT_GT(r.duration().ms(), 12 + 4.8);
+    EXPECT_LT(r.duration().ms(), 12 + 4.8 * 1.3);
+  }
+}
+
+TEST(Training, overlap__each_kind_hides_more) {
+  const Topology topology = topology_from_shorthand("single-switch:hosts=4,host=10G").value();
+  const ModelTable table =
+      model(8, 2'500'000, Duration::milliseconds(2), Duration::milliseconds(4));
+  const auto total_ms = [&](Overlap overlap) {
+    const auto results =
+        train(table, {.scheme = "ring", .overlap = overlap, .iterations = 4}, topology);
+    return (results.back().end - results.front().start).ms();
+  };
+  const double none = total_ms(Overlap::kNone);
+  const double wait_free = total_ms(Overlap::kWaitFree);
+  const double scheduled = total_ms(Overlap::kByteScheduler);
+  EXPECT_LT(wait_free, 0.9 * none);
+  EXPECT_LT(scheduled, 0.97 * wait_free);
+}
+
+TEST(Training, straggler__everyone_waits_for_it) {
+  const Topology topology = topology_from_shorthand("single-switch:hosts=4,host=10G").value();
+  const ModelTable table = model(4, 25'000, Duration::milliseconds(1), Duration::milliseconds(2));
+  const auto results = train(
+      table, {.scheme = "ps", .overlap = Overlap::kWaitFree, .iterations = 1, .slowdown = {1, 3}},
+      topology);
+  EXPECT_GT(results[0].duration().ms(), 36);
+  EXPECT_LT(results[0].duration().ms(), 37);
+}
+
+TEST(Training, unknown_scheme__an_error) {
+  const Topology topology = topology_from_shorthand("single-switch:hosts=4,host=10G").value();
+  Network network(topology, {});
+  FlowEnds ends(network);
+  Connections connections(network, ends, {});
+  const auto job =
+      TrainingJob::make(model(1, 10, {}, {}), {.scheme = "rings"}, topology, network, connections);
+  ASSERT_FALSE(job.ok());
+  EXPECT_NE(job.error().message().find("rings"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace thalweg
