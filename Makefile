@@ -49,10 +49,10 @@ demo: build-release
 	@tools/demo
 
 format: setup
-	clang-format-19 -i $(SOURCES)
+	@clang-format-19 -i $(SOURCES)
 
 check-format: setup
-	clang-format-19 --dry-run --Werror $(SOURCES)
+	@clang-format-19 --dry-run --Werror $(SOURCES)
 
 lint: check-format build-release
 	@tools/tidy

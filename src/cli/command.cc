@@ -19,6 +19,8 @@ namespace thalweg {
 namespace {
 
 constexpr double kQuietSeconds = 2;
+constexpr double kSecondsBetweenLines = 5;
+constexpr double kSecondsBetweenRedraws = 0.1;
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -113,14 +115,16 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
-Progress::Progress() : start_(seconds_now()), terminal_(isatty(STDERR_FILENO) != 0) {}
+Progress::Progress() : next_(seconds_now() + kQuietSeconds), terminal_(isatty(STDERR_FILENO) != 0) {}
 
 Progress::~Progress() {
   if (shown_ && terminal_) std::cerr << "\r\033[K" << std::flush;
 }
 
 void Progress::show(const std::string& what) {
-  if (seconds_now() - start_ < kQuietSeconds) return;
+  const double now = seconds_now();
+  if (now < next_) return;
+  next_ = now + (terminal_ ? kSecondsBetweenRedraws : kSecondsBetweenLines);
   shown_ = true;
   if (terminal_) {
     std::cerr << "\r\033[K" << what << " …" << std::flush;

@@ -40,8 +40,8 @@ Result<Topology> load_topology(const std::string& argument);
 // Columns as wide as they need; the first is left-aligned, the others right.
 std::string format_table(const std::vector<std::vector<std::string>>& rows);
 
-// What a long command is at, on stderr: a line that is overwritten on a terminal, plain lines
-// otherwise, and nothing at all before it has taken two seconds.
+// What a long command is at, on stderr: a line that is overwritten on a terminal, a plain line every
+// some seconds otherwise, and nothing at all before it has taken two seconds.
 class Progress {
  public:
   Progress();
@@ -51,7 +51,7 @@ class Progress {
   void show(const std::string& what);
 
  private:
-  double start_ = 0;
+  double next_ = 0;  // when to say something again
   bool terminal_ = false;
   bool shown_ = false;
 };

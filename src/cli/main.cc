@@ -8,6 +8,7 @@
 #include "cli/bench_sim.h"
 #include "cli/command.h"
 #include "cli/plan.h"
+#include "cli/sim_run.h"
 
 int main(int argc, char** argv) {
   CLI::App app("Thalweg: gradients by the fastest line", "thalweg");
@@ -22,6 +23,10 @@ int main(int argc, char** argv) {
   thalweg::add_plan_best(plan);
   thalweg::add_plan_verify(plan);
   thalweg::add_plan_schemes(plan);
+
+  CLI::App& sim = *app.add_subcommand("sim", "the packet-level simulator");
+  sim.require_subcommand(1);
+  thalweg::add_sim_run(sim);
 
   CLI::App& bench = *app.add_subcommand("bench", "measure, with the peer and the limit beside");
   bench.require_subcommand(1);

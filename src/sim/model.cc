@@ -1,5 +1,3 @@
-// The reader knows at every step the line it is at, and calls no accessor of YAML::Node that throws
-// on the kind of node at hand.
 #include "sim/model.h"
 
 #include <fmt/format.h>
@@ -8,15 +6,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
-#include <map>
-#include <span>
 #include <unordered_map>
 
 #include "topology/text.h"
 #include "topology/topology.h"
 #include "topology/yaml_document.h"
+#include "topology/yaml_source.h"
 
 namespace thalweg {
 namespace {
@@ -39,29 +35,16 @@ Error too_long() {
                   to_string(kMaxComputeTime)));
 }
 
-class ModelReader {
+class ModelReader : private YamlSource {
  public:
-  explicit ModelReader(std::string_view source) : source_(source) {}
+  explicit ModelReader(std::string_view source) : YamlSource(source) {}
 
   Result<ModelTable> read(const YAML::Node& root);
 
  private:
-  using Fields = std::map<std::string, YAML::Node, std::less<>>;
-
-  [[nodiscard]] Error error(const YAML::Node& node, std::string_view message) const {
-    return error_at(source_, line_of(node), message);
-  }
-  static int line_of(const YAML::Node& node) { return node.Mark().line + 1; }
-
-  Result<Fields> fields_of(const YAML::Node& node, std::string_view what,
-                           std::span<const std::string_view> required,
-                           std::span<const std::string_view> optional) const;
-  Result<std::string> text_of(const Fields& fields, std::string_view field) const;
+  // The text of a field that need not be there.
+  Result<std::string> optional_text(const Fields& fields, std::string_view field) const;
   Result<std::string> name_of(const Fields& fields, std::string_view field) const;
-  Result<std::int64_t> whole_of(const YAML::Node& node, std::string_view field,
-                                std::int64_t most) const;
-  Result<double> number_of(const Fields& fields, std::string_view field, double least,
-                           double most) const;
   Result<DType> dtype_of(const Fields& fields) const;
 
   Status read_layers(const YAML::Node& node);
@@ -70,83 +53,30 @@ class ModelReader {
                                                  std::int64_t parameters) const;
   Result<Duration> read_time(const Fields& fields, std::string_view field);
 
-  std::string_view source_;
   ModelTable table_;
   Duration total_;
   std::size_t tensor_count_ = 0;
   std::unordered_map<std::string, int> lines_;  // of layers, by name
 };
 
-Result<ModelReader::Fields> ModelReader::fields_of(
-    const YAML::Node& node, std::string_view what, std::span<const std::string_view> required,
-    std::span<const std::string_view> optional) const {
-  std::vector<std::string_view> allowed(required.begin(), required.end());
-  allowed.insert(allowed.end(), optional.begin(), optional.end());
-  if (!node.IsMap()) {
-    return error(node,
-                 fmt::format("{} must be a map with the keys {}", what, fmt::join(allowed, ", ")));
-  }
-  Fields fields;
-  for (const auto& entry : node) {
-    const YAML::Node& key = entry.first;
-    const std::string text = key.IsScalar() ? key.Scalar() : "(not a word)";
-    if (!key.IsScalar() || std::find(allowed.begin(), allowed.end(), text) == allowed.end()) {
-      return error(key, fmt::format("unknown key '{}' in {}; keys: {}", text, what,
-                                    fmt::join(allowed, ", ")));
-    }
-    if (entry.second.IsNull()) {
-      return error(key, fmt::format("key '{}' in {} has no value", text, what));
-    }
-    if (!fields.emplace(text, entry.second).second) {
-      return error(key, fmt::format("key '{}' is given twice in {}", text, what));
-    }
-  }
-  for (const std::string_view key : required) {
-    if (!fields.contains(key)) return error(node, fmt::format("{} has no '{}'", what, key));
-  }
-  return fields;
-}
-
-Result<std::string> ModelReader::text_of(const Fields& fields, std::string_view field) const {
+Result<std::string> ModelReader::optional_text(const Fields& fields, std::string_view field) const {
   const auto found = fields.find(field);
   if (found == fields.end()) return std::string();
-  if (found->second.IsScalar()) return found->second.Scalar();
-  return error(found->second, fmt::format("'{}' must be a single value", field));
+  return text_of(found->second, field);
 }
 
 Result<std::string> ModelReader::name_of(const Fields& fields, std::string_view field) const {
-  THALWEG_TRY(std::string name, text_of(fields, field));
-  if (is_good_name(name)) return name;
-  return error(fields.find(field)->second,
-               fmt::format("'{}' is not allowed: use 1 to {} bytes of UTF-8 without control "
-                           "characters",
-                           field, kMaxNameLength));
-}
-
-Result<std::int64_t> ModelReader::whole_of(const YAML::Node& node, std::string_view field,
-                                           std::int64_t most) const {
-  if (!node.IsScalar()) return error(node, fmt::format("'{}' must be a whole number", field));
-  const Result<std::int64_t> value =
-      parse_whole(fmt::format("'{}':", field), node.Scalar(), 1, most);
-  if (!value.ok()) return error(node, value.error().message());
-  return *value;
-}
-
-Result<double> ModelReader::number_of(const Fields& fields, std::string_view field, double least,
-                                      double most) const {
-  THALWEG_TRY(const std::string text, text_of(fields, field));
-  double value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, failure] = std::from_chars(text.data(), end, value, std::chars_format::fixed);
-  // Written so that a NaN fails too.
-  if (failure == std::errc{} && rest == end && value >= least && value <= most) return value;
-  return error(fields.find(field)->second,
-               fmt::format("'{}': '{}' is not a number from {} to {}", field, text, least, most));
+  const YAML::Node& node = fields.find(field)->second;
+  THALWEG_TRY(std::string text, text_of(node, field));
+  if (is_good_name(text)) return text;
+  return error(node, fmt::format("'{}' is not allowed: use 1 to {} bytes of UTF-8 without control "
+                                 "characters",
+                                 field, kMaxNameLength));
 }
 
 Result<DType> ModelReader::dtype_of(const Fields& fields) const {
   if (!fields.contains("dtype")) return DType::kFloat32;
-  THALWEG_TRY(const std::string text, text_of(fields, "dtype"));
+  THALWEG_TRY(const std::string text, optional_text(fields, "dtype"));
   std::vector<std::string_view> names;
   for (const DType type : kGradientTypes) {
     if (text == thalweg::name_of(type)) return type;
@@ -168,7 +98,7 @@ Result<std::vector<std::int64_t>> ModelReader::read_tensors(const Fields& fields
   std::vector<std::int64_t> tensors;
   std::int64_t left = parameters;
   for (const YAML::Node& item : node) {
-    THALWEG_TRY(const std::int64_t elements, whole_of(item, "tensors", kMaxLayerParameters));
+    THALWEG_TRY(const std::int64_t elements, whole_of(item, "tensors", 1, kMaxLayerParameters));
     tensors.push_back(elements);
     left -= elements;
     if (left < 0) break;
@@ -180,7 +110,8 @@ Result<std::vector<std::int64_t>> ModelReader::read_tensors(const Fields& fields
 }
 
 Result<Duration> ModelReader::read_time(const Fields& fields, std::string_view field) {
-  THALWEG_TRY(const double us, number_of(fields, field, 0, kMostLayerMicroseconds));
+  THALWEG_TRY(const double us,
+              number_of(fields.find(field)->second, field, 0, kMostLayerMicroseconds));
   const double ps = std::round(us * table_.device_scale * kPicosecondsPerMicrosecond);
   const Duration time = Duration::picoseconds(static_cast<std::int64_t>(ps));
   total_ += time;
@@ -201,7 +132,7 @@ Status ModelReader::read_layer(const YAML::Node& node) {
                                    first->second));
   }
   THALWEG_TRY(layer.parameters,
-              whole_of(fields.find("params")->second, "params", kMaxLayerParameters));
+              whole_of(fields.find("params")->second, "params", 1, kMaxLayerParameters));
   THALWEG_TRY(layer.tensors, read_tensors(fields, layer.parameters));
   THALWEG_TRY(layer.forward, read_time(fields, "forward_us"));
   THALWEG_TRY(layer.backward, read_time(fields, "backward_us"));
@@ -227,16 +158,16 @@ Result<ModelTable> ModelReader::read(const YAML::Node& root) {
                                                              "torch",  "date",  "notes"};
   THALWEG_TRY(const Fields fields, fields_of(root, "the model", kRequired, kOptional));
   THALWEG_TRY(table_.name, name_of(fields, "name"));
-  THALWEG_TRY(table_.batch, whole_of(fields.find("batch")->second, "batch", kMaxModelBatch));
+  THALWEG_TRY(table_.batch, whole_of(fields.find("batch")->second, "batch", 1, kMaxModelBatch));
   THALWEG_TRY(table_.device, name_of(fields, "device"));
-  THALWEG_TRY(table_.sample, text_of(fields, "sample"));
+  THALWEG_TRY(table_.sample, optional_text(fields, "sample"));
   THALWEG_TRY(table_.dtype, dtype_of(fields));
   for (const std::string_view field : {"torch", "date", "notes"}) {
-    THALWEG_TRY([[maybe_unused]] const std::string text, text_of(fields, field));
+    THALWEG_TRY([[maybe_unused]] const std::string text, optional_text(fields, field));
   }
   if (fields.contains("device_scale")) {
-    THALWEG_TRY(table_.device_scale,
-                number_of(fields, "device_scale", kLeastDeviceScale, kMostDeviceScale));
+    THALWEG_TRY(table_.device_scale, number_of(fields.find("device_scale")->second, "device_scale",
+                                               kLeastDeviceScale, kMostDeviceScale));
   }
   THALWEG_TRY_STATUS(read_layers(fields.find("layers")->second));
   return std::move(table_);

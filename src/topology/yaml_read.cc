@@ -1,25 +1,24 @@
 // The reader of our own format (docs/topology-format.md). It walks a tree of known depth, so that
-// aliases cannot blow it up, and knows at every step the line it is at. No accessor of YAML::Node
-// is called that throws on the kind of node at hand.
+// aliases cannot blow it up, and knows at every step the line it is at.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <optional>
-#include <span>
 #include <unordered_map>
 
 #include "topology/load.h"
 #include "topology/text.h"
 #include "topology/yaml_document.h"
+#include "topology/yaml_source.h"
 
 namespace thalweg {
 namespace {
 
 constexpr Duration kDefaultDelay = Duration::microseconds(1);
+constexpr std::array<std::string_view, 3> kLinkKeys{"rate", "delay", "buffer"};
 
 // Something the file names, and where.
 template <class Id>
@@ -37,35 +36,20 @@ struct RegionEntry {
   bool in_progress = false;  // while its parent is being added
 };
 
-class YamlReader {
+class YamlReader : private YamlSource {
  public:
   YamlReader(std::string_view source, std::string name)
-      : source_(source), builder_(std::move(name)) {}
+      : YamlSource(source), builder_(std::move(name)) {}
 
   Result<Topology> read(const YAML::Node& root);
 
  private:
-  using Fields = std::map<std::string, YAML::Node, std::less<>>;
   struct Defaults {
     std::optional<Bandwidth> rate;
     Duration delay = kDefaultDelay;
     Bytes buffer;
   };
 
-  [[nodiscard]] Error error(int line, std::string_view message) const {
-    return error_at(source_, line, message);
-  }
-  static int line_of(const YAML::Node& node) { return node.Mark().line + 1; }
-
-  Result<Fields> fields_of(const YAML::Node& node, std::string_view what,
-                           std::span<const std::string_view> allowed) const;
-  Result<std::string> text_of(const YAML::Node& node, std::string_view field) const;
-  Result<std::string> required_name(const YAML::Node& entry, const Fields& fields,
-                                    std::string_view what) const;
-  Result<std::vector<YAML::Node>> list_of(const YAML::Node& node, std::string_view field) const;
-  template <class T>
-  Result<T> quantity_of(const YAML::Node& node, std::string_view field,
-                        Result<T> (*parse)(std::string_view), T least, T most) const;
   Status read_link_fields(const Fields& fields, Defaults& out) const;
 
   Status read_regions(const YAML::Node& node);
@@ -75,7 +59,6 @@ class YamlReader {
   Result<NodeId> read_end(const YAML::Node& node) const;
   Status check_whole(int line) const;
 
-  std::string_view source_;
   TopologyBuilder builder_;
   std::vector<RegionEntry> region_entries_;
   std::unordered_map<std::string, std::size_t> region_index_;
@@ -84,77 +67,6 @@ class YamlReader {
   std::vector<std::string> host_names_;
   std::vector<bool> host_linked_;  // by node
 };
-
-std::string quoted_list(std::span<const std::string_view> words) {
-  return fmt::format("{}", fmt::join(words, ", "));
-}
-
-Result<YamlReader::Fields> YamlReader::fields_of(const YAML::Node& node, std::string_view what,
-                                                 std::span<const std::string_view> allowed) const {
-  if (!node.IsMap()) {
-    return error(line_of(node),
-                 fmt::format("{} must be a map with the keys {}", what, quoted_list(allowed)));
-  }
-  Fields fields;
-  for (const auto& entry : node) {
-    const YAML::Node& key = entry.first;
-    if (!key.IsScalar() ||
-        std::find(allowed.begin(), allowed.end(), key.Scalar()) == allowed.end()) {
-      return error(line_of(key), fmt::format("unknown key '{}' in {}; keys: {}",
-                                             key.IsScalar() ? key.Scalar() : "(not a word)", what,
-                                             quoted_list(allowed)));
-    }
-    if (entry.second.IsNull()) {
-      return error(line_of(key), fmt::format("key '{}' in {} has no value", key.Scalar(), what));
-    }
-    const auto [place, fresh] = fields.emplace(key.Scalar(), entry.second);
-    if (!fresh) {
-      return error(line_of(key), fmt::format("key '{}' is given twice in {}; first at line {}",
-                                             key.Scalar(), what, line_of(place->second)));
-    }
-  }
-  return fields;
-}
-
-Result<std::string> YamlReader::text_of(const YAML::Node& node, std::string_view field) const {
-  if (node.IsScalar()) return node.Scalar();
-  return error(line_of(node), fmt::format("'{}' must be a single value, not {}", field,
-                                          node.IsNull()  ? "empty"
-                                          : node.IsMap() ? "a map"
-                                                         : "a list"));
-}
-
-Result<std::string> YamlReader::required_name(const YAML::Node& entry, const Fields& fields,
-                                              std::string_view what) const {
-  const auto name = fields.find("name");
-  if (name == fields.end()) return error(line_of(entry), fmt::format("{} has no 'name'", what));
-  return text_of(name->second, "name");
-}
-
-Result<std::vector<YAML::Node>> YamlReader::list_of(const YAML::Node& node,
-                                                    std::string_view field) const {
-  std::vector<YAML::Node> items;
-  if (node.IsNull()) return items;
-  if (!node.IsSequence()) {
-    return error(line_of(node), fmt::format("'{}' must be a list", field));
-  }
-  for (const YAML::Node& item : node) items.push_back(item);
-  return items;
-}
-
-template <class T>
-Result<T> YamlReader::quantity_of(const YAML::Node& node, std::string_view field,
-                                  Result<T> (*parse)(std::string_view), T least, T most) const {
-  THALWEG_TRY(const std::string text, text_of(node, field));
-  const Result<T> value = parse(text);
-  if (!value.ok())
-    return error(line_of(node), fmt::format("'{}': {}", field, value.error().message()));
-  if (*value < least || *value > most) {
-    return error(line_of(node), fmt::format("'{}': {} is out of range: {} to {}", field, text,
-                                            to_string(least), to_string(most)));
-  }
-  return *value;
-}
 
 Status YamlReader::read_link_fields(const Fields& fields, Defaults& out) const {
   if (const auto rate = fields.find("rate"); rate != fields.end()) {
@@ -173,13 +85,14 @@ Status YamlReader::read_link_fields(const Fields& fields, Defaults& out) const {
 }
 
 Status YamlReader::read_regions(const YAML::Node& node) {
-  static constexpr std::array<std::string_view, 2> kKeys{"name", "parent"};
+  static constexpr std::array<std::string_view, 1> kRequired{"name"};
+  static constexpr std::array<std::string_view, 1> kOptional{"parent"};
   THALWEG_TRY(const std::vector<YAML::Node> items, list_of(node, "regions"));
   for (const YAML::Node& item : items) {
-    THALWEG_TRY(const Fields fields, fields_of(item, "a region", kKeys));
+    THALWEG_TRY(const Fields fields, fields_of(item, "a region", kRequired, kOptional));
     RegionEntry entry;
     entry.line = line_of(item);
-    THALWEG_TRY(entry.name, required_name(item, fields, "the region"));
+    THALWEG_TRY(entry.name, text_of(fields.find("name")->second, "name"));
     if (const auto parent = fields.find("parent"); parent != fields.end()) {
       THALWEG_TRY(entry.parent, text_of(parent->second, "parent"));
       entry.parent_line = line_of(parent->second);
@@ -233,13 +146,14 @@ Status YamlReader::add_region(std::size_t index) {
 }
 
 Status YamlReader::read_nodes(const YAML::Node& node, std::string_view field, NodeKind kind) {
-  static constexpr std::array<std::string_view, 2> kKeys{"name", "region"};
+  static constexpr std::array<std::string_view, 1> kRequired{"name"};
+  static constexpr std::array<std::string_view, 1> kOptional{"region"};
   const std::string_view what = kind == NodeKind::kHost ? "a host" : "a switch";
   THALWEG_TRY(const std::vector<YAML::Node> items, list_of(node, field));
   for (const YAML::Node& item : items) {
     const int line = line_of(item);
-    THALWEG_TRY(const Fields fields, fields_of(item, what, kKeys));
-    THALWEG_TRY(const std::string name, required_name(item, fields, what));
+    THALWEG_TRY(const Fields fields, fields_of(item, what, kRequired, kOptional));
+    THALWEG_TRY(const std::string name, text_of(fields.find("name")->second, "name"));
     if (const auto first = nodes_.find(name); first != nodes_.end()) {
       return error(line, fmt::format("node name '{}' is used twice; first at line {}", name,
                                      first->second.line));
@@ -277,14 +191,12 @@ Result<NodeId> YamlReader::read_end(const YAML::Node& node) const {
 }
 
 Status YamlReader::read_links(const YAML::Node& node, const Defaults& defaults) {
-  static constexpr std::array<std::string_view, 4> kKeys{"between", "rate", "delay", "buffer"};
+  static constexpr std::array<std::string_view, 1> kRequired{"between"};
   THALWEG_TRY(const std::vector<YAML::Node> items, list_of(node, "links"));
   host_linked_.assign(nodes_.size(), false);
   for (const YAML::Node& item : items) {
-    THALWEG_TRY(const Fields fields, fields_of(item, "a link", kKeys));
-    const auto between = fields.find("between");
-    if (between == fields.end()) return error(line_of(item), "a link has no 'between'");
-    const YAML::Node& ends = between->second;
+    THALWEG_TRY(const Fields fields, fields_of(item, "a link", kRequired, kLinkKeys));
+    const YAML::Node& ends = fields.find("between")->second;
     if (!ends.IsSequence() || ends.size() != 2) {
       return error(line_of(ends), "'between' must be a list of two node names");
     }
@@ -328,15 +240,14 @@ Status YamlReader::check_whole(int line) const {
 }
 
 Result<Topology> YamlReader::read(const YAML::Node& root) {
-  static constexpr std::array<std::string_view, 6> kKeys{"name",  "defaults", "regions",
-                                                         "hosts", "switches", "links"};
-  static constexpr std::array<std::string_view, 3> kDefaultKeys{"rate", "delay", "buffer"};
-  THALWEG_TRY(const Fields fields, fields_of(root, "the topology", kKeys));
+  static constexpr std::array<std::string_view, 1> kRequired{"hosts"};
+  static constexpr std::array<std::string_view, 5> kOptional{"name", "defaults", "regions",
+                                                             "switches", "links"};
+  THALWEG_TRY(const Fields fields, fields_of(root, "the topology", kRequired, kOptional));
   const auto section = [&](std::string_view key) {
     const auto found = fields.find(key);
     return found == fields.end() ? YAML::Node() : found->second;
   };
-  if (!fields.contains("hosts")) return error(line_of(root), "the topology has no 'hosts'");
   if (fields.contains("name")) {
     THALWEG_TRY(std::string name, text_of(section("name"), "name"));
     if (!name.empty() && !is_good_name(name)) {
@@ -349,7 +260,7 @@ Result<Topology> YamlReader::read(const YAML::Node& root) {
   }
   Defaults defaults;
   if (fields.contains("defaults")) {
-    THALWEG_TRY(const Fields given, fields_of(section("defaults"), "'defaults'", kDefaultKeys));
+    THALWEG_TRY(const Fields given, fields_of(section("defaults"), "'defaults'", {}, kLinkKeys));
     THALWEG_TRY_STATUS(read_link_fields(given, defaults));
   }
   THALWEG_TRY_STATUS(read_regions(section("regions")));
@@ -358,7 +269,7 @@ Result<Topology> YamlReader::read(const YAML::Node& root) {
   THALWEG_TRY_STATUS(read_links(section("links"), defaults));
   THALWEG_TRY_STATUS(check_whole(line_of(section("hosts"))));
   Result<Topology> topology = std::move(builder_).build();
-  if (!topology.ok()) return topology.error().within(std::string(source_));
+  if (!topology.ok()) return topology.error().within(std::string(name()));
   return topology;
 }
 

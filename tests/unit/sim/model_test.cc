@@ -115,19 +115,19 @@ TEST(Model, errors__name_the_line) {
   EXPECT_EQ(error_with("batch: 32", "batch: 0"),
             "net.yaml: line 2: 'batch': '0' is not a whole number from 1 to 1000000000");
   EXPECT_EQ(error_with("batch: 32", "batch: [32]"),
-            "net.yaml: line 2: 'batch' must be a whole number");
+            "net.yaml: line 2: 'batch' must be a single value, not a list");
   EXPECT_EQ(error_with("batch: 32\n", ""), "net.yaml: line 1: the model has no 'batch'");
   EXPECT_EQ(error_with("batch: 32", "batch:"),
             "net.yaml: line 2: key 'batch' in the model has no value");
   EXPECT_EQ(error_with("batch: 32", "name: again"),
-            "net.yaml: line 2: key 'name' is given twice in the model");
+            "net.yaml: line 2: key 'name' is given twice in the model; first at line 1");
   EXPECT_EQ(error_with("dtype: float32", "dtype: int8"),
             "net.yaml: line 4: 'dtype': 'int8' is none of float32, float64, float16, bfloat16");
   EXPECT_EQ(error_with("notes: made up", "note: made up"),
             "net.yaml: line 9: unknown key 'note' in the model; keys: name, batch, device, layers, "
             "sample, dtype, device_scale, torch, date, notes");
   EXPECT_EQ(error_with("notes: made up", "notes: [made, up]"),
-            "net.yaml: line 9: 'notes' must be a single value");
+            "net.yaml: line 9: 'notes' must be a single value, not a list");
   EXPECT_EQ(
       error_with("NVIDIA H200", "\"\""),
       "net.yaml: line 5: 'device' is not allowed: use 1 to 128 bytes of UTF-8 without control "

@@ -76,8 +76,8 @@ TEST(Yaml, parallel_links__are_kept) {
 
 TEST(Yaml, unknown_key__lists_the_keys) {
   EXPECT_EQ(error_with("switches:", "swiches:"),
-            "net.yaml: line 10: unknown key 'swiches' in the topology; keys: name, defaults, "
-            "regions, hosts, switches, links");
+            "net.yaml: line 10: unknown key 'swiches' in the topology; keys: hosts, name, "
+            "defaults, regions, switches, links");
   EXPECT_EQ(error_with("{name: b}", "{name: b, rack: 1}"),
             "net.yaml: line 9: unknown key 'rack' in a host; keys: name, region");
   EXPECT_EQ(error_with("delay: 0, ", "latency: 0, "),
@@ -179,8 +179,8 @@ TEST(Yaml, unknown_region__named) {
 
 TEST(Yaml, wrong_shapes__named) {
   EXPECT_EQ(error_of("- a\n- b\n"),
-            "net.yaml: line 1: the topology must be a map with the keys name, defaults, regions, "
-            "hosts, switches, links");
+            "net.yaml: line 1: the topology must be a map with the keys hosts, name, defaults, "
+            "regions, switches, links");
   EXPECT_EQ(error_of("hosts: 8\n"), "net.yaml: line 1: 'hosts' must be a list");
   EXPECT_EQ(error_of("hosts: [a]\n"),
             "net.yaml: line 1: a host must be a map with the keys name, region");

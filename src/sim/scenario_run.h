@@ -1,0 +1,39 @@
+// Runs a scenario and says what came out.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/histogram.h"
+#include "sim/scenario.h"
+
+namespace thalweg {
+
+struct JobResult {
+  std::string name;
+  std::vector<IterationResult> iterations;  // those that ended
+  bool done = false;
+  double samples_per_second = 0;  // if done
+};
+
+struct ScenarioResult {
+  bool finished = false;  // nothing was left to do before `until`
+  Time end;
+  std::vector<JobResult> jobs;
+  std::vector<FlowResult> flows;  // that ended, in the order they did
+  std::size_t flows_unfinished = 0;
+  NetworkCounters counters;
+  std::vector<double> arc_utilisation;  // [arc]: part of the time it was sending
+  std::vector<std::string> violations;  // what the checkers found; must be empty
+};
+
+// `progress(now)` is called now and then. The scenario must outlive the call.
+Result<ScenarioResult> run_scenario(const Scenario& scenario,
+                                    const std::function<void(Time now)>& progress);
+
+// Flow completion times in milliseconds.
+Histogram completion_times_ms(const std::vector<FlowResult>& flows);
+
+}  // namespace thalweg

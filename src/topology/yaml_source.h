@@ -1,0 +1,65 @@
+// A YAML document whose every error names the file and the line. The readers of our own formats
+// (topologies, models) are built on it. No accessor of YAML::Node is called that throws on the kind
+// of node at hand.
+#pragma once
+
+#include <fmt/format.h>
+#include <yaml-cpp/node/node.h>
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <thalweg/result.h>
+
+namespace thalweg {
+
+class YamlSource {
+ public:
+  using Fields = std::map<std::string, YAML::Node, std::less<>>;
+  using Keys = std::span<const std::string_view>;
+
+  // `name` is what errors call the document; it must outlive this.
+  explicit YamlSource(std::string_view name) : name_(name) {}
+
+  [[nodiscard]] std::string_view name() const { return name_; }
+  static int line_of(const YAML::Node& node) { return node.Mark().line + 1; }
+  [[nodiscard]] Error error(int line, std::string_view message) const;
+  [[nodiscard]] Error error(const YAML::Node& node, std::string_view message) const {
+    return error(line_of(node), message);
+  }
+
+  // The entries of a map. Each required key is there, no key is unknown or given twice, and none is
+  // without a value. `what` names the map: "a host".
+  [[nodiscard]] Result<Fields> fields_of(const YAML::Node& node, std::string_view what,
+                                         Keys required, Keys optional) const;
+  [[nodiscard]] Result<std::string> text_of(const YAML::Node& node, std::string_view field) const;
+  // The items of a list; none if the node is empty.
+  [[nodiscard]] Result<std::vector<YAML::Node>> list_of(const YAML::Node& node,
+                                                        std::string_view field) const;
+  [[nodiscard]] Result<std::int64_t> whole_of(const YAML::Node& node, std::string_view field,
+                                              std::int64_t least, std::int64_t most) const;
+  [[nodiscard]] Result<double> number_of(const YAML::Node& node, std::string_view field,
+                                         double least, double most) const;
+  // A quantity with a unit (base/units.h).
+  template <class T>
+  [[nodiscard]] Result<T> quantity_of(const YAML::Node& node, std::string_view field,
+                                      Result<T> (*parse)(std::string_view), T least, T most) const {
+    THALWEG_TRY(const std::string text, text_of(node, field));
+    const Result<T> value = parse(text);
+    if (!value.ok()) return error(node, fmt::format("'{}': {}", field, value.error().message()));
+    if (*value < least || *value > most) {
+      return error(node, fmt::format("'{}': {} is out of range: {} to {}", field, text,
+                                     to_string(least), to_string(most)));
+    }
+    return *value;
+  }
+
+ private:
+  std::string_view name_;
+};
+
+}  // namespace thalweg

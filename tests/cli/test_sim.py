@@ -1,0 +1,59 @@
+"""`thalweg sim run` as a user meets it."""
+import csv
+
+import pytest
+
+
+def test_two_jobs(thalweg):
+    result = thalweg("sim", "run", "scenarios/two-jobs.yaml", "--json").json()
+    assert result["finished"] is True
+    assert [job["name"] for job in result["jobs"]] == ["resnet", "vgg"]
+    for job in result["jobs"]:
+        assert job["done"] and len(job["iterations_ms"]) == 2 and job["samples_per_s"] > 0
+    assert 0 < result["highest_utilisation"] <= 1
+
+
+def test_link_failure(thalweg, tmp_path):
+    flows = tmp_path / "flows.csv"
+    result = thalweg("sim", "run", "scenarios/link-failure.yaml", "--json", "--flows", flows).json()
+    assert result["finished"] is True
+    assert result["drops_fault"] > 0
+    rows = list(csv.DictReader(flows.open()))
+    assert len(rows) == 4
+    assert all(float(r["completion_us"]) >= float(r["oracle_us"]) for r in rows)
+
+
+def test_loss(thalweg):
+    done = thalweg("sim", "run", "scenarios/loss.yaml")
+    assert done.code == 0, done.err
+    assert "samples/s" in done.out and "p99.9" in done.out
+
+
+def test_same_seed_same_json(thalweg):
+    first = thalweg("sim", "run", "scenarios/link-failure.yaml", "--json").out
+    assert first == thalweg("sim", "run", "scenarios/link-failure.yaml", "--json").out
+
+
+@pytest.mark.parametrize("old,new,words", [
+    ("resnet50", "resnet51", ["line 7", "resnet51"]),
+    ("scheme: rat", "scheme: rats", ["line 7", "rats", "rat"]),
+    ("start: 5ms", "start: 5", ["line 8", "start", "ms"]),
+    ("rack1-host3", "rack1-host9", ["line", "rack1-host9"]),
+    ("iterations: 2}", "iteration: 2}", ["line 7", "iteration"]),
+    ("two-racks", "three-racks", ["line 3", "three-racks"]),
+])
+def test_bad_scenario(thalweg, tmp_path, old, new, words):
+    from pathlib import Path
+    root = Path(__file__).resolve().parents[2]
+    text = (root / "scenarios/two-jobs.yaml").read_text()
+    assert old in text
+    path = tmp_path / "bad.yaml"
+    path.write_text(text.replace(old, new, 1))
+    done = thalweg("sim", "run", path)
+    assert done.code == 2
+    for word in [str(path), *words]:
+        assert word in done.err, done.err
+
+
+def test_no_such_file(thalweg):
+    assert thalweg("sim", "run", "no/such.yaml").code == 2

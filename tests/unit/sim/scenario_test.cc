@@ -1,0 +1,167 @@
+#include "sim/scenario.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "sim/scenario_run.h"
+#include "topology/load.h"
+
+namespace thalweg {
+namespace {
+
+ModelTable tiny_model() {
+  ModelTable table;
+  table.name = "tiny";
+  table.batch = 4;
+  for (const char* name : {"front", "back"}) {
+    table.layers.push_back({.name = name,
+                            .parameters = 100'000,
+                            .tensors = {100'000},
+                            .forward = Duration::microseconds(100),
+                            .backward = Duration::microseconds(200)});
+  }
+  return table;
+}
+
+ScenarioLoaders loaders() {
+  return {.topology = [](const std::string& text) { return topology_from_shorthand(text); },
+          .model = [](const std::string& name) -> Result<ModelTable> {
+            if (name == "tiny") return tiny_model();
+            return Error(fmt::format("'{}' is not a model", name));
+          }};
+}
+
+constexpr const char* kGood = R"(name: all of it
+topology: leaf-spine:racks=2,hosts=2,spines=2,host=10G,uplink=10G
+transport: {kind: dctcp, iw: 20, rto_min: 2ms}
+network:
+  discipline: strict-priority
+  port_buffer: 500kB
+  mark_above: 97500B
+  mark_per: queue
+  balancing: per-packet
+  framing: 20B
+connections: {at_once: 2, warm: no}
+seed: 7
+until: 5s
+jobs:
+  - {model: tiny, scheme: "rat:trees=2", overlap: bytescheduler, partition: 64KiB, iterations: 3}
+  - {name: other, model: tiny, scheme: ring, overlap: none, start: 1ms, slowdown: {rack0-host1: 2}}
+flows:
+  - {from: rack0-host0, to: rack1-host1, size: 1MB, at: 10us}
+faults:
+  - {at: 1ms, link: [leaf0, spine0], up: no}
+  - {at: 2ms, link: [leaf0, spine0], up: yes}
+  - {at: 1ms, link: [rack0-host0, leaf0], loss: 0.01}
+  - {at: 1ms, link: [rack1-host0, leaf1], burst: [1000, 3]}
+  - {at: 1ms, link: [rack1-host1, leaf1], rate: 0.5}
+  - {at: 2ms, pause: rack1-host1}
+  - {at: 3ms, resume: rack1-host1}
+  - {at: 2ms, restart: leaf1}
+)";
+
+TEST(Scenario, everything__read_as_written) {
+  const auto scenario = scenario_from_yaml(kGood, "good.yaml", loaders());
+  ASSERT_TRUE(scenario.ok()) << scenario.error().message();
+  EXPECT_EQ(scenario->topology->host_count(), 4);
+  EXPECT_EQ(scenario->network.queues.discipline, QueueOptions::Discipline::kStrictPriority);
+  EXPECT_EQ(scenario->network.queues.port_buffer, Bytes(500'000));
+  EXPECT_FALSE(scenario->network.queues.per_port_marking);
+  EXPECT_EQ(scenario->network.balancing, LoadBalancing::kPerPacket);
+  EXPECT_EQ(scenario->network.framing_bytes, 20U);
+  EXPECT_EQ(scenario->network.seed, 7U);
+  EXPECT_EQ(scenario->most_at_once, 2);
+  EXPECT_FALSE(scenario->warm);
+  ASSERT_EQ(scenario->jobs.size(), 2U);
+  EXPECT_EQ(scenario->jobs[0].training.overlap, Overlap::kByteScheduler);
+  EXPECT_EQ(scenario->jobs[0].training.partition, Bytes(65'536));
+  EXPECT_EQ(scenario->jobs[1].training.slowdown, (std::vector<double>{1, 2, 1, 1}));
+  EXPECT_EQ(scenario->flows.size(), 1U);
+  EXPECT_EQ(scenario->faults.size(), 8U);
+}
+
+TEST(Scenario, everything__runs_to_the_end_twice_alike) {
+  const auto run = [] {
+    const Scenario scenario = scenario_from_yaml(kGood, "good.yaml", loaders()).value();
+    return run_scenario(scenario, {}).value();
+  };
+  const ScenarioResult a = run();
+  const ScenarioResult b = run();
+  EXPECT_TRUE(a.finished);
+  EXPECT_EQ(a.violations, std::vector<std::string>{});
+  EXPECT_EQ(a.flows_unfinished, 0U);
+  ASSERT_EQ(a.jobs.size(), 2U);
+  EXPECT_TRUE(a.jobs[0].done);
+  EXPECT_EQ(a.jobs[0].iterations.size(), 3U);
+  EXPECT_GT(a.counters.drops_fault, 0U);
+  EXPECT_EQ(a.end, b.end);
+  EXPECT_EQ(a.counters.events, b.counters.events);
+  ASSERT_EQ(a.flows.size(), b.flows.size());
+  for (std::size_t i = 0; i < a.flows.size(); ++i) EXPECT_EQ(a.flows[i].end, b.flows[i].end);
+  for (const double u : a.arc_utilisation) EXPECT_LE(u, 1.0 + 1e-9);
+}
+
+TEST(Scenario, until_too_short__not_finished) {
+  std::string text = kGood;
+  text.replace(text.find("until: 5s"), 9, "until: 1us");
+  const Scenario scenario = scenario_from_yaml(text, "s.yaml", loaders()).value();
+  const ScenarioResult result = run_scenario(scenario, {}).value();
+  EXPECT_FALSE(result.finished);
+  EXPECT_EQ(result.violations, std::vector<std::string>{});
+}
+
+struct BadCase {
+  const char* from;
+  const char* to;
+  const char* line;
+  const char* word;
+};
+
+TEST(Scenario, bad_input__names_the_line_and_what_is_allowed) {
+  for (const BadCase& bad : std::vector<BadCase>{
+           {"seed: 7", "sede: 7", "line 12", "sede"},
+           {"kind: dctcp", "kind: bbr", "line 3", "newreno"},
+           {"iw: 20", "iw: -1", "line 3", "iw"},
+           {"rto_min: 2ms", "rto_min: 2", "line 3", "rto_min"},
+           {"hosts=2,spines", "hosts=0,spines", "line 2", "hosts"},
+           {"discipline: strict-priority", "discipline: red", "line 5", "fifo"},
+           {"port_buffer: 500kB", "port_buffer: 500", "line 6", "port_buffer"},
+           {"balancing: per-packet", "balancing: magic", "line 9", "flow-hash"},
+           {"warm: no", "warm: perhaps", "line 11", "yes"},
+           {"until: 5s", "until: 5", "line 13", "until"},
+           {"model: tiny, scheme: ring", "model: huge, scheme: ring", "line 16", "huge"},
+           {"scheme: ring", "scheme: rings", "line 16", "rings"},
+           {"overlap: none", "overlap: some", "line 16", "wait-free"},
+           {"iterations: 3", "iterations: 0", "line 15", "iterations"},
+           {"rack0-host1: 2}", "rack9-host1: 2}", "line 16", "rack9-host1"},
+           {"size: 1MB", "size: -1MB", "line 18", "size"},
+           {"to: rack1-host1", "to: rack0-host0", "line 18", "itself"},
+           {"to: rack1-host1", "to: leaf0", "line 18", "not a host"},
+           {"loss: 0.01", "loss: 2", "line 22", "loss"},
+           {"[leaf0, spine0], up: no", "[leaf0, leaf1], up: no", "line 20", "no link"},
+           {"pause: rack1-host1", "pause: leaf1", "line 25", "not a host"},
+           {"restart: leaf1", "restart: rack0-host0", "line 27", "not a switch"},
+           {"up: yes", "up: yes, rate: 1", "line 21", "one of"},
+       }) {
+    std::string text = kGood;
+    const std::size_t at = text.find(bad.from);
+    ASSERT_NE(at, std::string::npos) << bad.from;
+    text.replace(at, std::string(bad.from).size(), bad.to);
+    const auto scenario = scenario_from_yaml(text, "bad.yaml", loaders());
+    ASSERT_FALSE(scenario.ok()) << bad.to;
+    const std::string& message = scenario.error().message();
+    EXPECT_NE(message.find("bad.yaml: "), std::string::npos) << message;
+    EXPECT_NE(message.find(std::string(bad.line) + ":"), std::string::npos) << message;
+    EXPECT_NE(message.find(bad.word), std::string::npos) << message;
+  }
+}
+
+TEST(Scenario, nothing_to_do__an_error) {
+  const auto scenario = scenario_from_yaml("topology: single-switch:hosts=2\ntransport: dctcp\n",
+                                           "empty.yaml", loaders());
+  ASSERT_FALSE(scenario.ok());
+  EXPECT_NE(scenario.error().message().find("neither"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace thalweg
