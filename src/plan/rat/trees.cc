@@ -128,6 +128,7 @@ std::vector<RatTree> rotated_trees(const std::vector<RatGroup>& groups, int coun
   const std::vector<Rank>& hosts = groups.back().all_hosts;
   // How often each member has been picked.
   std::vector<std::vector<int>> used;
+  used.reserve(groups.size());
   for (const RatGroup& group : groups) used.emplace_back(group.member_count(), 0);
   std::vector<RatTree> trees;
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {

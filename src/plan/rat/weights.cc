@@ -93,6 +93,7 @@ constexpr std::size_t kFirstPart = 1;
 void add_part_rows(const Groups& groups, const RatLoads& loads, LinearProgram& program) {
   for (std::size_t g = 0; g < groups.size(); ++g) {
     std::vector<LinearProgram::Term> whole;
+    whole.reserve(groups[g].all_hosts.size());
     for (std::size_t i = 0; i < groups[g].all_hosts.size(); ++i) {
       whole.push_back({kFirstPart + loads.variable(g, i), 1});
     }
@@ -109,6 +110,7 @@ void add_part_rows(const Groups& groups, const RatLoads& loads, LinearProgram& p
 
 std::vector<LinearProgram::Term> load_terms(const std::vector<RatLoads::Term>& row) {
   std::vector<LinearProgram::Term> terms;
+  terms.reserve(row.size() + 1);
   for (const RatLoads::Term& term : row) {
     terms.push_back({kFirstPart + term.variable, term.coefficient});
   }
