@@ -47,7 +47,7 @@ double cpu_seconds_now() {
 Result<Measured> measure(const Arguments& arguments, const Topology& topology, Bytes flow_size) {
   THALWEG_TRY(const auto transport, make_transport("dctcp", {}));
   NetworkOptions options;
-  options.queues.port_buffer = Bytes(512 * 1024);
+  options.queues.port_buffer = Bytes(std::int64_t{512} << 10);
   options.queues.mark_above = Bytes(kMarkPackets * kPacketBytes);
   options.seed = arguments.seed;
   Network network(topology, options);
