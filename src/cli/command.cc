@@ -115,7 +115,8 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
-Progress::Progress() : next_(seconds_now() + kQuietSeconds), terminal_(isatty(STDERR_FILENO) != 0) {}
+Progress::Progress()
+    : next_(seconds_now() + kQuietSeconds), terminal_(isatty(STDERR_FILENO) != 0) {}
 
 Progress::~Progress() {
   if (shown_ && terminal_) std::cerr << "\r\033[K" << std::flush;
