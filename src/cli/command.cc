@@ -62,23 +62,32 @@ Result<std::string> read_file(const std::string& path) {
 }
 
 Status write_files(const std::vector<OutputFile>& files) {
-  const auto temporary = [](const OutputFile& file) { return file.path + ".part"; };
+  // A device, a pipe or a link to a file is written as it is: renaming over it would replace it.
+  const auto in_place = [](const OutputFile& file) {
+    std::error_code ignored;
+    const auto kind = std::filesystem::symlink_status(file.path, ignored).type();
+    return kind != std::filesystem::file_type::regular &&
+           kind != std::filesystem::file_type::not_found;
+  };
+  const auto written_to = [&](const OutputFile& file) {
+    return in_place(file) ? file.path : file.path + ".part";
+  };
+  const auto fail = [&](const OutputFile& failed) {
+    const Error error = io_error("write", failed.path);
+    for (const OutputFile& file : files) {
+      if (!in_place(file)) std::remove(written_to(file).c_str());
+    }
+    return error;
+  };
   for (const OutputFile& file : files) {
-    std::ofstream out(temporary(file), std::ios::binary | std::ios::trunc);
+    std::ofstream out(written_to(file), std::ios::binary | std::ios::trunc);
     out << file.content;
     out.close();
-    if (!out) {
-      const Error error = io_error("write", file.path);
-      for (const OutputFile& part : files) std::remove(temporary(part).c_str());
-      return error;
-    }
+    if (!out) return fail(file);
   }
   for (const OutputFile& file : files) {
-    if (std::rename(temporary(file).c_str(), file.path.c_str()) != 0) {
-      const Error error = io_error("write", file.path);
-      for (const OutputFile& part : files) std::remove(temporary(part).c_str());
-      return error;
-    }
+    if (in_place(file)) continue;
+    if (std::rename(written_to(file).c_str(), file.path.c_str()) != 0) return fail(file);
   }
   return ok_status();
 }

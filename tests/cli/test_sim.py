@@ -1,5 +1,6 @@
 """`thalweg sim run` as a user meets it."""
 import csv
+from pathlib import Path
 
 import pytest
 
@@ -43,7 +44,6 @@ def test_same_seed_same_json(thalweg):
     ("two-racks", "three-racks", ["line 3", "three-racks"]),
 ])
 def test_bad_scenario(thalweg, tmp_path, old, new, words):
-    from pathlib import Path
     root = Path(__file__).resolve().parents[2]
     text = (root / "scenarios/two-jobs.yaml").read_text()
     assert old in text
@@ -53,6 +53,17 @@ def test_bad_scenario(thalweg, tmp_path, old, new, words):
     assert done.code == 2
     for word in [str(path), *words]:
         assert word in done.err, done.err
+
+
+def test_output_to_a_device_and_a_link(thalweg, tmp_path):
+    """They are written, not replaced by a file of that name; a full disk is an error."""
+    done = thalweg("sim", "run", "scenarios/link-failure.yaml", "--flows", "/dev/full")
+    assert done.code == 2 and "/dev/full" in done.err
+    assert Path("/dev/full").is_char_device()
+    link, target = tmp_path / "link.csv", tmp_path / "target.csv"
+    link.symlink_to(target)
+    assert thalweg("sim", "run", "scenarios/link-failure.yaml", "--flows", link).code == 0
+    assert link.is_symlink() and target.read_text().startswith("from,to,")
 
 
 def test_no_such_file(thalweg):

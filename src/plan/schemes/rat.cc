@@ -6,7 +6,6 @@
 // "rat" gives every tree the same share, "rat-weighted" the shares that load the network best.
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 
 #include "plan/rat/trees.h"
