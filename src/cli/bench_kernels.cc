@@ -9,7 +9,6 @@
 
 #include <fmt/format.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -24,6 +23,7 @@
 #include "base/histogram.h"
 #include "base/prng.h"
 #include "base/units.h"
+#include "cli/command.h"
 #include "tensor/reduce.h"
 
 namespace thalweg {
@@ -121,30 +121,11 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The processor time of this thread: what other programs take of the core does not count.
-double thread_seconds() {
-  timespec now{};
-  CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) == 0);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
 template <class Work>
 double seconds_of(const Work& work) {
-  const double start = thread_seconds();
+  const double start = processor_seconds();
   work();
-  return thread_seconds() - start;
-}
-
-// One line that rewrites itself on a terminal, silence elsewhere.
-void show_progress(int repetition, double fraction) {
-  if (isatty(STDERR_FILENO) == 0) return;
-  fmt::print(stderr, "\rmeasuring: {:3.0f} %, repetition {}", std::min(fraction, 1.0) * 100,
-             repetition);
-  std::fflush(stderr);
-}
-
-void end_progress() {
-  if (isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r\x1b[K");
+  return processor_seconds() - start;
 }
 
 // Repeats until `seconds` have passed, and at least kMinRepetitions times.
@@ -162,16 +143,18 @@ Measurement measure(std::size_t size, double seconds) {
       result.kernels.emplace_back(static_cast<DType>(type), static_cast<ReduceOp>(op));
     }
   }
+  Progress progress;
   const auto start = Clock::now();
   while (result.repetitions < kMinRepetitions || seconds_since(start) < seconds) {
     for (Kernel& kernel : result.kernels) {
       result.copy.add(size, seconds_of([&] { std::memcpy(a.data(), source.data(), size); }));
       kernel.rate.add(size, seconds_of([&] { kernel.run(a.data(), b.data(), size); }));
-      show_progress(result.repetitions + 1, seconds_since(start) / seconds);
+      progress.show(fmt::format("measuring: {:.0f} %, repetition {}",
+                                std::min(seconds_since(start) / seconds, 1.0) * 100,
+                                result.repetitions + 1));
     }
     ++result.repetitions;
   }
-  end_progress();
   return result;
 }
 

@@ -6,7 +6,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <ctime>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -38,12 +37,6 @@ struct Measured {
   std::int64_t peak_memory_kib = 0;
 };
 
-double cpu_seconds_now() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
 Result<Measured> measure(const Arguments& arguments, const Topology& topology, Bytes flow_size) {
   THALWEG_TRY(const auto transport, make_transport("dctcp", {}));
   NetworkOptions options;
@@ -65,11 +58,11 @@ Result<Measured> measure(const Arguments& arguments, const Topology& topology, B
                         .tag = 0});
   };
   network.on_flow_done([&](const FlowResult& result) { start_flow(result.spec.source); });
-  const double before = cpu_seconds_now();
+  const double before = processor_seconds();
   for (Rank r(0); r.value() < topology.host_count(); ++r) start_flow(r);
   const bool finished = network.run(kEver);
   Measured result{.counters = network.counters(),
-                  .cpu_seconds = cpu_seconds_now() - before,
+                  .cpu_seconds = processor_seconds() - before,
                   .simulated_ms = network.now().since_start().ms(),
                   .peak_memory_kib = 0};
   if (!finished) return Error("the flows did not end within an hour of simulated time");

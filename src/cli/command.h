@@ -40,6 +40,9 @@ Result<Topology> load_topology(const std::string& argument);
 // Columns as wide as they need; the first is left-aligned, the others right.
 std::string format_table(const std::vector<std::vector<std::string>>& rows);
 
+// Processor time of this thread: what other programs take of the core does not count.
+double processor_seconds();
+
 // What a long command is at, on stderr: a line that is overwritten on a terminal, a plain line
 // every some seconds otherwise, and nothing at all before it has taken two seconds.
 class Progress {

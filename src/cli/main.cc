@@ -1,5 +1,6 @@
 // The `thalweg` program. One file a subcommand; this one only puts them together.
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <iostream>
 
 #include <thalweg/version.h>
@@ -42,7 +43,7 @@ int main(int argc, char** argv) {
   }
   // A full disk or a closed pipe must not look like success.
   std::cout.flush();
-  if (!std::cout) {
+  if (!std::cout || std::fflush(stdout) != 0) {
     std::cerr << "thalweg: cannot write to standard output\n";
     return thalweg::kExitBadInput;
   }

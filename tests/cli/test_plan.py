@@ -165,9 +165,11 @@ def test_output_to_a_bad_place(thalweg, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_full_disk_is_an_error(thalweg):
+@pytest.mark.parametrize("command", [["plan", "schemes"], ["bench", "kernels", "--size", "1MiB",
+                                                           "--seconds", "0.1"]])
+def test_full_disk_is_an_error(command):
     with open("/dev/full", "w") as full:
-        process = subprocess.run([PROGRAM, "plan", "schemes"], stdout=full, stderr=subprocess.PIPE,
+        process = subprocess.run([PROGRAM, *command], stdout=full, stderr=subprocess.PIPE,
                                  text=True, timeout=60)
     assert process.returncode == 2
     assert "standard output" in process.stderr
