@@ -1,0 +1,143 @@
+// Starting, polling and timing out; endpoint_send.cc and endpoint_receive.cc have the two ends of a
+// transfer.
+#include "proto/dlcp/endpoint.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+
+namespace thalweg {
+namespace {
+
+constexpr Duration kMaxDeadline = Duration::milliseconds(24LL * 3600 * 1000);
+
+bool is_floating(DType type) {
+  return type == DType::kFloat16 || type == DType::kBFloat16 || type == DType::kFloat32 ||
+         type == DType::kFloat64;
+}
+
+}  // namespace
+
+DlcpEndpoint::DlcpEndpoint(const DlcpOptions& options)
+    : options_(options),
+      rate_(options.rate, options.packet_overhead),
+      path_(options.grace, options.rate),
+      next_transfer_(options.first_transfer) {
+  const Status valid = options.validate();
+  CHECK(valid.ok(), "{}", valid.error().message());
+}
+
+Result<Partition> DlcpEndpoint::check(const TransferSpec& spec, std::size_t in_flight) const {
+  if (!lost_.empty()) {
+    return Error(fmt::format("the connection to {} is lost: {}", options_.peer, lost_));
+  }
+  if (in_flight >= options_.max_transfers) {
+    return Error(fmt::format("{} transfers with {} are in flight: at most {} are allowed",
+                             in_flight, options_.peer, options_.max_transfers));
+  }
+  if (!spec.bound.exact() && !is_floating(spec.type)) {
+    return Error(fmt::format("a loss bound of {} on elements of type {}: integers must be exact",
+                             spec.bound.fraction(), name_of(spec.type)));
+  }
+  if (spec.target.value_or(spec.bound) > spec.bound) {
+    return Error(fmt::format("a loss target of {} above the loss bound of {}: at most the bound",
+                             spec.target->fraction(), spec.bound.fraction()));
+  }
+  if (spec.deadline <= Duration() || spec.deadline > kMaxDeadline) {
+    return Error(fmt::format("a deadline of {}: it must be above 0 and at most {}",
+                             to_string(spec.deadline), to_string(kMaxDeadline)));
+  }
+  constexpr std::int64_t kMaxPayload = std::numeric_limits<std::uint16_t>::max();
+  if (spec.payload > Bytes(kMaxPayload)) {
+    return Error(fmt::format("a packet payload of {} bytes: at most {} are allowed",
+                             spec.payload.count(), kMaxPayload));
+  }
+  return Partition::make(spec.elements, Bytes(static_cast<std::int64_t>(size_of(spec.type))),
+                         spec.payload);
+}
+
+std::string DlcpEndpoint::describe(Direction direction, std::uint64_t key,
+                                   const std::string& cause) const {
+  return fmt::format("{} {}, transfer {}: {}",
+                     direction == Direction::kSend ? "send to" : "receive from", options_.peer, key,
+                     cause);
+}
+
+void DlcpEndpoint::cancel(TransferHandle handle, std::string_view cause, Time now) {
+  const auto has_handle = [&](const auto& transfer) { return transfer->handle() == handle; };
+  const std::string text = fmt::format("cancelled: {}", cause);
+  const auto sender = std::ranges::find_if(senders_, has_handle);
+  if (sender != senders_.end()) {
+    tell_receiver(**sender, CancelReason::kCancelled, text);
+    end_send(**sender, 0, text, now);
+    return;
+  }
+  for (Slot& slot : slots_) {
+    if (slot.receiver == nullptr || !has_handle(slot.receiver)) continue;
+    tell_sender(slot, CancelReason::kCancelled, text);
+    fail_recv(slot, text, now);
+    return;
+  }
+}
+
+void DlcpEndpoint::connection_lost(std::string_view cause, Time now) {
+  if (!lost_.empty()) return;
+  lost_ = cause.empty() ? "connection lost" : cause;
+  while (!senders_.empty()) end_send(*senders_.front(), 0, lost_, now);
+  for (Slot& slot : slots_) {
+    if (slot.receiver != nullptr) fail_recv(slot, lost_, now);
+    slot = Slot();
+  }
+  slots_in_use_ = 0;
+  waiting_.clear();
+  messages_.clear();
+  wake_.reset();
+}
+
+void DlcpEndpoint::on_control(const ControlMessage& message, Time now) {
+  if (!lost_.empty()) return;
+  std::visit([&](const auto& m) { on_message(m, now); }, message);
+}
+
+bool DlcpEndpoint::poll_control(ControlMessage& out) {
+  if (!messages_.empty()) {
+    out = messages_.pop();
+    return true;
+  }
+  if (!lost_.empty()) return false;
+  const auto report = path_.take_report();
+  if (!report) return false;
+  ++counters_.reports_sent;
+  out = *report;
+  return true;
+}
+
+bool DlcpEndpoint::poll_event(TransferOutcome& out) {
+  if (events_.empty()) return false;
+  out = events_.pop();
+  return true;
+}
+
+void DlcpEndpoint::on_timeout(Time now) {
+  if (!wake_ || now < *wake_) return;
+  wake_.reset();
+  time_out_senders(now);
+  time_out_receivers(now);
+}
+
+std::optional<Time> DlcpEndpoint::next_timeout() const {
+  std::optional<Time> next;
+  if (!senders_.empty() || slots_in_use_ > 0) next = wake_;
+  if (!sending_.empty()) next = next ? std::min(*next, pacer_.free_at()) : pacer_.free_at();
+  return next;
+}
+
+bool DlcpEndpoint::idle() const {
+  return senders_.empty() && slots_in_use_ == 0 && waiting_.empty() && messages_.empty() &&
+         events_.empty() && (!lost_.empty() || !path_.report_due());
+}
+
+}  // namespace thalweg

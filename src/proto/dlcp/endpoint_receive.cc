@@ -1,0 +1,224 @@
+// The receiving end of transfers: rendezvous, placing data, requests for what is missing, finish.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/check.h"
+#include "proto/dlcp/endpoint.h"
+
+namespace thalweg {
+namespace {
+
+constexpr std::size_t kFirstSlots = 8;
+
+// The peer's words as they may stand in an error: nothing that a terminal obeys.
+std::string printable(std::string text) {
+  const auto obeyed = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  std::ranges::replace_if(text, obeyed, '?');
+  return text;
+}
+
+std::string late_text(const DlcpReceiver& receiver) {
+  const std::string deadline = to_string(receiver.spec().deadline);
+  const std::int32_t segments = receiver.arrived() + receiver.missing();
+  if (receiver.arrived() == 0) {
+    return fmt::format("none of {} segments arrived within the receiver's deadline of {}", segments,
+                       deadline);
+  }
+  return fmt::format("{} of {} segments are missing at the receiver's deadline of {}, {} may be",
+                     receiver.missing(), segments, deadline,
+                     receiver.spec().bound.allowed_missing(segments));
+}
+
+}  // namespace
+
+Result<TransferHandle> DlcpEndpoint::start_recv(const TransferSpec& spec, Time now) {
+  THALWEG_TRY(const Partition partition, check(spec, slots_in_use_));
+  Slot& slot = take_slot();
+  const TransferHandle handle = next_handle();
+  slot.receiver = std::make_unique<DlcpReceiver>(handle, spec, partition, slot.transfer, now);
+  ++receivers_;
+  messages_.push(slot.receiver->ready());
+  wake_at(slot.receiver->deadline());
+  return handle;
+}
+
+DlcpEndpoint::Slot& DlcpEndpoint::take_slot() {
+  if ((slots_in_use_ + 1) * 2 > slots_.size()) {
+    std::vector<Slot> old(std::max(kFirstSlots, slots_.size() * 2));
+    old.swap(slots_);
+    for (Slot& slot : old) {
+      if (slot.in_use()) slot_of(slot.transfer) = std::move(slot);
+    }
+  }
+  while (slot_of(next_transfer_).in_use()) ++next_transfer_;
+  Slot& slot = slot_of(next_transfer_);
+  slot.transfer = next_transfer_++;
+  ++slots_in_use_;
+  return slot;
+}
+
+DlcpEndpoint::Slot* DlcpEndpoint::find_slot(std::uint32_t transfer) {
+  if (slots_.empty()) return nullptr;
+  Slot& slot = slot_of(transfer);
+  return slot.in_use() && slot.transfer == transfer ? &slot : nullptr;
+}
+
+Placement DlcpEndpoint::on_data(const DataHeader& header, bool marked, Time now) {
+  using Verdict = Placement::Verdict;
+  // What is too late to be of use still tells about the path.
+  path_.on_packet(header, marked, now);
+  counters_.marks += marked ? 1 : 0;
+  Slot* slot = find_slot(header.transfer);
+  Placement placement{slot == nullptr ? Verdict::kStale : Verdict::kLate, {}, 0, Bytes()};
+  if (slot != nullptr && slot->receiver != nullptr) {
+    placement = slot->receiver->on_data(header, now);
+  }
+  switch (placement.verdict) {
+    case Verdict::kPlace:
+      ++counters_.segments_placed;
+      if (slot->receiver->mark_reached()) advance(*slot, now);
+      break;
+    case Verdict::kDuplicate:
+      ++counters_.duplicate;
+      break;
+    case Verdict::kLate:
+      ++counters_.late;
+      break;
+    case Verdict::kBadSegment:
+      ++counters_.bad_segment;
+      break;
+    case Verdict::kBadLength:
+      ++counters_.bad_length;
+      break;
+    case Verdict::kStale:
+      ++counters_.stale;
+      break;
+  }
+  if (header.sequence >= witness_) time_out_receivers(now);
+  return placement;
+}
+
+void DlcpEndpoint::on_message(const StopMessage& message, Time now) {
+  Slot* slot = find_slot(message.transfer);
+  if (slot == nullptr || slot->receiver == nullptr) {
+    ++counters_.stale_messages;
+    return;
+  }
+  if (!slot->receiver->on_stop(message, now)) {
+    ++counters_.bad_messages;
+    return;
+  }
+  advance(*slot, now);
+}
+
+void DlcpEndpoint::advance(Slot& slot, Time now) {
+  DlcpReceiver& receiver = *slot.receiver;
+  const Duration round_trip = round_trip_.value_or(options_.patience.initial_round_trip);
+  using Action = DlcpReceiver::Action;
+  Action action = receiver.action(path_, options_.patience, round_trip, now);
+  if (action == Action::kAsk) {
+    ++counters_.requests;
+    receiver.ask(messages_, round_trip, now);
+    action = receiver.action(path_, options_.patience, round_trip, now);
+  }
+  if (action == Action::kFinish) {
+    finish(slot, now);
+    return;
+  }
+  CHECK(action == Action::kWait);
+  wake_at(receiver.wake());
+  if (const auto witness = receiver.awaited_witness()) witness_ = std::min(witness_, *witness);
+}
+
+void DlcpEndpoint::finish(Slot& slot, Time now) {
+  const DlcpReceiver& receiver = *slot.receiver;
+  messages_.push(FinishMessage{slot.transfer, static_cast<std::uint32_t>(receiver.arrived())});
+  events_.push(receiver.event("", now));
+  slot.closing = true;
+  slot.finished = now;
+  slot.until = receiver.deadline();
+  slot.receiver.reset();
+  --receivers_;
+  wake_at(slot.until);
+}
+
+void DlcpEndpoint::on_message(const ConfirmMessage& message, Time now) {
+  Slot* slot = find_slot(message.transfer);
+  if (slot == nullptr) {
+    ++counters_.stale_messages;
+    return;
+  }
+  if (!slot->closing) {
+    ++counters_.bad_messages;
+    return;
+  }
+  const Duration sample = now - slot->finished;
+  round_trip_ = round_trip_ ? (*round_trip_ * 7 + sample) / 8 : sample;
+  *slot = Slot();
+  --slots_in_use_;
+}
+
+void DlcpEndpoint::on_message(const CancelMessage& message, Time now) {
+  const std::string cause = fmt::format("{} ended it: {}", options_.peer, printable(message.text));
+  if (message.from_receiver) {
+    const auto waiting = std::ranges::find(waiting_, message.transfer, &ReadyMessage::transfer);
+    if (DlcpSender* sender = find_sender(message.transfer)) {
+      end_send(*sender, 0, cause, now);
+    } else if (waiting != waiting_.end()) {
+      waiting_.erase(waiting);
+    } else {
+      ++counters_.stale_messages;
+    }
+    return;
+  }
+  Slot* slot = find_slot(message.transfer);
+  if (slot == nullptr) {
+    ++counters_.stale_messages;
+  } else if (slot->closing) {
+    // The sender gave up before the finish reached it, and will not confirm.
+    *slot = Slot();
+    --slots_in_use_;
+  } else {
+    fail_recv(*slot, cause, now);
+  }
+}
+
+void DlcpEndpoint::tell_sender(const Slot& slot, CancelReason reason, std::string text) {
+  text.resize(std::min(text.size(), kMaxCancelText));
+  messages_.push(CancelMessage{slot.transfer, true, reason, std::move(text)});
+}
+
+void DlcpEndpoint::fail_recv(Slot& slot, const std::string& cause, Time now) {
+  const DlcpReceiver& receiver = *slot.receiver;
+  events_.push(receiver.event(describe(Direction::kReceive, receiver.spec().key, cause), now));
+  slot = Slot();
+  --slots_in_use_;
+  --receivers_;
+}
+
+void DlcpEndpoint::time_out_receivers(Time now) {
+  witness_ = kNoWitness;
+  for (Slot& slot : slots_) {
+    if (slot.closing) {
+      if (now < slot.until) {
+        wake_at(slot.until);
+      } else {
+        slot = Slot();
+        --slots_in_use_;
+      }
+    } else if (slot.receiver != nullptr) {
+      if (now < slot.receiver->deadline()) {
+        advance(slot, now);
+        continue;
+      }
+      const std::string text = late_text(*slot.receiver);
+      tell_sender(slot, CancelReason::kDeadline, text);
+      fail_recv(slot, text, now);
+    }
+  }
+}
+
+std::size_t DlcpEndpoint::transfers() const { return senders_.size() + receivers_; }
+
+}  // namespace thalweg

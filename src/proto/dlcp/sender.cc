@@ -1,0 +1,103 @@
+#include "proto/dlcp/sender.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace thalweg {
+
+DlcpSender::DlcpSender(TransferHandle handle, const TransferSpec& spec, const Partition& partition,
+                       TagSource tags, Time now)
+    : handle_(handle),
+      spec_(spec),
+      partition_(partition),
+      tags_(std::move(tags)),
+      started_(now),
+      sent_(static_cast<std::size_t>(partition.segment_count())) {}
+
+void DlcpSender::begin(std::uint32_t transfer) {
+  CHECK(state_ == State::kWaiting);
+  transfer_ = transfer;
+  state_ = State::kSending;
+}
+
+void DlcpSender::take(std::uint32_t limit, std::uint64_t first_sequence, Time now, DataBatch& out) {
+  CHECK(data_left() && limit > 0);
+  const std::size_t first = sent_.next_missing(cursor_);
+  const auto index = [](std::size_t i) { return SegmentIndex(static_cast<std::int32_t>(i)); };
+  const SegmentTag tag = tags_.tag(index(first));
+  const std::size_t end = std::min(sent_.size(), first + limit);
+  std::size_t next = first;
+  do {
+    sent_.set(next++);
+  } while (next < end && !sent_.test(next) && tags_.tag(index(next)) == tag);
+  cursor_ = next;
+  last_sent_us_ = wire_clock(now);
+
+  const Segment segment = partition_.segment(index(first));
+  out.handle = handle_;
+  out.cookie = spec_.cookie;
+  out.transfer = transfer_;
+  out.first = index(first);
+  out.count = static_cast<std::uint32_t>(next - first);
+  out.offset = segment.offset;
+  out.segment_length = segment.length;
+  out.last_length = partition_.segment(index(next - 1)).length;
+  out.first_sequence = first_sequence;
+  out.sent_us = last_sent_us_;
+  out.tag = tag;
+  out.retransmission = round_ > 0;
+  if (out.retransmission) retransmissions_ += out.count;
+}
+
+StopMessage DlcpSender::stop(std::uint64_t end_sequence) {
+  CHECK(state_ == State::kSending && !data_left());
+  state_ = State::kStopped;
+  return {transfer_, round_, end_sequence, last_sent_us_};
+}
+
+bool DlcpSender::allowed(const ResendMessage& message) const {
+  if (state_ != State::kStopped || message.round != round_ + 1) return false;
+  const auto segments = static_cast<std::uint32_t>(partition_.segment_count());
+  const auto inside = [&](const SegmentRange& range) {
+    return range.count > 0 && range.first < segments && range.count <= segments - range.first;
+  };
+  return !message.ranges.empty() && std::ranges::all_of(message.ranges, inside);
+}
+
+bool DlcpSender::on_resend(const ResendMessage& message) {
+  if (!allowed(message)) return false;
+  for (const SegmentRange& range : message.ranges) {
+    for (std::size_t i = 0; i < range.count; ++i) sent_.clear(range.first + i);
+  }
+  if (message.last) {
+    ++round_;
+    cursor_ = 0;
+    state_ = State::kSending;
+  }
+  return true;
+}
+
+bool DlcpSender::before(const DlcpSender& other) const {
+  if (spec_.urgency != other.spec_.urgency) return spec_.urgency < other.spec_.urgency;
+  return handle_ < other.handle_;
+}
+
+TransferOutcome DlcpSender::event(std::int32_t arrived, std::string error, Time now) const {
+  TransferOutcome event;
+  event.handle = handle_;
+  event.direction = Direction::kSend;
+  event.key = spec_.key;
+  event.cookie = spec_.cookie;
+  event.error = std::move(error);
+  event.segments = partition_.segment_count();
+  event.arrived = arrived;
+  event.retransmissions = retransmissions_;
+  event.rounds = round_;
+  event.started = started_;
+  event.ended = now;
+  return event;
+}
+
+}  // namespace thalweg

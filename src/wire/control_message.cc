@@ -1,0 +1,263 @@
+#include "wire/control_message.h"
+
+#include <limits>
+
+#include "base/check.h"
+#include "wire/byte_io.h"
+
+namespace thalweg {
+namespace {
+
+constexpr std::uint8_t kKeyedFlag = 1;
+constexpr std::uint32_t kBillion = 1'000'000'000;
+constexpr std::uint32_t kMaxSegment = std::numeric_limits<std::int32_t>::max();
+
+// The kind on the wire is the place in the variant, from 1.
+constexpr std::size_t kKinds = std::variant_size_v<ControlMessage>;
+template <class Message, std::size_t I = 0>
+constexpr std::uint8_t kind_of() {
+  if constexpr (std::is_same_v<std::variant_alternative_t<I, ControlMessage>, Message>) {
+    return I + 1;
+  } else {
+    return kind_of<Message, I + 1>();
+  }
+}
+static_assert(kind_of<ReadyMessage>() == 1 && kind_of<StopMessage>() == 2 &&
+              kind_of<ResendMessage>() == 3 && kind_of<FinishMessage>() == 4 &&
+              kind_of<ConfirmMessage>() == 5 && kind_of<CancelMessage>() == 6 &&
+              kind_of<ReportMessage>() == 7);
+
+// Bodies: the bytes between the common header and the keyed tag. Each message has its size, the
+// writing and the reading; decoders return the error, and leave "too short" to the reader.
+constexpr std::size_t kReadyBody = 8 + 8 + 4 + 4 + 1;
+constexpr std::size_t kStopBody = 4 + 8 + 4;
+constexpr std::size_t kResendBody = 4 + 1 + 2;
+constexpr std::size_t kRangeSize = 4 + 4;
+constexpr std::size_t kFinishBody = 4;
+constexpr std::size_t kCancelBody = 1 + 1 + 2;
+constexpr std::size_t kReportBody = 6 * 4 + 8;
+static_assert(kControlHeaderSize == 4 * 1 + 4 + 8 + 8 + 4);
+static_assert(kResendBody <= 8 && kCancelBody + kMaxCancelText <= 8 + kMaxRangesPerMessage * 8);
+static_assert(kRangeSize == sizeof(SegmentRange));
+
+std::size_t body_size(const ReadyMessage&) { return kReadyBody; }
+std::size_t body_size(const StopMessage&) { return kStopBody; }
+std::size_t body_size(const ResendMessage& m) { return kResendBody + m.ranges.size() * kRangeSize; }
+std::size_t body_size(const FinishMessage&) { return kFinishBody; }
+std::size_t body_size(const ConfirmMessage&) { return 0; }
+std::size_t body_size(const CancelMessage& m) { return kCancelBody + m.text.size(); }
+std::size_t body_size(const ReportMessage&) { return kReportBody; }
+
+template <class Message>
+std::uint32_t transfer_of(const Message& message) {
+  return message.transfer;
+}
+std::uint32_t transfer_of(const ReportMessage&) { return 0; }
+
+void encode_body(const ReadyMessage& message, ByteWriter& out) {
+  CHECK(message.bound_ppb < kBillion);
+  out.put(message.key);
+  out.put(message.tensor_bytes);
+  out.put(message.segment_bytes);
+  out.put(message.bound_ppb);
+  out.put(static_cast<std::uint8_t>(message.type));
+}
+
+WireError decode_body(ByteReader& in, ReadyMessage& out) {
+  out.key = in.get<std::uint64_t>();
+  out.tensor_bytes = in.get<std::uint64_t>();
+  out.segment_bytes = in.get<std::uint32_t>();
+  out.bound_ppb = in.get<std::uint32_t>();
+  const auto type = in.get<std::uint8_t>();
+  if (out.bound_ppb >= kBillion || type >= kDTypeCount) return WireError::kField;
+  out.type = static_cast<DType>(type);
+  return WireError::kNone;
+}
+
+void encode_body(const StopMessage& message, ByteWriter& out) {
+  out.put(message.round);
+  out.put(message.end_sequence);
+  out.put(message.last_sent_us);
+}
+
+WireError decode_body(ByteReader& in, StopMessage& out) {
+  out.round = in.get<std::uint32_t>();
+  out.end_sequence = in.get<std::uint64_t>();
+  out.last_sent_us = in.get<std::uint32_t>();
+  return WireError::kNone;
+}
+
+void encode_body(const ResendMessage& message, ByteWriter& out) {
+  CHECK(message.ranges.size() <= kMaxRangesPerMessage);
+  out.put(message.round);
+  out.put(static_cast<std::uint8_t>(message.last ? 1 : 0));
+  out.put(static_cast<std::uint16_t>(message.ranges.size()));
+  for (const SegmentRange& range : message.ranges) {
+    out.put(range.first);
+    out.put(range.count);
+  }
+}
+
+WireError decode_body(ByteReader& in, ResendMessage& out) {
+  out.round = in.get<std::uint32_t>();
+  const auto last = in.get<std::uint8_t>();
+  const auto count = in.get<std::uint16_t>();
+  if (last > 1) return WireError::kReserved;
+  out.last = last == 1;
+  if (count > kMaxRangesPerMessage) return WireError::kField;
+  if (in.left() != count * kRangeSize) return WireError::kLength;
+  out.ranges.resize(count);
+  for (SegmentRange& range : out.ranges) {
+    range.first = in.get<std::uint32_t>();
+    range.count = in.get<std::uint32_t>();
+    if (range.first > kMaxSegment || range.count == 0) return WireError::kField;
+    if (range.count > kMaxSegment - range.first) return WireError::kField;
+  }
+  return WireError::kNone;
+}
+
+void encode_body(const FinishMessage& message, ByteWriter& out) { out.put(message.arrived); }
+
+WireError decode_body(ByteReader& in, FinishMessage& out) {
+  out.arrived = in.get<std::uint32_t>();
+  return WireError::kNone;
+}
+
+void encode_body(const ConfirmMessage& /*message*/, ByteWriter& /*out*/) {}
+
+WireError decode_body(ByteReader& /*in*/, ConfirmMessage& /*out*/) { return WireError::kNone; }
+
+void encode_body(const CancelMessage& message, ByteWriter& out) {
+  CHECK(message.text.size() <= kMaxCancelText);
+  out.put(static_cast<std::uint8_t>(message.from_receiver ? 1 : 0));
+  out.put(static_cast<std::uint8_t>(message.reason));
+  out.put(static_cast<std::uint16_t>(message.text.size()));
+  out.put_text(message.text);
+}
+
+WireError decode_body(ByteReader& in, CancelMessage& out) {
+  const auto role = in.get<std::uint8_t>();
+  const auto reason = in.get<std::uint8_t>();
+  const auto length = in.get<std::uint16_t>();
+  if (role > 1) return WireError::kReserved;
+  if (reason >= kCancelReasonCount || length > kMaxCancelText) return WireError::kField;
+  out.from_receiver = role == 1;
+  out.reason = static_cast<CancelReason>(reason);
+  out.text = in.get_text(length);
+  return WireError::kNone;
+}
+
+void encode_body(const ReportMessage& message, ByteWriter& out) {
+  out.put(message.first_sent_us);
+  out.put(message.last_sent_us);
+  out.put(message.received_window_ns);
+  out.put(message.packets_sent);
+  out.put(message.packets_received);
+  out.put(message.packets_marked);
+  out.put(message.bytes_received);
+}
+
+WireError decode_body(ByteReader& in, ReportMessage& out) {
+  out.first_sent_us = in.get<std::uint32_t>();
+  out.last_sent_us = in.get<std::uint32_t>();
+  out.received_window_ns = in.get<std::uint32_t>();
+  out.packets_sent = in.get<std::uint32_t>();
+  out.packets_received = in.get<std::uint32_t>();
+  out.packets_marked = in.get<std::uint32_t>();
+  out.bytes_received = in.get<std::uint64_t>();
+  return WireError::kNone;
+}
+
+template <class Message>
+WireError decode_as(ByteReader& body, std::uint32_t transfer, ControlMessage& out) {
+  Message message;
+  if constexpr (std::is_same_v<Message, ReportMessage>) {
+    if (transfer != 0) return WireError::kReserved;
+  } else {
+    message.transfer = transfer;
+  }
+  if (const WireError error = decode_body(body, message); error != WireError::kNone) return error;
+  if (!body.ok() || body.left() != 0) return WireError::kLength;
+  out = std::move(message);
+  return WireError::kNone;
+}
+
+// The decoder of the `kind`-th message: a fold over the variant.
+template <std::size_t... I>
+WireError decode_kind(std::size_t kind, ByteReader& body, std::uint32_t transfer,
+                      ControlMessage& out, std::index_sequence<I...> /*all*/) {
+  WireError error = WireError::kKind;
+  ((I + 1 == kind ? void(error = decode_as<std::variant_alternative_t<I, ControlMessage>>(
+                             body, transfer, out))
+                  : void()),
+   ...);
+  return error;
+}
+
+}  // namespace
+
+std::size_t control_size(const ControlMessage& message, const ControlEnvelope& about) {
+  return kControlHeaderSize + std::visit([](const auto& m) { return body_size(m); }, message) +
+         (about.keyed ? kKeyedTagSize : 0);
+}
+
+void encode_control(const ControlMessage& message, const ControlEnvelope& about,
+                    std::span<std::byte> out) {
+  const std::size_t size = control_size(message, about);
+  ByteWriter writer(out.first(size));
+  writer.put(kWireVersion);
+  writer.put(static_cast<std::uint8_t>(message.index() + 1));
+  writer.put(about.keyed ? kKeyedFlag : std::uint8_t{0});
+  writer.put(std::uint8_t{0});
+  writer.put(static_cast<std::uint32_t>(size));
+  writer.put(about.job);
+  writer.put(about.sequence);
+  std::visit(
+      [&](const auto& m) {
+        writer.put(transfer_of(m));
+        encode_body(m, writer);
+      },
+      message);
+  if (about.keyed) writer.put_text(std::string_view("\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16));
+  CHECK(writer.ok() && writer.used() == size);
+}
+
+WireError peek_control(std::span<const std::byte> stream, std::size_t& size) {
+  constexpr std::size_t kUpToLength = 8;
+  if (stream.size() < kUpToLength) return WireError::kShort;
+  ByteReader reader(stream.first(kUpToLength));
+  if (reader.get<std::uint8_t>() != kWireVersion) return WireError::kVersion;
+  const auto kind = reader.get<std::uint8_t>();
+  if (kind == 0 || kind > kKinds) return WireError::kKind;
+  const auto flags = reader.get<std::uint8_t>();
+  if (flags > kKeyedFlag || reader.get<std::uint8_t>() != 0) return WireError::kReserved;
+  const auto length = reader.get<std::uint32_t>();
+  if (length > kMaxControlSize) return WireError::kLength;
+  if (length < kControlHeaderSize + (flags == kKeyedFlag ? kKeyedTagSize : 0)) {
+    return WireError::kLength;
+  }
+  size = length;
+  return WireError::kNone;
+}
+
+WireError decode_control(std::span<const std::byte> bytes, ControlMessage& message,
+                         ControlEnvelope& about) {
+  std::size_t size = 0;
+  if (const WireError error = peek_control(bytes, size); error != WireError::kNone) return error;
+  if (bytes.size() < size) return WireError::kShort;
+  if (bytes.size() > size) return WireError::kLength;
+  ByteReader header(bytes.first(kControlHeaderSize));
+  header.get<std::uint8_t>();
+  const auto kind = header.get<std::uint8_t>();
+  about.keyed = header.get<std::uint8_t>() == kKeyedFlag;
+  header.get<std::uint8_t>();
+  header.get<std::uint32_t>();
+  about.job = header.get<std::uint64_t>();
+  about.sequence = header.get<std::uint64_t>();
+  const auto transfer = header.get<std::uint32_t>();
+  const std::size_t tag = about.keyed ? kKeyedTagSize : 0;
+  ByteReader body(bytes.subspan(kControlHeaderSize, size - kControlHeaderSize - tag));
+  return decode_kind(kind, body, transfer, message, std::make_index_sequence<kKinds>{});
+}
+
+}  // namespace thalweg

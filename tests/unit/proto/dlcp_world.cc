@@ -1,0 +1,280 @@
+#include "proto/dlcp_world.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "wire/control_message.h"
+
+namespace thalweg {
+namespace {
+
+constexpr JobToken kJob = 0x1122334455667788;
+constexpr std::byte kGuardByte{0xa5};
+// More steps than any schedule needs: a world that takes them makes no progress.
+constexpr std::uint64_t kMostSteps = 20'000'000;
+
+}  // namespace
+
+World::World(const WorldOptions& options)
+    : options_(options),
+      prng_(options.seed),
+      tracks_(options.transfers.size()),
+      results_(options.transfers.size()) {
+  for (std::size_t i = 0; i < 2; ++i) {
+    ends_[i].endpoint = std::make_unique<DlcpEndpoint>(options.endpoints[i]);
+  }
+  for (std::uint32_t plan = 0; plan < options.transfers.size(); ++plan) {
+    const PlannedTransfer& transfer = options.transfers[plan];
+    if (!transfer.sender_missing) work_.push_back({transfer.send_at, plan, Work::Kind::kSend});
+    if (!transfer.receiver_missing) {
+      work_.push_back({transfer.receive_at, plan, Work::Kind::kReceive});
+    }
+    if (transfer.cancel_at) work_.push_back({*transfer.cancel_at, plan, Work::Kind::kCancel});
+  }
+  if (options.death) work_.push_back({*options.death, 0, Work::Kind::kDeath});
+  std::ranges::stable_sort(work_, std::greater<>(), &Work::at);
+}
+
+void World::fail(const std::string& text) {
+  if (broken_.empty()) broken_ = fmt::format("at {}: {}", to_string(now_.since_start()), text);
+}
+
+std::optional<Time> World::next_time() const {
+  std::optional<Time> next;
+  const auto consider = [&](Time time) { next = next ? std::min(*next, time) : time; };
+  if (!packets_.empty()) consider(packets_.front().at);
+  if (!work_.empty()) consider(work_.back().at);
+  for (const End& end : ends_) {
+    if (!end.inbox.empty()) consider(end.inbox.front().at);
+    if (const auto timeout = end.endpoint->next_timeout()) consider(*timeout);
+  }
+  return next;
+}
+
+std::string World::run() {
+  for (std::uint64_t steps = 0; broken_.empty(); ++steps) {
+    const std::optional<Time> next = next_time();
+    if (!next) break;
+    if (*next < now_) fail("a time in the past");
+    now_ = std::max(now_, *next);
+    step();
+    if (steps == kMostSteps) fail("no end in sight");
+  }
+  if (broken_.empty()) check_end();
+  return broken_;
+}
+
+void World::step() {
+  while (!work_.empty() && work_.back().at <= now_) {
+    const Work work = work_.back();
+    work_.pop_back();
+    do_work(work);
+  }
+  while (!packets_.empty() && packets_.front().at <= now_) {
+    std::ranges::pop_heap(packets_, std::greater<>());
+    const Packet packet = packets_.back();
+    packets_.pop_back();
+    deliver(packet);
+    drive(packet.to);
+  }
+  for (int i = 0; i < 2; ++i) {
+    End& end = ends_[at(i)];
+    while (!end.inbox.empty() && end.inbox.front().at <= now_) {
+      const Letter letter = std::move(end.inbox.front());
+      end.inbox.pop_front();
+      ControlMessage message;
+      ControlEnvelope about;
+      const WireError error = decode_control(letter.bytes, message, about);
+      if (error != WireError::kNone || about.job != kJob) fail("a message did not decode");
+      if (const auto* stop = std::get_if<StopMessage>(&message)) {
+        end.stopped_at = std::max(end.stopped_at, stop->end_sequence);
+      }
+      end.endpoint->on_control(message, now_);
+      drive(i);
+    }
+    const auto timeout = end.endpoint->next_timeout();
+    if (timeout && *timeout <= now_) {
+      end.endpoint->on_timeout(now_);
+      drive(i);
+      const auto after = end.endpoint->next_timeout();
+      if (after && *after <= now_) fail("a timeout that has passed is not dealt with");
+    }
+  }
+}
+
+void World::do_work(const Work& work) {
+  const PlannedTransfer& planned = options_.transfers[work.plan];
+  Track& track = tracks_[work.plan];
+  const int receiver = 1 - planned.source;
+  switch (work.kind) {
+    case Work::Kind::kSend: {
+      TransferSpec spec = planned.spec;
+      spec.cookie = work.plan;
+      End& end = ends_[at(planned.source)];
+      const auto handle = end.endpoint->start_send(spec, planned.tags, now_);
+      if (handle.ok()) track.send_handle = *handle;
+      if (!handle.ok() && !end.dead) fail(handle.error().message());
+      track.send_started = now_;
+      const Bytes packet = spec.payload + options_.endpoints[at(planned.source)].packet_overhead;
+      const double burst = static_cast<double>(packet.count()) * 8 *
+                           options_.endpoints[at(planned.source)].burst_segments;
+      end.burst_bits = std::max(end.burst_bits, burst);
+      drive(planned.source);
+      break;
+    }
+    case Work::Kind::kReceive:
+      start_receive(work);
+      drive(receiver);
+      break;
+    case Work::Kind::kCancel: {
+      const auto handle = planned.cancelled_by_receiver ? track.receive_handle : track.send_handle;
+      const int end = planned.cancelled_by_receiver ? receiver : planned.source;
+      if (handle) ends_[at(end)].endpoint->cancel(*handle, "a test", now_);
+      drive(end);
+      break;
+    }
+    case Work::Kind::kDeath:
+      for (int i = 0; i < 2; ++i) {
+        ends_[at(i)].dead = true;
+        ends_[at(i)].inbox.clear();
+        ends_[at(i)].endpoint->connection_lost("the peer died", now_);
+        drive(i);
+      }
+  }
+}
+
+void World::start_receive(const Work& work) {
+  const PlannedTransfer& planned = options_.transfers[work.plan];
+  Track& track = tracks_[work.plan];
+  TransferSpec spec = planned.receiver_spec.value_or(planned.spec);
+  spec.cookie = work.plan;
+  const auto partition = Partition::make(
+      spec.elements, Bytes(static_cast<std::int64_t>(size_of(spec.type))), spec.payload);
+  CHECK(partition.ok());
+  track.segments = partition->segment_count();
+  track.placed.resize(static_cast<std::size_t>(track.segments));
+  track.receive_started = now_;
+  if (options_.with_bytes) {
+    const auto size = static_cast<std::size_t>(partition->tensor_size().count());
+    track.source.resize(size);
+    for (std::byte& byte : track.source) byte = static_cast<std::byte>(prng_.next() & 0xff);
+    track.target.assign(size + 2 * kGuard, kGuardByte);
+  }
+  End& end = ends_[at(1 - planned.source)];
+  const auto handle = end.endpoint->start_recv(spec, now_);
+  if (handle.ok()) track.receive_handle = *handle;
+  if (!handle.ok() && !end.dead) fail(handle.error().message());
+}
+
+void World::drive(int i) {
+  DlcpEndpoint& endpoint = *ends_[at(i)].endpoint;
+  DataBatch batch;
+  while (endpoint.poll_data(now_, options_.endpoints[at(i)].burst_segments, batch)) {
+    transmit(i, batch);
+  }
+  ControlMessage message;
+  while (endpoint.poll_control(message)) post(i, message);
+  TransferOutcome outcome;
+  while (endpoint.poll_event(outcome)) take_outcome(i, std::move(outcome));
+}
+
+void World::check_rate(End& end, const DataBatch& batch) {
+  const DlcpOptions& options = options_.endpoints[at(&end == &ends_[0] ? 0 : 1)];
+  const auto overhead = static_cast<double>(options.packet_overhead.count());
+  for (std::uint32_t i = 0; i < batch.count; ++i) {
+    end.sent_bits += (batch.header(i).length + overhead) * 8;
+  }
+  const double allowed = now_.since_start().s() * static_cast<double>(options.rate.line_rate.bps());
+  if (end.sent_bits > allowed * 1.000001 + 2 * end.burst_bits) fail("faster than the line");
+}
+
+void World::transmit(int from, const DataBatch& batch) {
+  End& end = ends_[at(from)];
+  const ChannelOptions& channel = options_.channels[at(from)];
+  check_rate(end, batch);
+  if (batch.count == 0 || batch.count > options_.endpoints[at(from)].burst_segments) {
+    fail("a batch of a size not asked for");
+  }
+  for (std::uint32_t i = 0; i < batch.count; ++i) {
+    const DataHeader header = batch.header(i);
+    if (keep_sent_ && from == 0) sent_.push_back({now_, header});
+    if (end.in_burst ? prng_.chance(channel.burst_end) : prng_.chance(channel.burst_start)) {
+      end.in_burst = !end.in_burst;
+    }
+    const bool corrupted = prng_.chance(channel.corruption);
+    if (corrupted) corrupt(header);
+    const bool told = from == 0 && options_.lose && options_.lose(header);
+    if (end.in_burst || corrupted || told || prng_.chance(channel.loss)) {
+      ++lost_;
+      continue;
+    }
+    Time leaves = now_;
+    if (channel.bottleneck > Bandwidth()) {
+      end.line_free = std::max(end.line_free, now_) +
+                      channel.bottleneck.transmission_time(
+                          Bytes(header.length) + options_.endpoints[at(from)].packet_overhead);
+      leaves = end.line_free;
+    }
+    const int copies = prng_.chance(channel.duplication) ? 2 : 1;
+    for (int copy = 0; copy < copies; ++copy) {
+      const Duration late = Duration::seconds(channel.jitter.s() * prng_.real());
+      packets_.push_back({leaves + channel.delay + late, next_order_++, 1 - from,
+                          static_cast<std::uint32_t>(batch.cookie), header});
+      std::ranges::push_heap(packets_, std::greater<>());
+    }
+  }
+}
+
+void World::corrupt(const DataHeader& header) {
+  scratch_.assign(data_overhead(false) + header.length, std::byte{0});
+  encode_data_header(header, scratch_);
+  DataHeader decoded;
+  if (decode_data_header(scratch_, decoded) != WireError::kNone || decoded != header) {
+    fail("a header is not what it was before encoding");
+  }
+  for (std::uint64_t flips = 1 + prng_.below(8); flips > 0; --flips) {
+    scratch_[prng_.below(kDataHeaderSize)] ^= static_cast<std::byte>(1U << prng_.below(8));
+  }
+  scratch_.resize(prng_.below(scratch_.size() + 1));
+  (void)decode_data_header(scratch_, decoded);
+}
+
+void World::post(int from, const ControlMessage& message) {
+  if (ends_[at(from)].dead) return;
+  const ChannelOptions& channel = options_.channels[at(from)];
+  End& to = ends_[at(1 - from)];
+  Letter letter;
+  const ControlEnvelope about{kJob, ends_[at(from)].letters++, false};
+  letter.bytes.resize(control_size(message, about));
+  encode_control(message, about, letter.bytes);
+  letter.at =
+      now_ + channel.control_delay + Duration::seconds(channel.control_jitter.s() * prng_.real());
+  if (!to.inbox.empty()) letter.at = std::max(letter.at, to.inbox.back().at);
+  to.inbox.push_back(std::move(letter));
+}
+
+void World::deliver(const Packet& packet) {
+  if (packet.header.sequence < ends_[at(packet.to)].stopped_at) ++overtaken_;
+  const Placement placement = ends_[at(packet.to)].endpoint->on_data(packet.header, false, now_);
+  if (placement.verdict == Placement::Verdict::kPlace) place(packet, placement);
+}
+
+void World::place(const Packet& packet, const Placement& placement) {
+  const auto plan = static_cast<std::uint32_t>(placement.cookie);
+  if (plan != packet.plan) return fail("a segment in the wrong tensor");
+  Track& track = tracks_[plan];
+  if (results_[plan].received) return fail("a segment was placed after the end");
+  if (track.placed[packet.header.segment]) return fail("a segment was placed twice");
+  track.placed[packet.header.segment] = true;
+  ++track.placed_count;
+  if (!options_.with_bytes) return;
+  const auto offset = static_cast<std::size_t>(placement.offset.count());
+  if (offset + packet.header.length > track.source.size()) return fail("a segment sticks out");
+  std::copy_n(track.source.begin() + static_cast<std::ptrdiff_t>(offset), packet.header.length,
+              track.target.begin() + static_cast<std::ptrdiff_t>(kGuard + offset));
+}
+
+}  // namespace thalweg

@@ -1,0 +1,184 @@
+// Two DLCP endpoints in virtual time, with a network between them that does as it is told: loses,
+// doubles, delays, reorders and corrupts data, delays messages, dies. Checkers watch throughout.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <string>
+#include <vector>
+
+#include "base/prng.h"
+#include "proto/dlcp/endpoint.h"
+
+namespace thalweg {
+
+// One direction of the network. Times are one way.
+struct ChannelOptions {
+  Duration delay = Duration::microseconds(20);
+  Duration jitter;         // each packet is later by up to this, on its own: reordering
+  Bandwidth bottleneck;    // above 0: a queue without end, in order
+  double loss = 0;         // of single packets
+  double burst_start = 0;  // chance, a packet, that a burst of losses begins …
+  double burst_end = 1;    // … and ends
+  double duplication = 0;
+  double corruption = 0;  // of headers; the packet is lost, and the decoder must survive it
+  Duration control_delay = Duration::microseconds(20);
+  Duration control_jitter;
+};
+
+// A transfer from one end to the other. Times count from the start of the world.
+struct PlannedTransfer {
+  int source = 0;  // 0 or 1
+  TransferSpec spec;
+  // What the receiver says instead, for mismatches.
+  std::optional<TransferSpec> receiver_spec;
+  Time send_at;
+  Time receive_at;
+  // An end that never starts.
+  bool sender_missing = false;
+  bool receiver_missing = false;
+  std::optional<Time> cancel_at;
+  bool cancelled_by_receiver = false;
+  TagSource tags;
+};
+
+struct WorldOptions {
+  std::array<DlcpOptions, 2> endpoints;
+  std::array<ChannelOptions, 2> channels;  // [i]: from end i to the other
+  std::vector<PlannedTransfer> transfers;
+  std::optional<Time> death;  // of the connection
+  bool with_bytes = false;    // move real bytes, and look at them afterwards
+  std::uint64_t seed = 0;
+  // Instead of chance: true loses the packet. Called for every packet of end 0, in order.
+  std::function<bool(const DataHeader&)> lose;
+};
+
+// How both ends of a planned transfer came out; none: not started there.
+struct TransferResult {
+  std::optional<TransferOutcome> sent;
+  std::optional<TransferOutcome> received;
+};
+
+class World {
+ public:
+  explicit World(const WorldOptions& options);
+
+  // Until nothing is left to happen. Returns the first broken rule, or nothing:
+  // 1. every transfer that was started ends once, by its deadline, and failures say why;
+  // 2. a receiver succeeds only within the bound, and reports exactly what was placed;
+  // 3. a sender succeeds only if its receiver did;
+  // 4. no segment is placed twice or after the end; bytes are right, and none outside is touched;
+  // 5. nothing leaves faster than the line rate allows;
+  // 6. in the end both endpoints are idle and want no more time.
+  std::string run();
+
+  [[nodiscard]] const std::vector<TransferResult>& results() const { return results_; }
+  [[nodiscard]] const DlcpEndpoint& endpoint(int i) const { return *ends_[at(i)].endpoint; }
+  [[nodiscard]] Time now() const { return now_; }
+  [[nodiscard]] std::uint64_t lost() const { return lost_; }
+  // Data packets that arrived after a stop that was sent after them.
+  [[nodiscard]] std::uint64_t overtaken() const { return overtaken_; }
+  // Every data packet that left end 0, in order, with its time.
+  struct Sent {
+    Time at;
+    DataHeader header;
+  };
+  void keep_sent() { keep_sent_ = true; }
+  [[nodiscard]] const std::vector<Sent>& sent() const { return sent_; }
+
+ private:
+  static constexpr std::size_t kGuard = 64;
+
+  struct Packet {
+    Time at;
+    std::uint64_t order = 0;
+    int to = 0;
+    std::uint32_t plan = 0;  // whose bytes it carries
+    DataHeader header;
+    bool operator>(const Packet& other) const {
+      return at != other.at ? at > other.at : order > other.order;
+    }
+  };
+  struct Letter {
+    Time at;
+    std::vector<std::byte> bytes;
+  };
+  struct End {
+    std::unique_ptr<DlcpEndpoint> endpoint;
+    std::deque<Letter> inbox;
+    Time line_free;                // of the bottleneck behind it
+    std::uint64_t stopped_at = 0;  // the highest end_sequence of a stop that arrived
+    bool in_burst = false;
+    std::uint64_t letters = 0;
+    double sent_bits = 0;
+    double burst_bits = 0;
+    bool dead = false;
+  };
+  struct Work {
+    Time at;
+    std::uint32_t plan = 0;
+    enum class Kind : std::uint8_t { kSend, kReceive, kCancel, kDeath } kind = Kind::kSend;
+  };
+  // What the checkers know of a planned transfer.
+  struct Track {
+    std::int32_t segments = 0;
+    std::vector<bool> placed;
+    std::int32_t placed_count = 0;
+    std::optional<TransferHandle> send_handle;
+    std::optional<TransferHandle> receive_handle;
+    Time send_started;
+    Time receive_started;
+    std::vector<std::byte> source;
+    std::vector<std::byte> target;  // with guards
+  };
+
+  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
+  [[nodiscard]] std::optional<Time> next_time() const;
+  void step();
+  void do_work(const Work& work);
+  void start_receive(const Work& work);
+  void deliver(const Packet& packet);
+  void place(const Packet& packet, const Placement& placement);
+  void drive(int i);
+  void transmit(int from, const DataBatch& batch);
+  void check_rate(End& end, const DataBatch& batch);
+  void post(int from, const ControlMessage& message);
+  void corrupt(const DataHeader& header);
+  void take_outcome(int i, TransferOutcome outcome);
+  void check_received(std::uint32_t plan, const TransferOutcome& outcome);
+  void check_end();
+  void check_bytes(std::uint32_t plan);
+  void fail(const std::string& text);
+
+  WorldOptions options_;
+  Prng prng_;
+  Time now_;
+  std::array<End, 2> ends_;
+  std::vector<Packet> packets_;  // a heap
+  std::vector<Work> work_;       // latest first
+  std::vector<Track> tracks_;
+  std::vector<TransferResult> results_;
+  std::vector<std::byte> scratch_;
+  std::uint64_t next_order_ = 0;
+  std::uint64_t lost_ = 0;
+  std::uint64_t overtaken_ = 0;
+  bool keep_sent_ = false;
+  std::vector<Sent> sent_;
+  std::string broken_;
+};
+
+// A world drawn from a seed. `fair`: all that is started can succeed, and must.
+struct Schedule {
+  WorldOptions options;
+  bool fair = false;
+  bool lossless = false;  // nothing is lost, and delays are within what the endpoints allow for
+};
+Schedule random_schedule(std::uint64_t seed);
+
+}  // namespace thalweg
