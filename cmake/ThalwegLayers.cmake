@@ -42,6 +42,7 @@ function(thalweg_check_headers name headers library)
   if(NOT THALWEG_CHECK_HEADERS)
     return()
   endif()
+  set(sources)  # not the caller's
   foreach(header ${headers})
     set(source ${CMAKE_BINARY_DIR}/headers/${header}.cc)
     file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${header}\"\n")

@@ -9,6 +9,7 @@
 #include "cli/bench_sim.h"
 #include "cli/command.h"
 #include "cli/plan.h"
+#include "cli/reproduce.h"
 #include "cli/sim_run.h"
 
 int main(int argc, char** argv) {
@@ -28,6 +29,8 @@ int main(int argc, char** argv) {
   CLI::App& sim = *app.add_subcommand("sim", "the packet-level simulator");
   sim.require_subcommand(1);
   thalweg::add_sim_run(sim);
+
+  thalweg::add_reproduce(app);
 
   CLI::App& bench = *app.add_subcommand("bench", "measure, with the peer and the limit beside");
   bench.require_subcommand(1);

@@ -3,73 +3,32 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/points.h"
+#include "cli/scenario_files.h"
+#include "cli/sim_pictures.h"
+#include "cli/sim_summary.h"
+#include "cli/sweep_output.h"
+#include "sim/result_json.h"
 #include "sim/scenario_run.h"
 
 namespace thalweg {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 struct Arguments {
   std::string scenario;
-  std::string models = "models";
+  std::string models;
+  std::vector<std::string> settings;
+  std::vector<std::string> axes;
+  int at_once = 0;
   std::string flows;
+  std::string csv;
+  PictureArguments pictures;
   bool json = false;
 };
-
-// A path, or the name of a table in the folder of models.
-Result<ModelTable> load_model(const std::string& name, const std::string& folder) {
-  const std::string path = name.ends_with(".yaml") ? name : folder + "/" + name + ".yaml";
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) {
-    return Error(
-        fmt::format("'{}' is not a model: there is no {} (--models names the folder)", name, path));
-  }
-  THALWEG_TRY(const std::string text, read_file(path));
-  return model_from_yaml(text, path);
-}
-
-Json percentiles(const Histogram& times) {
-  if (times.count() == 0) return {{"count", 0}};
-  return {{"count", times.count()},          {"mean", times.mean()},
-          {"p50", times.percentile(50)},     {"p99", times.percentile(99)},
-          {"p99.9", times.percentile(99.9)}, {"max", times.max()}};
-}
-
-Json to_json(const ScenarioResult& r, const Scenario& scenario) {
-  Json jobs = Json::array();
-  for (const JobResult& job : r.jobs) {
-    Json iterations = Json::array();
-    for (const IterationResult& i : job.iterations) iterations.push_back(i.duration().ms());
-    jobs.push_back({{"name", job.name},
-                    {"done", job.done},
-                    {"iterations_ms", iterations},
-                    {"samples_per_s", job.samples_per_second}});
-  }
-  const NetworkCounters& c = r.counters;
-  const auto busiest = std::ranges::max_element(r.arc_utilisation);
-  return {{"scenario", scenario.name},
-          {"transport", scenario.transport->describe()},
-          {"finished", r.finished},
-          {"simulated_ms", r.end.since_start().ms()},
-          {"jobs", jobs},
-          {"flow_completion_ms", percentiles(completion_times_ms(r.flows))},
-          {"flows_unfinished", r.flows_unfinished},
-          {"packets_sent", c.packets_sent},
-          {"packet_hops", c.packet_hops},
-          {"drops_full", c.drops_full},
-          {"drops_selective", c.drops_selective},
-          {"drops_fault", c.drops_fault},
-          {"marks", c.marks},
-          {"peak_packets", c.peak_packets},
-          {"highest_utilisation", busiest == r.arc_utilisation.end() ? 0.0 : *busiest}};
-}
 
 void print(const ScenarioResult& r, const Scenario& scenario) {
   std::cout << fmt::format("{} over {}\n{} after {} of simulated time\n\n",
@@ -98,11 +57,7 @@ void print(const ScenarioResult& r, const Scenario& scenario) {
                        fmt::format("{:.3f} ms", times.max())}})
               << '\n';
   }
-  const NetworkCounters& c = r.counters;
-  std::cout << fmt::format(
-      "{} flows unfinished; {} packets, {} lost to full buffers, {} selectively, {} to faults; {} "
-      "marked\n",
-      r.flows_unfinished, c.packets_sent, c.drops_full, c.drops_selective, c.drops_fault, c.marks);
+  std::cout << network_summary(r, *scenario.topology);
 }
 
 std::string flows_csv(const ScenarioResult& r, const Topology& topology) {
@@ -118,33 +73,109 @@ std::string flows_csv(const ScenarioResult& r, const Topology& topology) {
   return text;
 }
 
-Result<int> run(const Arguments& arguments) {
-  THALWEG_TRY(const std::string text, read_file(arguments.scenario));
-  THALWEG_TRY(const Scenario scenario,
-              scenario_from_yaml(text, arguments.scenario,
-                                 {.topology = load_topology, .model = [&](const std::string& name) {
-                                    return load_model(name, arguments.models);
-                                  }}));
-  ScenarioResult result;
-  {
-    Progress progress;
-    THALWEG_TRY(result, run_scenario(scenario, [&](Time now) {
-                  progress.show(fmt::format("{} simulated", to_human(now.since_start())));
-                }));
-  }
+Result<ScenarioResult> run_checked(const Scenario& scenario,
+                                   const std::function<void(Time now)>& progress,
+                                   RunRecorder* recorder = nullptr) {
+  THALWEG_TRY(ScenarioResult result, run_scenario(scenario, progress, recorder));
   if (!result.violations.empty()) {
     return Error("a checker of the simulator complains, the result cannot be trusted: " +
                  result.violations.front());
   }
-  if (!arguments.flows.empty()) {
-    THALWEG_TRY_STATUS(write_files({{arguments.flows, flows_csv(result, *scenario.topology)}}));
+  return result;
+}
+
+Result<int> run_one(const Arguments& arguments, const Scenario& scenario) {
+  THALWEG_TRY_STATUS(check_pictures(arguments.pictures));
+  const auto recorder = recorder_for(arguments.pictures, scenario);
+  ScenarioResult result;
+  {
+    Progress progress;
+    const auto show = [&](Time now) {
+      progress.show(fmt::format("{} simulated", to_human(now.since_start())));
+    };
+    THALWEG_TRY(result, run_checked(scenario, show, recorder.get()));
   }
+  std::vector<OutputFile> files;
+  if (recorder) {
+    THALWEG_TRY(files, make_pictures(arguments.pictures, scenario, result, *recorder));
+  }
+  const Json json = to_json(result, scenario);
+  if (!arguments.flows.empty()) {
+    files.push_back({arguments.flows, flows_csv(result, *scenario.topology)});
+  }
+  if (!arguments.csv.empty()) files.push_back({arguments.csv, points_csv({}, {{}}, {json})});
+  THALWEG_TRY_STATUS(write_files(files));
   if (arguments.json) {
-    std::cout << to_json(result, scenario).dump(2) << '\n';
+    std::cout << json.dump(2) << '\n';
   } else {
     print(result, scenario);
   }
   return result.finished ? 0 : kExitNo;
+}
+
+Result<int> run_sweep(const Arguments& arguments, const std::string& text, const Settings& settings,
+                      const std::vector<Axis>& axes) {
+  if (!arguments.flows.empty()) return Error("--flows is for a single run, not for a sweep");
+  if (arguments.pictures.any()) {
+    return Error("--trace and --plot are for a single run, not for a sweep");
+  }
+  THALWEG_TRY(const std::vector<SweepPoint> points, points_of(axes));
+  const ScenarioLoaders loaders = scenario_loaders(arguments.models);
+  const auto read_point = [&](std::size_t i) {
+    Settings all = settings;
+    all.insert(all.end(), points[i].settings.begin(), points[i].settings.end());
+    return scenario_from_yaml(text, arguments.scenario, loaders, all);
+  };
+  // Bad input is found before the first point runs.
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (const auto scenario = read_point(i); !scenario.ok()) return scenario.error();
+  }
+  THALWEG_TRY(const auto done,
+              run_points(points.size(),
+                         {.at_once = arguments.at_once,
+                          .name = [&](std::size_t i) { return to_string(points[i].settings); }},
+                         [&](std::size_t i) -> Result<std::string> {
+                           THALWEG_TRY(const Scenario scenario, read_point(i));
+                           THALWEG_TRY(const ScenarioResult result, run_checked(scenario, {}));
+                           return to_json(result, scenario).dump();
+                         }));
+  if (!done) return 0;
+  std::vector<Json> results;
+  for (const std::string& result : done->texts) results.push_back(Json::parse(result));
+  if (!arguments.csv.empty()) {
+    THALWEG_TRY_STATUS(write_files({{arguments.csv, points_csv(axes, points, results)}}));
+  }
+  if (arguments.json) {
+    std::cout << sweep_json(axes, points, results).dump(2) << '\n';
+  } else {
+    std::cout << format_table(sweep_table(axes, points, results));
+    std::cout << fmt::format("\n{} points; the largest took {} MiB of memory\n", points.size(),
+                             done->peak_memory_kib / 1024);
+  }
+  const bool all = std::ranges::all_of(results, [](const Json& r) { return r["finished"]; });
+  return all ? 0 : kExitNo;
+}
+
+Result<int> run(const Arguments& arguments) {
+  Settings settings;
+  for (const std::string& text : arguments.settings) {
+    const Result<Setting> setting = parse_setting(text);
+    if (!setting.ok()) return setting.error().within("--set");
+    settings.push_back(*setting);
+  }
+  if (arguments.at_once < 0) return Error("-j: must be 0 (all cores) or above");
+  THALWEG_TRY(const std::string text, read_file(arguments.scenario));
+  THALWEG_TRY(
+      const Scenario scenario,
+      scenario_from_yaml(text, arguments.scenario, scenario_loaders(arguments.models), settings));
+  std::vector<Axis> axes = scenario.sweep;
+  for (const std::string& given : arguments.axes) {
+    Result<Axis> axis = parse_axis(given);
+    if (!axis.ok()) return axis.error().within("--sweep");
+    put_axis(axes, std::move(*axis));
+  }
+  if (axes.empty()) return run_one(arguments, scenario);
+  return run_sweep(arguments, text, settings, axes);
 }
 
 }  // namespace
@@ -155,8 +186,20 @@ void add_sim_run(CLI::App& sim) {
       *sim.add_subcommand("run", "run a scenario; exit code 1 if it did not finish by its 'until'");
   app.add_option("scenario", arguments->scenario, "a scenario file (docs/scenario-format.md)")
       ->required();
+  app.add_option("--set", arguments->settings,
+                 "key=value: a variable of the scenario or a path in it")
+      ->type_name("K=V")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--sweep", arguments->axes, "key=[value, value]: every value in turn")
+      ->type_name("K=[V,V]")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("-j,--jobs", arguments->at_once, "points of a sweep at once (0: all cores)");
   app.add_option("--models", arguments->models, "folder of the layer tables");
   app.add_option("--flows", arguments->flows, "write every flow that ended, as CSV");
+  app.add_option("--csv", arguments->csv, "write the result, one line a point, as CSV");
+  add_picture_options(app, arguments->pictures);
   app.add_flag("--json", arguments->json, "print a JSON object");
   on_run(app, [arguments] { return run(*arguments); });
 }

@@ -16,9 +16,9 @@ void Fabric::check(std::vector<std::string>& violations) const {
 void Fabric::check_port(std::uint32_t arc, std::vector<std::string>& violations) const {
   const Port& port = ports_[arc];
   const std::string name = topology_.arc_name(ArcId(static_cast<std::int32_t>(arc)));
-  if (port.peak_bytes > port.limit) {
-    violations.push_back(
-        fmt::format("port {} held {} bytes, {} are allowed", name, port.peak_bytes, port.limit));
+  if (port.highest_bytes() > port.limit) {
+    violations.push_back(fmt::format("port {} held {} bytes, {} are allowed", name,
+                                     port.highest_bytes(), port.limit));
   }
   std::uint64_t waiting = port.queues ? port.queues->bytes() : 0;
   for (std::uint32_t i = 0; i < port.line.size(); ++i) waiting += port.line.at(i).size;

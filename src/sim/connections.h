@@ -29,9 +29,13 @@ struct ConnectionOptions {
   const TransportFactory* transport = nullptr;
   // Messages that may flow at once from one rank to another; 0: all of them.
   int most_at_once = 1;
+  // Messages that may flow at once from one rank to all others; 0: all of them.
+  int most_per_rank = 0;
   // Whether a message starts with the congestion window of the one before.
   bool warm = true;
   std::uint64_t tag = 0;  // of every flow
+  // The host of each rank that sends and receives; empty: rank r is host r.
+  std::vector<Rank> hosts = {};
 };
 
 class Connections {
@@ -54,16 +58,29 @@ class Connections {
     }
   };
   struct Connection {
+    Rank from;
+    Rank to;
     std::priority_queue<Message, std::vector<Message>, std::greater<>> waiting;
     int flowing = 0;
   };
+  struct Source {
+    std::vector<Connection*> connections;
+    int flowing = 0;
+  };
 
-  void start_next(Rank from, Rank to, Connection& connection);
+  [[nodiscard]] Rank host_of(Rank rank) const {
+    return options_.hosts.empty() ? rank : options_.hosts[rank.index()];
+  }
+  [[nodiscard]] bool has_room(const Connection& connection) const;
+  // Starts what may flow now from that rank, the most urgent message first.
+  void start_more(Source& source);
+  void start_next(Source& source, Connection& connection);
 
   Network& network_;
   FlowEnds& ends_;
   const ConnectionOptions options_;
   std::unordered_map<std::uint64_t, Connection> connections_;
+  std::unordered_map<std::int32_t, Source> sources_;
   std::uint64_t next_order_ = 0;
 };
 

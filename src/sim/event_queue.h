@@ -29,6 +29,7 @@ enum class EventKind : std::uint8_t {
   kPortFree,  // arc: the port that may send its next packet
   kTimer,     // subject: flow
   kCall,      // subject: a call of the workload
+  kDrained,   // subject: the host whose port may have room again
 };
 
 struct Event {

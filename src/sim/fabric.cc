@@ -1,6 +1,7 @@
 #include "sim/fabric.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "switch/classify.h"
@@ -104,9 +105,9 @@ bool Fabric::arrive(const Event& event) {
   if (packet.stamp != event.stamp()) return false;
   ++counters_.packet_hops;
   arc_bytes_[event.arc] += packet.wire_size;
-  const Port& port = ports_[event.arc];
+  Port& port = ports_[event.arc];
   if (port.lossy && losses_[event.arc]->loses()) [[unlikely]] {
-    drop(event.subject, DropReason::kFault);
+    drop_at(port, event.subject, DropReason::kFault);
     return false;
   }
   if (port.to_rank < 0) {
@@ -125,7 +126,9 @@ void Fabric::forward(std::uint32_t node, std::uint32_t place) {
     return drop(place, DropReason::kFault);
   std::uint32_t choice = 0;
   if (hops.size() > 1) {
-    choice = choosers_[node].choose(packet.path_hash, static_cast<std::uint32_t>(hops.size()));
+    const auto count = static_cast<std::uint32_t>(hops.size());
+    choice = packet.labelled ? take_label(packet.path_hash, count)
+                             : choosers_[node].choose(packet.path_hash, count);
   }
   enqueue(hops[choice], place);
 }
@@ -133,7 +136,7 @@ void Fabric::forward(std::uint32_t node, std::uint32_t place) {
 void Fabric::enqueue(std::uint32_t arc, std::uint32_t place) {
   Port& port = ports_[arc];
   if (port.down) [[unlikely]]
-    return drop(place, DropReason::kFault);
+    return drop_at(port, place, DropReason::kFault);
   retire(port);
   // A free line takes the packet at once: nothing waits, so no rule of admission can apply.
   if (!port.scheduled && port.free_at_ps <= events_.now_ps()) {
@@ -172,10 +175,10 @@ bool Fabric::admit(Port& port, std::uint32_t place, std::uint8_t queue) {
       return true;
     case Verdict::kDropPortFull:
     case Verdict::kDropShared:
-      drop(place, DropReason::kFull);
+      drop_at(port, place, DropReason::kFull);
       return false;
     case Verdict::kDropSelective:
-      drop(place, DropReason::kSelective);
+      drop_at(port, place, DropReason::kSelective);
       return false;
   }
   return false;
@@ -188,7 +191,7 @@ bool Fabric::find_room(Port& port, const QueueEntry& arrival) {
   while (port.waiting_bytes + arrival.size > port.limit) {
     if (!port.queues->make_room(arrival, victim)) return false;
     remove_waiting(port, victim.size);
-    drop(victim.handle, DropReason::kFull);
+    drop_at(port, victim.handle, DropReason::kFull);
   }
   return true;
 }
@@ -281,6 +284,11 @@ QueueEntry Fabric::entry_of(std::uint32_t place) const {
   return {place, packet.wire_size, flow, packet.rank_in_queue, queue_of_priority(packet.priority)};
 }
 
+void Fabric::drop_at(Port& port, std::uint32_t place, DropReason reason) {
+  ++port.drops;
+  drop(place, reason);
+}
+
 void Fabric::drop(std::uint32_t place, DropReason reason) {
   switch (reason) {
     case DropReason::kFull:
@@ -307,10 +315,36 @@ std::uint64_t Fabric::queued_bytes(ArcId arc) const {
   return bytes;
 }
 
+std::uint64_t Fabric::take_queue_peak(ArcId arc) {
+  Port& port = ports_[arc.index()];
+  port.earlier_peak_bytes = port.highest_bytes();
+  return std::exchange(port.peak_bytes, queued_bytes(arc));
+}
+
+std::uint64_t Fabric::host_backlog(Rank host) {
+  std::uint64_t bytes = 0;
+  for (const ArcId arc : topology_.arcs_from(topology_.host(host))) {
+    Port& port = ports_[arc.index()];
+    retire(port);
+    bytes += port.waiting_bytes;
+  }
+  return bytes;
+}
+
+std::optional<Duration> Fabric::time_to_drain(Rank host, std::uint64_t bytes) const {
+  double rate = 0;
+  for (const ArcId arc : topology_.arcs_from(topology_.host(host))) {
+    const Port& port = ports_[arc.index()];
+    if (!port.blocked) rate += port.rate.bytes_per_second();
+  }
+  if (rate == 0) return std::nullopt;
+  return Duration::seconds(static_cast<double>(bytes) / rate);
+}
+
 std::uint64_t Fabric::peak_host_backlog() const {
   std::uint64_t peak = 0;
   for (const Port& port : ports_) {
-    if (port.from_host) peak = std::max(peak, port.peak_bytes);
+    if (port.from_host) peak = std::max(peak, port.highest_bytes());
   }
   return peak;
 }

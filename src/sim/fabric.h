@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,8 +35,16 @@ class Fabric {
   [[nodiscard]] const RouteTable& routes() const { return routes_; }
   [[nodiscard]] const std::vector<std::uint64_t>& arc_bytes() const { return arc_bytes_; }
   [[nodiscard]] std::uint64_t queued_bytes(ArcId arc) const;
+  std::uint64_t take_queue_peak(ArcId arc);
+  [[nodiscard]] std::uint64_t drops_at(ArcId arc) const { return ports_[arc.index()].drops; }
   // The most bytes that waited at the port of a host.
   [[nodiscard]] std::uint64_t peak_host_backlog() const;
+
+  [[nodiscard]] int host_count() const { return topology_.host_count(); }
+  // Bytes that wait now at a host's ports.
+  [[nodiscard]] std::uint64_t host_backlog(Rank host);
+  // How long a host's ports need to send that much; nothing if it is paused.
+  [[nodiscard]] std::optional<Duration> time_to_drain(Rank host, std::uint64_t bytes) const;
 
   // A host sends a packet; the fabric owns it from here on.
   void send(Rank host, std::uint32_t packet);
@@ -69,6 +78,8 @@ class Fabric {
   void wait(Port& port, std::uint32_t arc, std::uint32_t place, std::uint8_t queue);
   void transmit(Port& port, std::uint32_t arc, std::uint32_t place, std::int64_t start_ps);
   void forward(std::uint32_t node, std::uint32_t place);
+  void drop_at(Port& port, std::uint32_t place, DropReason reason);
+  // Of a packet that is at no port: there is no way to its target.
   void drop(std::uint32_t place, DropReason reason);
 
   // Drops what has begun transmission from the line of a committed port.

@@ -41,7 +41,7 @@ void Fabric::drop_waiting(Port& port, std::uint32_t arc) {
   while (!port.queues->empty()) {
     const QueueEntry entry = port.queues->pop();
     remove_waiting(port, entry.size);
-    drop(entry.handle, DropReason::kFault);
+    drop_at(port, entry.handle, DropReason::kFault);
   }
   ++port.stamp;
   port.scheduled = port.blocked;
@@ -59,7 +59,7 @@ void Fabric::drop_under_way(std::uint32_t arc) {
   std::sort(lost.begin(), lost.end());
   for (const std::uint32_t place : lost) {
     ++pool_[place].stamp;
-    drop(place, DropReason::kFault);
+    drop_at(ports_[arc], place, DropReason::kFault);
   }
 }
 

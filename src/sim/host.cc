@@ -30,7 +30,14 @@ Hosts::Hosts(const NetworkOptions& options, EventQueue& events, Fabric& fabric, 
       counters_(counters),
       path_prng_(Prng(options.seed).fork(kPathStream)),
       framing_bytes_(options.framing_bytes),
-      label_paths_(options.balancing == LoadBalancing::kLabel) {}
+      label_paths_(options.balancing == LoadBalancing::kLabel),
+      port_limit_(kNoLimit) {
+  if (options.host_queue.count() > 0 &&
+      options.queues.discipline != QueueOptions::Discipline::kPFabric) {
+    port_limit_ = static_cast<std::uint64_t>(options.host_queue.count());
+    lines_.resize(static_cast<std::size_t>(fabric.host_count()));
+  }
+}
 
 FlowId Hosts::start_flow(const FlowSpec& spec) {
   CHECK(spec.bytes > 0 && spec.source != spec.target && spec.transport != nullptr);
@@ -48,11 +55,21 @@ FlowId Hosts::start_flow(const FlowSpec& spec) {
   const std::uint64_t paths = path_prng_.next();
   flow.data_path = static_cast<std::uint32_t>(paths);
   flow.ack_path = static_cast<std::uint32_t>(paths >> 32);
+  if (spec.path >= 0) {
+    flow.fixed_path = true;
+    flow.data_path = flow.ack_path = static_cast<std::uint32_t>(spec.path);
+  }
   flow.start = events_.now();
   ++active_;
   flow.sender->start(events_.now());
   drive(id, flow);
   return id;
+}
+
+std::optional<FlowProgress> Hosts::progress_of(FlowId id) const {
+  const Flow* flow = flows_[id.index()].get();
+  if (flow == nullptr || flow->ended) return std::nullopt;
+  return FlowProgress{flow->spec, flow->start, flow->receiver.received_bytes()};
 }
 
 void Hosts::on_packet(std::uint32_t place) {
@@ -77,7 +94,7 @@ void Hosts::on_data(std::uint32_t place, Flow& flow) {
   packet.payload = 0;
   packet.wire_size = flow.header_bytes;
   packet.rank_in_queue = 0;
-  packet.path_hash = path_of(flow.ack_path);
+  packet.path_hash = path_of(flow, flow.ack_path);
   packet.priority = flow.ack_priority;
   packet.echo = packet.ecn == Ecn::kCongested;
   packet.ecn = Ecn::kNotCapable;
@@ -95,8 +112,14 @@ void Hosts::on_ack(std::uint32_t place, Flow& flow) {
 }
 
 void Hosts::drive(FlowId id, Flow& flow) {
-  SegmentToSend segment;
-  while (flow.sender->poll_transmit(events_.now(), segment)) send_segment(id, flow, segment);
+  if (port_limit_ == kNoLimit) {
+    SegmentToSend segment;
+    while (flow.sender->poll_transmit(events_.now(), segment)) send_segment(id, flow, segment);
+  } else {
+    if (!flow.in_turn) lines_[flow.spec.source.index()].flows.push(id);
+    flow.in_turn = true;
+    send_in_turn(flow.spec.source);
+  }
   if (!flow.sender->done()) {
     set_timer(id, flow);
     return;
@@ -104,6 +127,37 @@ void Hosts::drive(FlowId id, Flow& flow) {
   keep_window(flow);
   if (flow.timer_ps != kNoTimer) ++void_timers_;
   flows_[id.index()].reset();
+}
+
+void Hosts::send_in_turn(Rank host) {
+  Line& line = lines_[host.index()];
+  std::uint64_t waiting = fabric_.host_backlog(host);
+  SegmentToSend segment;
+  while (!line.flows.empty() && waiting < port_limit_) {
+    const FlowId id = line.flows.front();
+    line.flows.pop();
+    Flow* const flow = flows_[id.index()].get();
+    if (flow == nullptr) continue;
+    flow->in_turn = flow->sender->poll_transmit(events_.now(), segment);
+    if (!flow->in_turn) continue;
+    send_segment(id, *flow, segment);
+    set_timer(id, *flow);
+    line.flows.push(id);
+    waiting = fabric_.host_backlog(host);
+  }
+  if (line.flows.empty() || line.watched) return;
+  // A paused host says itself when it goes on.
+  const std::optional<Duration> time = fabric_.time_to_drain(host, waiting - port_limit_ / 2);
+  if (!time) return;
+  line.watched = true;
+  events_.push(events_.now_ps() + time->ps(), EventKind::kDrained,
+               static_cast<std::uint32_t>(host.value()), 0, 0);
+}
+
+void Hosts::on_drained(Rank host) {
+  if (port_limit_ == kNoLimit) return;
+  lines_[host.index()].watched = false;
+  send_in_turn(host);
 }
 
 void Hosts::send_segment(FlowId id, Flow& flow, const SegmentToSend& segment) {
@@ -118,12 +172,13 @@ void Hosts::send_segment(FlowId id, Flow& flow, const SegmentToSend& segment) {
   packet.payload = segment.payload;
   packet.wire_size = segment.payload + flow.header_bytes;
   packet.rank_in_queue = segment.rank_in_queue;
-  packet.path_hash = path_of(flow.data_path);
+  packet.path_hash = path_of(flow, flow.data_path);
   packet.kind = PacketKind::kData;
   packet.priority = segment.priority;
   packet.ecn = segment.ecn;
   packet.echo = false;
   packet.retransmission = segment.retransmission;
+  packet.labelled = flow.fixed_path;
   ++counters_.data_packets_sent;
   fabric_.send(flow.spec.source, place);
 }

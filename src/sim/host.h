@@ -23,6 +23,8 @@
 #include "sim/fabric.h"
 #include "sim/network.h"
 #include "sim/oracle.h"
+#include "switch/admission.h"
+#include "switch/ring.h"
 
 namespace thalweg {
 
@@ -37,9 +39,13 @@ class Hosts {
   void on_packet(std::uint32_t packet);
   // A kTimer event.
   void on_timer(const Event& event);
+  // The host's port may have room for more of what waits for it.
+  void on_drained(Rank host);
   void on_flow_done(std::function<void(const FlowResult&)> callback);
 
   [[nodiscard]] std::size_t active_flows() const { return active_; }
+  [[nodiscard]] std::size_t flows_started() const { return flows_.size(); }
+  [[nodiscard]] std::optional<FlowProgress> progress_of(FlowId id) const;
   // Timer events in the queue that mean nothing any more.
   [[nodiscard]] std::uint64_t void_timers() const { return void_timers_; }
   // Appends what is wrong.
@@ -57,7 +63,9 @@ class Hosts {
     std::uint16_t timer_stamp = 0;
     std::uint8_t ack_priority = 0;
     bool ended = false;
-    bool uniform = true;  // see FlowShape
+    bool in_turn = false;     // in its host's line
+    bool uniform = true;      // see FlowShape
+    bool fixed_path = false;  // the paths are labels that every packet carries
     std::uint32_t largest = 0;
     std::uint32_t smallest = 0;
     std::uint32_t header_bytes = 0;
@@ -77,16 +85,27 @@ class Hosts {
     std::size_t operator()(const Connection& c) const;
   };
 
+  // Flows that may have more to send than their host's port takes, in the order of their turns.
+  struct Line {
+    Ring<FlowId> flows;
+    bool watched = false;  // a kDrained event is to come
+  };
+
   void on_data(std::uint32_t place, Flow& flow);
   void on_ack(std::uint32_t place, Flow& flow);
-  // Sends what the sender has to send, sets its timer, and buries it when it is done.
+  // Sends what the sender has to send and its host's port takes, sets its timer, and buries it when
+  // it is done.
   void drive(FlowId id, Flow& flow);
+  void send_in_turn(Rank host);
   void send_segment(FlowId id, Flow& flow, const SegmentToSend& segment);
   static void note_size(Flow& flow, const SegmentToSend& segment);
   void set_timer(FlowId id, Flow& flow);
   void end_flow(FlowId id, Flow& flow);
   void keep_window(const Flow& flow);
-  std::uint32_t path_of(std::uint32_t& path) const { return label_paths_ ? path++ : path; }
+  // What the flow's next packet carries, of data_path or ack_path.
+  [[nodiscard]] std::uint32_t path_of(const Flow& flow, std::uint32_t& path) const {
+    return label_paths_ && !flow.fixed_path ? path++ : path;
+  }
 
   EventQueue& events_;
   Fabric& fabric_;
@@ -96,6 +115,8 @@ class Hosts {
   Prng path_prng_;
   std::uint32_t framing_bytes_;
   bool label_paths_;
+  std::uint64_t port_limit_;                  // kNoLimit: senders are asked for all they have
+  std::vector<Line> lines_;                   // by host
   std::vector<std::unique_ptr<Flow>> flows_;  // by id; empty when the sender is done
   std::size_t active_ = 0;
   std::uint64_t void_timers_ = 0;

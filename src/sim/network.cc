@@ -79,6 +79,9 @@ bool Network::Impl::run(std::int64_t until_ps) {
       case EventKind::kCall:
         call(event.subject);
         break;
+      case EventKind::kDrained:
+        hosts_.on_drained(Rank(static_cast<std::int32_t>(event.subject)));
+        break;
     }
   }
   if (idle()) return true;
@@ -136,6 +139,12 @@ bool Network::run(Time until) { return impl_->run(until.since_start().ps()); }
 const NetworkCounters& Network::counters() const { return impl_->counters(); }
 const std::vector<std::uint64_t>& Network::arc_bytes() const { return impl_->fabric_.arc_bytes(); }
 std::uint64_t Network::queued_bytes(ArcId arc) const { return impl_->fabric_.queued_bytes(arc); }
+std::uint64_t Network::take_queue_peak(ArcId arc) { return impl_->fabric_.take_queue_peak(arc); }
+std::uint64_t Network::drops_at(ArcId arc) const { return impl_->fabric_.drops_at(arc); }
+std::size_t Network::flows_started() const { return impl_->hosts_.flows_started(); }
+std::optional<FlowProgress> Network::progress_of(FlowId flow) const {
+  return impl_->hosts_.progress_of(flow);
+}
 std::size_t Network::active_flows() const { return impl_->hosts_.active_flows(); }
 
 void Network::set_loss(ArcId arc, double probability) { impl_->fabric_.set_loss(arc, probability); }
@@ -151,6 +160,7 @@ void Network::set_rate_factor(LinkId link, double factor) {
 }
 void Network::set_host_paused(Rank host, bool paused) {
   impl_->fabric_.set_host_paused(host, paused);
+  if (!paused) impl_->hosts_.on_drained(host);
 }
 void Network::restart_switch(NodeId node) { impl_->fabric_.restart_switch(node); }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,11 @@ struct NetworkOptions {
   // Bytes of framing that every packet adds on a link (Ethernet preamble, header, FCS, gap); they
   // take time but do not count as buffer.
   std::uint32_t framing_bytes = 0;
+  // Bytes that wait at a host's port before its senders are asked no more, as Linux' small queues
+  // do: what they have to send then waits with them, and goes a packet at a time in turn.
+  // Acknowledgements always go. 0: no limit, senders hand over all that their windows allow.
+  // pFabric's hosts, which order packets by rank, have no limit.
+  Bytes host_queue;
   std::uint64_t seed = 1;
 };
 
@@ -64,6 +70,9 @@ struct FlowSpec {
   // hosts had at its end, and leave one for the next.
   bool warm = false;
   std::uint64_t tag = 0;  // the workload's own
+  // Which of the equal-cost shortest paths the flow and its acknowledgements take: a label as in
+  // switch/route.h, over next hops in the order of the topology. -1: as `balancing` says.
+  std::int32_t path = -1;
 };
 
 struct FlowResult {
@@ -74,6 +83,13 @@ struct FlowResult {
   Duration oracle;  // on an empty network: no real flow is faster
   SenderCounters counters;
   [[nodiscard]] Duration completion_time() const { return end - start; }
+};
+
+// Of a flow that has not ended.
+struct FlowProgress {
+  FlowSpec spec;
+  Time start;
+  std::uint64_t received = 0;  // payload bytes
 };
 
 struct NetworkCounters {
@@ -118,6 +134,14 @@ class Network {
   [[nodiscard]] const std::vector<std::uint64_t>& arc_bytes() const;
   // Bytes waiting now at the port that feeds the arc.
   [[nodiscard]] std::uint64_t queued_bytes(ArcId arc) const;
+  // The most bytes that waited there at once since the last call.
+  std::uint64_t take_queue_peak(ArcId arc);
+  // Packets lost at the port that feeds the arc, or on the arc.
+  [[nodiscard]] std::uint64_t drops_at(ArcId arc) const;
+  // All flows so far, with the ids 0, 1, ….
+  [[nodiscard]] std::size_t flows_started() const;
+  // Empty once the flow has ended.
+  [[nodiscard]] std::optional<FlowProgress> progress_of(FlowId flow) const;
   // Flows that have started and not ended.
   [[nodiscard]] std::size_t active_flows() const;
 

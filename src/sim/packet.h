@@ -32,6 +32,7 @@ struct Packet {
   Ecn ecn = Ecn::kNotCapable;
   bool echo = false;  // kAck: the packet it answers was marked congested
   bool retransmission = false;
+  bool labelled = false;  // path_hash is a label (switch/route.h), whatever `balancing` says
 };
 
 }  // namespace thalweg

@@ -16,6 +16,7 @@
 // 3. waiting_bytes is the sum over `line` or the queues. A packet being transmitted does not count.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 
@@ -49,7 +50,9 @@ struct Port {
 
   std::unique_ptr<EgressQueues> queues;  // made when first needed
   std::uint64_t limit = kNoLimit;        // bytes that may wait
-  std::uint64_t peak_bytes = 0;
+  std::uint64_t peak_bytes = 0;          // since it was last taken (Fabric::take_queue_peak)
+  std::uint64_t earlier_peak_bytes = 0;  // before that
+  std::uint64_t drops = 0;               // of what waited here, came here or left from here
   Bandwidth rate;
   std::int32_t to_rank = -1;  // -1: a switch
   std::uint32_t to_node = 0;
@@ -61,6 +64,9 @@ struct Port {
     const bool whole = kBitsPicoseconds % rate.bps() == 0 &&
                        kBitsPicoseconds / rate.bps() <= std::int64_t{0xffffffff};
     ps_per_byte = whole ? static_cast<std::uint32_t>(kBitsPicoseconds / rate.bps()) : 0;
+  }
+  [[nodiscard]] std::uint64_t highest_bytes() const {
+    return std::max(peak_bytes, earlier_peak_bytes);
   }
   // How long the line is busy with that many bytes; exact, rounded up to a picosecond.
   [[nodiscard]] std::int64_t transmission_ps(std::uint32_t bytes) const {

@@ -10,15 +10,19 @@
 #include <variant>
 #include <vector>
 
+#include "sim/background.h"
 #include "sim/connections.h"
 #include "sim/model.h"
 #include "sim/network.h"
+#include "sim/settings.h"
+#include "sim/sweep.h"
 #include "sim/training.h"
 
 namespace thalweg {
 
 inline constexpr std::size_t kMaxScenarioFlows = 1'000'000;
 inline constexpr std::size_t kMaxScenarioJobs = 1'000;
+inline constexpr std::size_t kMaxScenarioBackgrounds = 1'000;
 inline constexpr std::size_t kMaxScenarioFaults = 100'000;
 inline constexpr int kMaxScenarioIterations = 1'000'000;
 
@@ -26,6 +30,15 @@ struct ScenarioJob {
   std::string name;
   ModelTable model;
   TrainingOptions training;
+  std::vector<Rank> hosts;                            // worker i runs on hosts[i]
+  std::shared_ptr<const Topology> topology;           // with only these
+  std::shared_ptr<const TransportFactory> transport;  // the scenario's, or its own
+};
+
+struct ScenarioBackground {
+  std::string name;
+  BackgroundOptions options;
+  std::shared_ptr<const TransportFactory> transport;
 };
 
 struct ScenarioFlow {
@@ -33,6 +46,7 @@ struct ScenarioFlow {
   Rank target;
   Bytes size;
   Duration at;
+  std::int32_t path = -1;  // see FlowSpec
 };
 
 // What happens to a part of the network, and when.
@@ -60,23 +74,32 @@ struct PauseFault {
 struct RestartFault {
   NodeId node;
 };
+struct RandomPauseFault {
+  int hosts = 0;  // paused at a time, chosen anew after every `every`
+  Duration every;
+};
 struct ScenarioFault {
   Duration at;
-  std::variant<LossFault, BurstFault, LinkFault, RateFault, PauseFault, RestartFault> what;
+  std::variant<LossFault, BurstFault, LinkFault, RateFault, PauseFault, RestartFault,
+               RandomPauseFault>
+      what;
 };
 
 struct Scenario {
   std::string name;
-  std::unique_ptr<Topology> topology;
-  std::unique_ptr<TransportFactory> transport;
+  std::shared_ptr<const Topology> topology;
+  std::shared_ptr<const TransportFactory> transport;
   NetworkOptions network;
   // How jobs use connections; flows of their own always start cold.
   int most_at_once = 1;
+  int most_per_worker = 0;
   bool warm = true;
   Duration until = Duration::milliseconds(60'000);
   std::vector<ScenarioJob> jobs;
   std::vector<ScenarioFlow> flows;
+  std::vector<ScenarioBackground> background;
   std::vector<ScenarioFault> faults;
+  std::vector<Axis> sweep;
 };
 
 struct ScenarioLoaders {
@@ -84,8 +107,12 @@ struct ScenarioLoaders {
   std::function<Result<ModelTable>(const std::string&)> model;
 };
 
-// Every error names the line, what stands there and what is allowed.
+// Every error names the line, what stands there and what is allowed, and the settings if there are
+// any.
 Result<Scenario> scenario_from_yaml(std::string_view text, std::string_view source,
-                                    const ScenarioLoaders& loaders);
+                                    const ScenarioLoaders& loaders, const Settings& settings = {});
+// The same from a tree that is parsed already, which the settings change.
+Result<Scenario> scenario_from_node(YAML::Node root, std::string_view source,
+                                    const ScenarioLoaders& loaders, const Settings& settings = {});
 
 }  // namespace thalweg

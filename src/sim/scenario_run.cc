@@ -1,10 +1,20 @@
 #include "sim/scenario_run.h"
 
+#include <algorithm>
+
+#include "base/check.h"
+#include "sim/random_pauses.h"
+#include "sim/recorder.h"
+
 namespace thalweg {
 namespace {
 
 // How often progress is told: this many times in the time the scenario may take.
 constexpr int kProgressSteps = 1000;
+
+// Streams of the scenario's seed.
+constexpr std::uint64_t kBackground = 1'000'000;
+constexpr std::uint64_t kPauses = 2'000'000;
 
 void apply(const LossFault& f, Network& network) {
   network.set_loss(ArcId(2 * f.link.value()), f.probability);
@@ -18,6 +28,9 @@ void apply(const LinkFault& f, Network& network) { network.set_link_up(f.link, f
 void apply(const RateFault& f, Network& network) { network.set_rate_factor(f.link, f.factor); }
 void apply(const PauseFault& f, Network& network) { network.set_host_paused(f.host, f.paused); }
 void apply(const RestartFault& f, Network& network) { network.restart_switch(f.node); }
+void apply(const RandomPauseFault& /*f*/, Network& /*network*/) {
+  CHECK(false, "random pauses go on: see RandomPauses");
+}
 
 std::vector<double> utilisation(const Network& network, const Topology& topology) {
   std::vector<double> result(topology.arc_count(), 0);
@@ -31,68 +44,150 @@ std::vector<double> utilisation(const Network& network, const Topology& topology
   return result;
 }
 
+// One run: everything that is put on the network, and what came of it.
+class ScenarioRun {
+ public:
+  ScenarioRun(const Scenario& scenario, RunRecorder* recorder)
+      : scenario_(scenario),
+        recorder_(recorder),
+        network_(*scenario.topology, scenario.network),
+        ends_(network_) {}
+
+  Status set_up();
+  ScenarioResult run(const std::function<void(Time now)>& progress);
+
+ private:
+  Status add_job(const ScenarioJob& job);
+  void add_flow(const ScenarioFlow& flow);
+  void add_background(const ScenarioBackground& background);
+  void add_fault(const ScenarioFault& fault);
+  // A flow or a job is yet to end. Background traffic does not count.
+  [[nodiscard]] bool work_left() const {
+    return flows_left_ > 0 || std::ranges::any_of(jobs_, [](const auto& j) { return !j->done(); });
+  }
+
+  const Scenario& scenario_;
+  RunRecorder* const recorder_;  // may be null
+  Network network_;
+  FlowEnds ends_;
+  ScenarioResult result_;
+  std::vector<std::unique_ptr<Connections>> connections_;
+  std::vector<std::unique_ptr<TrainingJob>> jobs_;
+  std::vector<std::unique_ptr<BackgroundTraffic>> background_;
+  std::vector<std::unique_ptr<RandomPauses>> pauses_;
+  std::size_t flows_left_ = 0;
+};
+
+Status ScenarioRun::set_up() {
+  if (recorder_ != nullptr) recorder_->attach(network_);
+  ends_.observe([this](const FlowResult& flow) { result_.flows.push_back(flow); });
+  result_.groups.emplace_back("flows");
+  for (const ScenarioJob& job : scenario_.jobs) THALWEG_TRY_STATUS(add_job(job));
+  flows_left_ = scenario_.flows.size();
+  for (const ScenarioFlow& flow : scenario_.flows) add_flow(flow);
+  for (const ScenarioBackground& background : scenario_.background) add_background(background);
+  for (const ScenarioFault& fault : scenario_.faults) add_fault(fault);
+  return ok_status();
+}
+
+Status ScenarioRun::add_job(const ScenarioJob& job) {
+  connections_.push_back(
+      std::make_unique<Connections>(network_, ends_,
+                                    ConnectionOptions{.transport = job.transport.get(),
+                                                      .most_at_once = scenario_.most_at_once,
+                                                      .most_per_rank = scenario_.most_per_worker,
+                                                      .warm = scenario_.warm,
+                                                      .tag = result_.groups.size(),
+                                                      .hosts = job.hosts}));
+  result_.groups.push_back(job.name);
+  auto made =
+      TrainingJob::make(job.model, job.training, *job.topology, network_, *connections_.back());
+  if (!made.ok()) return made.error().within("job " + job.name);
+  jobs_.push_back(std::move(*made));
+  if (recorder_ != nullptr) recorder_->watch(jobs_.size() - 1, *jobs_.back());
+  jobs_.back()->start();
+  return ok_status();
+}
+
+void ScenarioRun::add_flow(const ScenarioFlow& flow) {
+  network_.call_at(Time::at(flow.at), [this, flow] {
+    const FlowId id = network_.start_flow({.source = flow.source,
+                                           .target = flow.target,
+                                           .bytes = static_cast<std::uint64_t>(flow.size.count()),
+                                           .transport = scenario_.transport.get(),
+                                           .warm = false,
+                                           .tag = 0,
+                                           .path = flow.path});
+    ends_.expect(id, [this] { --flows_left_; });
+  });
+}
+
+void ScenarioRun::add_background(const ScenarioBackground& background) {
+  BackgroundOptions options = background.options;
+  options.tag = result_.groups.size();
+  result_.groups.push_back(background.name);
+  const std::uint64_t seed = Prng(scenario_.network.seed).fork(kBackground + options.tag).next();
+  background_.push_back(std::make_unique<BackgroundTraffic>(
+      std::move(options), network_, *background.transport, seed, [this] { return work_left(); }));
+  background_.back()->start();
+}
+
+void ScenarioRun::add_fault(const ScenarioFault& fault) {
+  if (const auto* random = std::get_if<RandomPauseFault>(&fault.what)) {
+    const std::uint64_t seed = Prng(scenario_.network.seed).fork(kPauses + pauses_.size()).next();
+    pauses_.push_back(std::make_unique<RandomPauses>(random->hosts, random->every, network_, seed,
+                                                     [this] { return work_left(); }));
+    network_.call_at(Time::at(fault.at), [&pauses = *pauses_.back()] { pauses.change(); });
+    return;
+  }
+  network_.call_at(Time::at(fault.at), [this, fault] {
+    std::visit([&](const auto& what) { apply(what, network_); }, fault.what);
+  });
+}
+
+ScenarioResult ScenarioRun::run(const std::function<void(Time now)>& progress) {
+  for (int step = 1; step <= kProgressSteps && !result_.finished; ++step) {
+    const Time until = Time::at(scenario_.until * step / kProgressSteps);
+    result_.finished = recorder_ != nullptr ? recorder_->run(until) : network_.run(until);
+    if (progress) progress(network_.now());
+  }
+  if (recorder_ != nullptr) recorder_->finish();
+  result_.end = network_.now();
+  for (std::size_t j = 0; j < jobs_.size(); ++j) {
+    result_.jobs.push_back(
+        {.name = scenario_.jobs[j].name,
+         .iterations = jobs_[j]->results(),
+         .done = jobs_[j]->done(),
+         .samples_per_second = jobs_[j]->done() ? jobs_[j]->samples_per_second() : 0});
+  }
+  result_.flows_unfinished = network_.active_flows();
+  result_.counters = network_.counters();
+  result_.arc_utilisation = utilisation(network_, *scenario_.topology);
+  result_.violations = network_.violations();
+  return std::move(result_);
+}
+
 }  // namespace
 
 Result<ScenarioResult> run_scenario(const Scenario& scenario,
-                                    const std::function<void(Time now)>& progress) {
-  const Topology& topology = *scenario.topology;
-  Network network(topology, scenario.network);
-  FlowEnds ends(network);
-  ScenarioResult result;
-  ends.observe([&](const FlowResult& flow) { result.flows.push_back(flow); });
-
-  std::vector<std::unique_ptr<Connections>> connections;
-  std::vector<std::unique_ptr<TrainingJob>> jobs;
-  for (const ScenarioJob& job : scenario.jobs) {
-    connections.push_back(
-        std::make_unique<Connections>(network, ends,
-                                      ConnectionOptions{.transport = scenario.transport.get(),
-                                                        .most_at_once = scenario.most_at_once,
-                                                        .warm = scenario.warm,
-                                                        .tag = connections.size() + 1}));
-    auto made = TrainingJob::make(job.model, job.training, topology, network, *connections.back());
-    if (!made.ok()) return made.error().within("job " + job.name);
-    jobs.push_back(std::move(*made));
-    jobs.back()->start();
-  }
-  for (const ScenarioFlow& flow : scenario.flows) {
-    network.call_at(Time::at(flow.at), [&network, &scenario, flow] {
-      network.start_flow({.source = flow.source,
-                          .target = flow.target,
-                          .bytes = static_cast<std::uint64_t>(flow.size.count()),
-                          .transport = scenario.transport.get(),
-                          .warm = false,
-                          .tag = 0});
-    });
-  }
-  for (const ScenarioFault& fault : scenario.faults) {
-    network.call_at(Time::at(fault.at), [&network, fault] {
-      std::visit([&](const auto& what) { apply(what, network); }, fault.what);
-    });
-  }
-
-  for (int step = 1; step <= kProgressSteps && !result.finished; ++step) {
-    result.finished = network.run(Time::at(scenario.until * step / kProgressSteps));
-    if (progress) progress(network.now());
-  }
-  result.end = network.now();
-  for (std::size_t j = 0; j < jobs.size(); ++j) {
-    result.jobs.push_back(
-        {.name = scenario.jobs[j].name,
-         .iterations = jobs[j]->results(),
-         .done = jobs[j]->done(),
-         .samples_per_second = jobs[j]->done() ? jobs[j]->samples_per_second() : 0});
-  }
-  result.flows_unfinished = network.active_flows();
-  result.counters = network.counters();
-  result.arc_utilisation = utilisation(network, topology);
-  result.violations = network.violations();
-  return result;
+                                    const std::function<void(Time now)>& progress,
+                                    RunRecorder* recorder) {
+  ScenarioRun run(scenario, recorder);
+  THALWEG_TRY_STATUS(run.set_up());
+  return run.run(progress);
 }
 
 Histogram completion_times_ms(const std::vector<FlowResult>& flows) {
   Histogram times;
   for (const FlowResult& flow : flows) times.add(flow.completion_time().ms());
+  return times;
+}
+
+Histogram completion_times_ms(const std::vector<FlowResult>& flows, std::size_t group) {
+  Histogram times;
+  for (const FlowResult& flow : flows) {
+    if (flow.spec.tag == group) times.add(flow.completion_time().ms());
+  }
   return times;
 }
 

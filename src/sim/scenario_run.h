@@ -22,6 +22,8 @@ struct ScenarioResult {
   bool finished = false;  // nothing was left to do before `until`
   Time end;
   std::vector<JobResult> jobs;
+  // What a flow's tag means: the scenario's single flows, its jobs, its background traffic.
+  std::vector<std::string> groups;
   std::vector<FlowResult> flows;  // that ended, in the order they did
   std::size_t flows_unfinished = 0;
   NetworkCounters counters;
@@ -29,11 +31,16 @@ struct ScenarioResult {
   std::vector<std::string> violations;  // what the checkers found; must be empty
 };
 
-// `progress(now)` is called now and then. The scenario must outlive the call.
-Result<ScenarioResult> run_scenario(const Scenario& scenario,
-                                    const std::function<void(Time now)>& progress);
+class RunRecorder;
 
-// Flow completion times in milliseconds.
+// `progress(now)` is called now and then; `recorder`, if there is one, sees it all. The scenario
+// must outlive the call.
+Result<ScenarioResult> run_scenario(const Scenario& scenario,
+                                    const std::function<void(Time now)>& progress,
+                                    RunRecorder* recorder = nullptr);
+
+// Flow completion times in milliseconds, of all flows or of one group.
 Histogram completion_times_ms(const std::vector<FlowResult>& flows);
+Histogram completion_times_ms(const std::vector<FlowResult>& flows, std::size_t group);
 
 }  // namespace thalweg

@@ -33,8 +33,8 @@ Result<std::unique_ptr<TrainingJob>> TrainingJob::make(const ModelTable& model,
     THALWEG_TRY(Plan plan, make_plan(options.scheme, {.topology = topology,
                                                       .elements = layer.parameters,
                                                       .element_bytes = element_bytes}));
-    if (options.overlap == Overlap::kByteScheduler) {
-      plan = pipelined(plan, parts_of(plan, options.partition));
+    if (options.partition || options.overlap == Overlap::kByteScheduler) {
+      plan = pipelined(plan, parts_of(plan, options.partition.value_or(kDefaultPartition)));
     }
     const auto proof = verify(plan);
     if (!proof.ok()) return proof.error().within(fmt::format("layer {}", layer.name));
@@ -82,7 +82,16 @@ void TrainingJob::compute(Rank rank) {
   }
   const ModelLayer& table = model_.layers[layer];
   const Duration time = compute_time(rank, worker.backward ? table.backward : table.forward);
-  network_.call_at(network_.now() + time, [this, rank] { on_computed(rank); });
+  const Time end = network_.now() + time;
+  if (observer_) {
+    observer_({.worker = rank,
+               .iteration = worker.iteration,
+               .layer = worker.layer,
+               .backward = worker.backward,
+               .start = network_.now(),
+               .end = end});
+  }
+  network_.call_at(end, [this, rank] { on_computed(rank); });
 }
 
 void TrainingJob::on_computed(Rank rank) {

@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,10 +24,14 @@ namespace thalweg {
 
 enum class Overlap : std::uint8_t { kNone, kWaitFree, kByteScheduler };
 
+inline constexpr Bytes kDefaultPartition{4 * 1024 * 1024};
+
 struct TrainingOptions {
   std::string scheme = "ring";  // as make_plan() takes it
   Overlap overlap = Overlap::kWaitFree;
-  Bytes partition{4 * 1024 * 1024};  // kByteScheduler: largest message a layer is cut into
+  // The largest message that a layer is cut into, so that the steps of its plan overlap. None:
+  // kByteScheduler cuts at kDefaultPartition, the others not at all.
+  std::optional<Bytes> partition = {};
   int iterations = 1;
   Duration start = {};  // after the start of the simulation
   // How much slower each worker computes than the table says; 1 for workers beyond its end.
@@ -39,6 +44,16 @@ struct IterationResult {
   [[nodiscard]] Duration duration() const { return end - start; }
 };
 
+// A worker at work on one layer.
+struct ComputeSpan {
+  Rank worker;
+  int iteration = 0;
+  int layer = 0;
+  bool backward = false;
+  Time start;
+  Time end;
+};
+
 // One job on the hosts `workers` of the network (worker i is rank i of its plans).
 class TrainingJob {
  public:
@@ -49,6 +64,10 @@ class TrainingJob {
                                                    const Topology& topology, Network& network,
                                                    Connections& connections);
 
+  // Called when a worker begins to compute a layer.
+  void on_compute(std::function<void(const ComputeSpan&)> observer) {
+    observer_ = std::move(observer);
+  }
   void start();
   [[nodiscard]] bool done() const {
     return results_.size() == static_cast<std::size_t>(options_.iterations);
@@ -93,6 +112,7 @@ class TrainingJob {
   std::vector<int> workers_done_;  // [iteration]
   std::vector<IterationResult> results_;
   std::vector<Time> starts_;
+  std::function<void(const ComputeSpan&)> observer_;
 };
 
 }  // namespace thalweg

@@ -69,6 +69,12 @@ class Receiver {
   // Takes payload [sequence, sequence + payload); returns the next byte expected.
   std::uint64_t on_data(std::uint64_t sequence, std::uint32_t payload);
   [[nodiscard]] bool complete() const { return expected_ == flow_bytes_; }
+  // Payload bytes that have arrived, in order or not.
+  [[nodiscard]] std::uint64_t received_bytes() const {
+    std::uint64_t bytes = expected_;
+    for (const Stretch& stretch : early_) bytes += stretch.end - stretch.begin;
+    return bytes;
+  }
   // Payload bytes that came twice.
   [[nodiscard]] std::uint64_t duplicate_bytes() const { return duplicate_bytes_; }
 

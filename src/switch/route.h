@@ -18,6 +18,14 @@ namespace thalweg {
 
 enum class PathChoice : std::uint8_t { kFlowHash, kPerPacket, kLabel };
 
+// The choice among `count` next hops that a label names here; what is left of it is for the
+// switches to come. Requires count > 0.
+inline std::uint32_t take_label(std::uint32_t& label, std::uint32_t count) {
+  const std::uint32_t index = label % count;
+  label /= count;
+  return index;
+}
+
 class PathChooser {
  public:
   // `prng` gives the salt and, for kPerPacket, the choices.
@@ -32,11 +40,8 @@ class PathChooser {
         return scale(mix(key ^ salt_), count);
       case PathChoice::kPerPacket:
         return scale(prng_.next(), count);
-      case PathChoice::kLabel: {
-        const std::uint32_t index = key % count;
-        key /= count;
-        return index;
-      }
+      case PathChoice::kLabel:
+        return take_label(key, count);
     }
     return 0;
   }

@@ -282,4 +282,29 @@ void TopologyBuilder::fill_oversubscription() {
   }
 }
 
+Topology restricted_to(const Topology& topology, std::span<const Rank> hosts) {
+  TopologyBuilder builder(topology.name());
+  for (const Region& region : topology.regions().subspan(1)) {
+    CHECK(builder.add_region(region.name, region.parent).ok());
+  }
+  std::vector<NodeId> copies(topology.nodes().size());
+  for (const Rank rank : hosts) {
+    const NodeId original = topology.host(rank);
+    const Node& node = topology.node(original);
+    copies[original.index()] = builder.add_host(node.name, node.region).value();
+  }
+  for (std::size_t n = 0; n < topology.nodes().size(); ++n) {
+    const Node& node = topology.nodes()[n];
+    if (node.kind == NodeKind::kSwitch) {
+      copies[n] = builder.add_switch(node.name, node.region).value();
+    }
+  }
+  for (const Link& link : topology.links()) {
+    const NodeId a = copies[link.a.index()];
+    const NodeId b = copies[link.b.index()];
+    if (a.valid() && b.valid()) CHECK(builder.add_link(a, b, link.spec).ok());
+  }
+  return std::move(builder).build().value();
+}
+
 }  // namespace thalweg

@@ -181,4 +181,8 @@ class TopologyBuilder {
   Topology topology_;
 };
 
+// The same network with only these hosts, in this order: rank i is hosts[i]. Requires at least one
+// host and none twice.
+Topology restricted_to(const Topology& topology, std::span<const Rank> hosts);
+
 }  // namespace thalweg

@@ -3,12 +3,14 @@
 // microseconds.
 //
 // Processes: 1 is the network, 2 + r rank r. Threads of a rank: 1 is its own work, 2 + r its
-// transfers to rank r; of the network: 1 for marks, from 2 on one a place that drops.
+// transfers to rank r, and lane l of either that thread + l times kLaneStride, sorted beside it; of
+// the network: 1 for marks, from 2 on one a place that drops.
 #include <fmt/format.h>
 
 #include <iterator>
 #include <ostream>
 #include <type_traits>
+#include <utility>
 
 #include "base/check.h"
 #include "trace/format.h"
@@ -23,11 +25,21 @@ constexpr int kWorkThread = 1;
 constexpr int kFirstOtherThread = 2;
 // Process names and places belong to a process, not to one of its threads.
 constexpr int kNoThread = 0;
+constexpr int kLaneStride = 1 << 20;
+constexpr int kMostLanes = 1 << 10;
+
+int lane_offset(Lane lane) {
+  const int number = lane.valid() ? lane.value() : 0;
+  CHECK(number < kMostLanes, "lane {}", number);
+  return number * kLaneStride;
+}
 
 }  // namespace
 
-ChromeTraceWriter::ChromeTraceWriter(std::ostream& out) : out_(out) {
+ChromeTraceWriter::ChromeTraceWriter(std::ostream& out, std::vector<std::string> rank_names)
+    : out_(out), rank_names_(std::move(rank_names)) {
   out_ << "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
+  for (Rank rank(0); rank.index() < rank_names_.size(); ++rank) process_of(rank);
 }
 
 ChromeTraceWriter::~ChromeTraceWriter() { ChromeTraceWriter::finish(); }
@@ -43,8 +55,11 @@ void ChromeTraceWriter::write(const Event& event) {
 }
 
 void ChromeTraceWriter::write_event(const TransferEvent& event) {
-  const Track track = transfer_track(event.source, event.target);
-  begin_record("X", event.chunk.valid() ? fmt::format("chunk {}", event.chunk.value()) : "transfer",
+  const Track track = transfer_track(event.source, event.target, event.lane);
+  begin_record("X",
+               event.chunk.valid() ? fmt::format("chunk {}", event.chunk.value())
+               : event.job.empty() ? "transfer"
+                                   : std::string(event.job),
                track);
   append_member("ts", event.start);
   append_member("dur", event.end - event.start);
@@ -53,7 +68,7 @@ void ChromeTraceWriter::write_event(const TransferEvent& event) {
 }
 
 void ChromeTraceWriter::write_event(const ComputeEvent& event) {
-  begin_record("X", event.what, work_track(event.rank));
+  begin_record("X", event.what, work_track(event.rank, event.job, event.lane));
   append_member("ts", event.start);
   append_member("dur", event.end - event.start);
   append_arguments(event);
@@ -86,17 +101,23 @@ void ChromeTraceWriter::write_event(const DropEvent& event) {
   end_record();
 }
 
-ChromeTraceWriter::Track ChromeTraceWriter::work_track(Rank rank) {
-  const Track track{.process = process_of(rank), .thread = kWorkThread};
-  name_track(track, rank.valid() ? "compute" : "marks");
+ChromeTraceWriter::Track ChromeTraceWriter::work_track(Rank rank, std::string_view job, Lane lane) {
+  const Track track{.process = process_of(rank), .thread = kWorkThread + lane_offset(lane)};
+  const std::string of_job = job.empty() ? "" : fmt::format(" ({})", job);
+  name_track(track, rank.valid() ? "compute" + of_job : "marks", kWorkThread);
   return track;
 }
 
-ChromeTraceWriter::Track ChromeTraceWriter::transfer_track(Rank source, Rank target) {
+ChromeTraceWriter::Track ChromeTraceWriter::transfer_track(Rank source, Rank target, Lane lane) {
   CHECK(source.valid() && target.valid(), "a transfer from {} to {}", source.value(),
         target.value());
-  const Track track{.process = process_of(source), .thread = kFirstOtherThread + target.value()};
-  name_track(track, fmt::format("to rank {}", target.value()));
+  const int thread = kFirstOtherThread + target.value();
+  const Track track{.process = process_of(source), .thread = thread + lane_offset(lane)};
+  const bool further = lane.valid() && lane.value() > 0;
+  name_track(track,
+             fmt::format("to {}{}", name_of(target),
+                         further ? fmt::format(" ({})", lane.value() + 1) : ""),
+             thread);
   return track;
 }
 
@@ -113,19 +134,27 @@ ChromeTraceWriter::Track ChromeTraceWriter::place_track(std::string_view place) 
 
 int ChromeTraceWriter::process_of(Rank rank) {
   const int process = rank.valid() ? kFirstRankProcess + rank.value() : kNetworkProcess;
-  name_track({.process = process, .thread = kNoThread},
-             rank.valid() ? fmt::format("rank {}", rank.value()) : "network");
+  name_track({.process = process, .thread = kNoThread}, rank.valid() ? name_of(rank) : "network");
   return process;
 }
 
+std::string ChromeTraceWriter::name_of(Rank rank) const {
+  return rank.index() < rank_names_.size() ? rank_names_[rank.index()]
+                                           : fmt::format("rank {}", rank.value());
+}
+
 void ChromeTraceWriter::name_track(Track track, std::string_view name) {
+  name_track(track, name, track.thread == kNoThread ? track.process : track.thread);
+}
+
+void ChromeTraceWriter::name_track(Track track, std::string_view name, int sort_index) {
   if (!named_tracks_.insert({track.process, track.thread}).second) return;
   const bool is_process = track.thread == kNoThread;
   std::string quoted;
   append_value(quoted, name);
   write_metadata(is_process ? "process_name" : "thread_name", track, "name", quoted);
   write_metadata(is_process ? "process_sort_index" : "thread_sort_index", track, "sort_index",
-                 fmt::format("{}", is_process ? track.process : track.thread));
+                 fmt::format("{}", sort_index));
 }
 
 void ChromeTraceWriter::write_metadata(std::string_view kind, Track track,

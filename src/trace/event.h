@@ -3,7 +3,7 @@
 // here and a track for it in chrome.cc.
 //
 // Strings are views: they must live until the call that takes the event returns. An id that is
-// not valid means "none", and writers leave the field out.
+// not valid or an empty string means "none", and writers leave the field out.
 #pragma once
 
 #include <string_view>
@@ -13,8 +13,12 @@
 
 namespace thalweg {
 
-// A chunk on its way from one rank to another. Transfers between the same two ranks, in the same
-// direction, do not overlap.
+// Spans of one kind at one place (a rank's work, transfers from one rank to another) that overlap
+// in time have different lanes.
+using Lane = Id<struct LaneTag>;
+
+// A chunk or a flow on its way from one rank to another. Those between the same two ranks, in the
+// same direction and lane, do not overlap.
 struct TransferEvent {
   static constexpr std::string_view kName = "transfer";
   Time start;
@@ -23,6 +27,8 @@ struct TransferEvent {
   Rank target;
   ChunkIndex chunk;
   Bytes size;
+  std::string_view job = {};
+  Lane lane = {};
 
   template <class Visitor>
   void for_each_field(Visitor&& visit) const {
@@ -32,6 +38,8 @@ struct TransferEvent {
     visit("target", target);
     visit("chunk", chunk);
     visit("bytes", size);
+    visit("job", job);
+    visit("lane", lane);
   }
 };
 
@@ -42,6 +50,8 @@ struct ComputeEvent {
   Time end;
   Rank rank;
   std::string_view what;
+  std::string_view job = {};
+  Lane lane = {};
 
   template <class Visitor>
   void for_each_field(Visitor&& visit) const {
@@ -49,6 +59,8 @@ struct ComputeEvent {
     visit("end_us", end);
     visit("rank", rank);
     visit("what", what);
+    visit("job", job);
+    visit("lane", lane);
   }
 };
 

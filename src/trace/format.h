@@ -32,5 +32,6 @@ template <class Tag>
 bool is_present(Id<Tag> id) {
   return id.valid();
 }
+inline bool is_present(std::string_view text) { return !text.empty(); }
 
 }  // namespace thalweg

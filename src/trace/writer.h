@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "trace/event.h"
 
@@ -51,12 +52,13 @@ class JsonLinesWriter final : public EventWriter {
 };
 
 // The trace format of Chrome (JSON object form), which ui.perfetto.dev opens. Every rank is a
-// process "rank 3", with a track for its own work and marks and one for the transfers to each
-// other rank: spans on one track must not overlap, and transfers between two ranks do not. What
-// belongs to no rank is in the process "network", drops with one track a place.
+// process, with a track for its own work and marks and one for the transfers to each other rank,
+// and further ones for their lanes: spans on one track must not overlap. What belongs to no rank is
+// in the process "network", drops with one track a place.
 class ChromeTraceWriter final : public EventWriter {
  public:
-  explicit ChromeTraceWriter(std::ostream& out);
+  // Ranks with a name are there even if nothing happens to them; others are called "rank 3".
+  explicit ChromeTraceWriter(std::ostream& out, std::vector<std::string> rank_names = {});
   ~ChromeTraceWriter() override;
   void write(const Event& event) override;
   void finish() override;
@@ -74,11 +76,13 @@ class ChromeTraceWriter final : public EventWriter {
   void write_event(const DropEvent& event);
 
   // Each names the track on its first use.
-  Track work_track(Rank rank);
-  Track transfer_track(Rank source, Rank target);
+  Track work_track(Rank rank, std::string_view job = {}, Lane lane = {});
+  Track transfer_track(Rank source, Rank target, Lane lane);
   Track place_track(std::string_view place);
   int process_of(Rank rank);
+  [[nodiscard]] std::string name_of(Rank rank) const;
   void name_track(Track track, std::string_view name);
+  void name_track(Track track, std::string_view name, int sort_index);
   void write_metadata(std::string_view kind, Track track, std::string_view argument,
                       std::string_view value);
 
@@ -90,6 +94,7 @@ class ChromeTraceWriter final : public EventWriter {
   void end_record();
 
   std::ostream& out_;
+  const std::vector<std::string> rank_names_;
   std::string record_;
   bool first_ = true;
   bool finished_ = false;

@@ -20,20 +20,32 @@ def test_kernels_bad_flags(thalweg):
 
 
 SMALL = ("--topology", "leaf-spine:racks=2,hosts=4,spines=2,host=10G,uplink=10G", "--flow-size",
-         "100kB", "--rounds", "1")
+         "100kB", "--rounds", "1", "--until", "5ms", "--turns", "1")
 
 
 def test_sim(thalweg):
-    result = thalweg("bench", "sim", *SMALL, "--json").json()
+    result = thalweg("bench", "sim", *SMALL, "--no-ns3", "--json").json()
     # 8 flows of 69 packets over 2 or 4 links, and as many acknowledgements back.
     assert 8 * 69 * 2 * 2 <= result["packet_hops"] <= 8 * 69 * 4 * 2 + 1000
     assert result["packet_hops_per_s"] > 0
+    # No figure of ns-3's where it did not run.
+    assert result["ratio"] is result["ns3_packet_hops_per_s"] is None
+    assert "--no-ns3" in result["no_ns3"]
+
+
+def test_sim_against_ns3(thalweg):
+    """Both simulate the same: they agree on how many packets cross links."""
+    result = thalweg("bench", "sim", *SMALL, "--json").json()
+    assert abs(result["ns3_packet_hops"] / result["packet_hops"] - 1) < 0.02
+    assert result["ns3_packet_hops_per_s"] > 0
+    assert abs(result["ratio"] - result["packet_hops_per_s"] / result["ns3_packet_hops_per_s"]) < 1e-6 * result["ratio"]
+    assert "ratio" in thalweg("bench", "sim", *SMALL).out
 
 
 def test_sim_same_seed_same_run(thalweg):
     def run(seed):
-        result = thalweg("bench", "sim", *SMALL, "--seed", seed, "--json").json()
-        return result["packet_hops"], result["events"], result["simulated_ms"]
+        result = thalweg("bench", "sim", *SMALL, "--no-ns3", "--seed", seed, "--json").json()
+        return result["packet_hops"], result["events"], result["drops"], result["marks"]
 
     assert run(1) == run(1)
     assert run(1) != run(2)
@@ -41,6 +53,8 @@ def test_sim_same_seed_same_run(thalweg):
 
 def test_sim_bad_flags(thalweg):
     for flags, word in ([("--flow-size", "0B"), "flow-size"], [("--rounds", "0"), "rounds"],
+                        [("--until", "5"), "until"], [("--turns", "0"), "turns"],
+                        [("--ns3", "/no/such/peer"), "make ns3"],
                         [("--topology", "single-switch:hosts=1"), "two hosts"]):
         done = thalweg("bench", "sim", *flags)
         assert done.code == 2, flags

@@ -9,13 +9,16 @@ BELOW = {
     "trace": {"base"},
     "wire": {"base"},
     "tensor": {"base"},
+    "proto": {"base", "trace", "wire", "tensor"},
     "topology": {"base"},
     "plan": {"topology", "base"},
     "switch": {"base"},
     "sim": {"base", "trace", "topology", "plan", "switch"},
-    "cli": {"base", "trace", "wire", "tensor", "topology", "plan", "switch", "sim"},
+    "cli": {"base", "trace", "wire", "tensor", "proto", "topology", "plan", "switch", "sim",
+            "mpi_module"},
+    "mpi_module": set(),
 }
-PURE = ["base", "trace", "tensor", "topology", "plan", "switch", "sim"]
+PURE = ["base", "trace", "wire", "tensor", "proto", "topology", "plan", "switch", "sim"]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 

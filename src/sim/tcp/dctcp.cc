@@ -7,7 +7,7 @@
 namespace thalweg {
 namespace {
 
-// As in Linux and ns-3; with one segment a mark could not slow the flow any more anyway.
+// As in Linux; with one segment a mark could not slow the flow any more anyway.
 constexpr double kLeastWindowSegments = 2;
 
 }  // namespace

@@ -105,6 +105,43 @@ TEST(ChromeTraceWriter, write__golden) {
   EXPECT_TRUE(is_json(text));
 }
 
+TEST(ChromeTraceWriter, write__names_and_lanes) {
+  std::ostringstream out;
+  {
+    ChromeTraceWriter writer(out, {"left", "right"});
+    writer.write(TransferEvent{.start = at_ps(0),
+                               .end = at_ps(1'000'000),
+                               .source = Rank(0),
+                               .target = Rank(1),
+                               .chunk = {},
+                               .size = Bytes(9),
+                               .job = "resnet",
+                               .lane = Lane(1)});
+    writer.write(ComputeEvent{.start = at_ps(0),
+                              .end = at_ps(1'000'000),
+                              .rank = Rank(2),
+                              .what = "conv1",
+                              .job = "vgg",
+                              .lane = Lane(2)});
+  }
+  EXPECT_EQ(out.str(), R"text({"displayTimeUnit":"ns","traceEvents":[
+{"ph":"M","name":"process_name","pid":2,"tid":0,"args":{"name":"left"}},
+{"ph":"M","name":"process_sort_index","pid":2,"tid":0,"args":{"sort_index":2}},
+{"ph":"M","name":"process_name","pid":3,"tid":0,"args":{"name":"right"}},
+{"ph":"M","name":"process_sort_index","pid":3,"tid":0,"args":{"sort_index":3}},
+{"ph":"M","name":"thread_name","pid":2,"tid":1048579,"args":{"name":"to right (2)"}},
+{"ph":"M","name":"thread_sort_index","pid":2,"tid":1048579,"args":{"sort_index":3}},
+{"ph":"X","name":"resnet","pid":2,"tid":1048579,"ts":0.000000,"dur":1.000000,"args":{"source":0,"target":1,"bytes":9,"job":"resnet","lane":1}},
+{"ph":"M","name":"process_name","pid":4,"tid":0,"args":{"name":"rank 2"}},
+{"ph":"M","name":"process_sort_index","pid":4,"tid":0,"args":{"sort_index":4}},
+{"ph":"M","name":"thread_name","pid":4,"tid":2097153,"args":{"name":"compute (vgg)"}},
+{"ph":"M","name":"thread_sort_index","pid":4,"tid":2097153,"args":{"sort_index":1}},
+{"ph":"X","name":"conv1","pid":4,"tid":2097153,"ts":0.000000,"dur":1.000000,"args":{"rank":2,"what":"conv1","job":"vgg","lane":2}}
+]}
+)text");
+  EXPECT_TRUE(is_json(out.str()));
+}
+
 TEST(ChromeTraceWriter, finish__valid_without_events_and_once) {
   std::ostringstream out;
   {

@@ -1,0 +1,129 @@
+#include "cli/experiment_figure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+namespace thalweg {
+namespace {
+
+// "8" is 8, "1/16" is 0.0625.
+std::optional<double> number_of(std::string_view label) {
+  const auto parse = [](std::string_view text) -> std::optional<double> {
+    double value = 0;
+    const auto [rest, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (failure != std::errc{} || rest != text.data() + text.size()) return std::nullopt;
+    return value;
+  };
+  const std::size_t slash = label.find('/');
+  if (slash == std::string_view::npos) return parse(label);
+  const auto above = parse(label.substr(0, slash));
+  const auto below = parse(label.substr(slash + 1));
+  if (!above || !below || *below == 0) return std::nullopt;
+  return *above / *below;
+}
+
+const Axis& axis_called(const ExperimentResult& result, const std::string& name) {
+  return *std::ranges::find(result.axes, name, &Axis::name);
+}
+
+// Lines where every label along x is a number, bars otherwise.
+bool is_numeric(const Axis& axis) {
+  return axis.values.size() > 1 && std::ranges::all_of(axis.values, [](const Axis::Value& value) {
+           return number_of(value.label).has_value();
+         });
+}
+
+FigureSeries series_of(const PlotLine& line, const Axis& axis, bool numeric) {
+  FigureSeries series{.name = line.name};
+  if (numeric) {
+    for (std::size_t i = 0; i < line.values.size(); ++i) {
+      series.x.push_back(*number_of(line.labels[i]));
+      series.y.push_back(line.values[i]);
+    }
+    return series;
+  }
+  // A category that was not run is a gap.
+  for (const Axis::Value& value : axis.values) {
+    const auto found = std::ranges::find(line.labels, value.label);
+    series.y.push_back(found == line.labels.end()
+                           ? std::numeric_limits<double>::quiet_NaN()
+                           : line.values[static_cast<std::size_t>(found - line.labels.begin())]);
+  }
+  return series;
+}
+
+}  // namespace
+
+Result<std::vector<FigureFile>> experiment_figures(const Experiment& experiment,
+                                                   const ExperimentResult& result) {
+  std::vector<FigureFile> files;
+  for (const ExperimentPlot& plot : experiment.plots) {
+    THALWEG_TRY(const std::vector<PlotLine> lines, lines_of(plot, result));
+    if (lines.empty()) continue;
+    const Axis& axis = axis_called(result, plot.x);
+    const bool numeric = is_numeric(axis);
+    Figure figure{.title = plot.title};
+    std::vector<std::string> panels;
+    for (const PlotLine& line : lines) {
+      auto place = std::ranges::find(panels, line.panel);
+      if (place == panels.end()) {
+        panels.push_back(line.panel);
+        place = panels.end() - 1;
+        FigurePanel panel{.kind = numeric ? PanelKind::kLines : PanelKind::kBars};
+        panel.title = line.panel.empty() ? "" : fmt::format("{}: {}", plot.panels, line.panel);
+        panel.x_label = plot.x;
+        panel.y_label = plot.label;
+        panel.log_x = plot.log_x && numeric;
+        panel.log_y = plot.log_y;
+        for (const Axis::Value& value : axis.values) {
+          if (numeric) {
+            panel.x_ticks.push_back(*number_of(value.label));
+          } else {
+            panel.categories.push_back(value.label);
+          }
+        }
+        figure.panels.push_back(std::move(panel));
+      }
+      figure.panels[static_cast<std::size_t>(place - panels.begin())].series.push_back(
+          series_of(line, axis, numeric));
+    }
+    files.push_back({.figure = std::move(figure), .path = plot.name});
+  }
+  return files;
+}
+
+std::vector<std::string> plot_tables(const Experiment& experiment, const ExperimentResult& result) {
+  std::vector<std::string> tables;
+  for (const ExperimentPlot& plot : experiment.plots) {
+    const auto lines = lines_of(plot, result);
+    if (!lines.ok()) continue;
+    std::vector<std::string> panels;
+    for (const PlotLine& line : *lines) {
+      if (std::ranges::find(panels, line.panel) == panels.end()) panels.push_back(line.panel);
+    }
+    for (const std::string& panel : panels) {
+      std::vector<std::vector<std::string>> rows{{plot.x}};
+      for (const Axis::Value& value : axis_called(result, plot.x).values) {
+        rows.push_back({value.label});
+      }
+      for (const PlotLine& line : *lines) {
+        if (line.panel != panel) continue;
+        rows[0].push_back(line.name.empty() ? plot.label : line.name);
+        for (std::size_t r = 1; r < rows.size(); ++r) {
+          const auto found = std::ranges::find(line.labels, rows[r][0]);
+          const auto place = static_cast<std::size_t>(found - line.labels.begin());
+          rows[r].push_back(found == line.labels.end() ? "-"
+                                                       : fmt::format("{:.4g}", line.values[place]));
+        }
+      }
+      const std::string where = panel.empty() ? "" : fmt::format(", {} {}", plot.panels, panel);
+      tables.push_back(fmt::format("{}{}\n{}", plot.label, where, format_table(rows)));
+    }
+  }
+  return tables;
+}
+
+}  // namespace thalweg

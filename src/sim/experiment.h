@@ -1,0 +1,88 @@
+// An experiment: a figure of a paper as a sweep over a scenario, with what the paper says beside
+// what comes out (docs/experiment-format.md).
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/result_json.h"
+#include "sim/scenario.h"
+#include "sim/sweep.h"
+
+namespace thalweg {
+
+inline constexpr std::size_t kMaxExperimentClaims = 1'000;
+
+// Points by the labels that some axes have there: each axis one of these labels.
+using Selection = std::map<std::string, std::vector<std::string>>;
+
+// One number of the paper, and how to get ours.
+struct Claim {
+  enum class Take : std::uint8_t { kMean, kGeometricMean, kMedian, kMin, kMax };
+  std::string say;
+  std::string measure;  // a path into a point's result
+  Selection of;         // the points that count
+  // Each is divided by the point that has these labels and otherwise its own; none: not divided.
+  std::optional<std::map<std::string, std::string>> over;
+  // One less the quotient, in per cent: what a paper calls "less by 43 %".
+  bool as_reduction = false;
+  Take take = Take::kMean;
+  double paper = 0;
+  std::string unit;
+};
+
+// A plot: a panel for every label of `panels`, a line for every label of `lines`, points along `x`.
+struct ExperimentPlot {
+  std::string name;
+  std::string title;
+  std::string measure;
+  std::string label;  // of the vertical axis
+  std::string x;
+  std::string lines;   // empty: one line
+  std::string panels;  // empty: one panel
+  Selection of;
+  std::optional<std::map<std::string, std::string>> over;
+  bool log_x = false;
+  bool log_y = false;
+};
+
+struct Experiment {
+  std::string title;
+  std::string about;
+  std::vector<Axis> axes;
+  std::vector<Axis> quick;  // instead of the axes of the same name, for a first look
+  std::vector<Claim> claims;
+  std::vector<ExperimentPlot> plots;
+};
+
+// `loaders` as for a scenario: the scenario is read once to find its errors here.
+Result<Experiment> experiment_from_yaml(std::string_view text, std::string_view source,
+                                        const ScenarioLoaders& loaders);
+
+// The scenario of an experiment's text with these settings.
+Result<Scenario> scenario_of_experiment(std::string_view text, std::string_view source,
+                                        const ScenarioLoaders& loaders, const Settings& settings);
+
+// What every point gave: results[i] belongs to points[i].
+struct ExperimentResult {
+  std::vector<Axis> axes;
+  std::vector<SweepPoint> points;
+  std::vector<Json> results;
+};
+
+// Ours, in the claim's unit; nothing if no point is selected (a first look may leave some out).
+Result<std::optional<double>> evaluate(const Claim& claim, const ExperimentResult& result);
+
+// A value along the x axis of a plot; a label that is not a number counts by its place.
+struct PlotLine {
+  std::string panel;
+  std::string name;
+  std::vector<std::string> labels;
+  std::vector<double> values;
+};
+Result<std::vector<PlotLine>> lines_of(const ExperimentPlot& plot, const ExperimentResult& result);
+
+}  // namespace thalweg

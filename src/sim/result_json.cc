@@ -1,0 +1,122 @@
+#include "sim/result_json.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace thalweg {
+namespace {
+
+Json percentiles(const Histogram& times) {
+  if (times.count() == 0) return {{"count", 0}};
+  return {{"count", times.count()},          {"mean", times.mean()},
+          {"p50", times.percentile(50)},     {"p99", times.percentile(99)},
+          {"p99.9", times.percentile(99.9)}, {"max", times.max()}};
+}
+
+Json job_json(const JobResult& job, const Histogram& flows) {
+  Json iterations = Json::array();
+  double sum = 0;
+  for (const IterationResult& i : job.iterations) {
+    iterations.push_back(i.duration().ms());
+    sum += i.duration().ms();
+  }
+  Json mean;  // null while the job is not done
+  if (job.done) mean = sum / static_cast<double>(job.iterations.size());
+  return {{"name", job.name},
+          {"done", job.done},
+          {"mean_iteration_ms", mean},
+          {"iterations_ms", iterations},
+          {"samples_per_s", job.samples_per_second},
+          {"flow_completion_ms", percentiles(flows)}};
+}
+
+// What a path may go on with.
+std::string choices_in(const Json& node) {
+  if (node.is_array()) return fmt::format("0 to {}", static_cast<std::int64_t>(node.size()) - 1);
+  if (!node.is_object()) return "nothing";
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : node.items()) keys.push_back(key);
+  return fmt::format("{}", fmt::join(keys, ", "));
+}
+
+const Json* child_of(const Json& node, std::string_view part) {
+  if (node.is_object()) {
+    const auto found = node.find(std::string(part));
+    return found == node.end() ? nullptr : &*found;
+  }
+  if (!node.is_array()) return nullptr;
+  std::size_t index = 0;
+  const auto [rest, failure] = std::from_chars(part.data(), part.data() + part.size(), index);
+  if (failure != std::errc{} || rest != part.data() + part.size()) return nullptr;
+  return index < node.size() ? &node[index] : nullptr;
+}
+
+}  // namespace
+
+Json to_json(const ScenarioResult& r, const Scenario& scenario) {
+  Json jobs = Json::array();
+  for (std::size_t j = 0; j < r.jobs.size(); ++j) {
+    jobs.push_back(job_json(r.jobs[j], completion_times_ms(r.flows, j + 1)));
+  }
+  Json background = Json::array();
+  for (std::size_t g = 1 + r.jobs.size(); g < r.groups.size(); ++g) {
+    background.push_back({{"name", r.groups[g]},
+                          {"flow_completion_ms", percentiles(completion_times_ms(r.flows, g))}});
+  }
+  const NetworkCounters& c = r.counters;
+  const auto busiest = std::ranges::max_element(r.arc_utilisation);
+  const auto dropped = c.drops_full + c.drops_selective + c.drops_fault;
+  const double loss =
+      c.packets_sent == 0 ? 0 : static_cast<double>(dropped) / static_cast<double>(c.packets_sent);
+  return {{"scenario", scenario.name},
+          {"transport", scenario.transport->describe()},
+          {"finished", r.finished},
+          {"simulated_ms", r.end.since_start().ms()},
+          {"jobs", jobs},
+          {"background", background},
+          {"flow_completion_ms", percentiles(completion_times_ms(r.flows))},
+          {"flows_unfinished", r.flows_unfinished},
+          {"packets_sent", c.packets_sent},
+          {"packet_hops", c.packet_hops},
+          {"drops_full", c.drops_full},
+          {"drops_selective", c.drops_selective},
+          {"drops_fault", c.drops_fault},
+          {"loss", loss},
+          {"marks", c.marks},
+          {"peak_packets", c.peak_packets},
+          {"highest_utilisation", busiest == r.arc_utilisation.end() ? 0.0 : *busiest}};
+}
+
+Result<std::optional<double>> measure_if_any(const Json& result, std::string_view path) {
+  const Json* node = &result;
+  for (std::string_view rest = path; !rest.empty();) {
+    const Json* child = nullptr;
+    std::size_t taken = rest.find('.');
+    // A key may hold a dot itself ("p99.9"): the longest that is there.
+    if (node->is_object() && node->contains(std::string(rest))) taken = std::string_view::npos;
+    child = child_of(*node, rest.substr(0, taken));
+    if (child == nullptr) {
+      return Error(
+          fmt::format("'{}' is not measured: at '{}' there is {}", path, rest, choices_in(*node)));
+    }
+    node = child;
+    rest = taken == std::string_view::npos ? std::string_view() : rest.substr(taken + 1);
+  }
+  if (node->is_boolean()) return std::optional(node->get<bool>() ? 1.0 : 0.0);
+  if (node->is_null()) return std::optional<double>();
+  if (!node->is_number()) {
+    return Error(fmt::format("'{}' is not a number: it goes on with {}", path, choices_in(*node)));
+  }
+  return std::optional(node->get<double>());
+}
+
+Result<double> measure_of(const Json& result, std::string_view path) {
+  THALWEG_TRY(const std::optional<double> value, measure_if_any(result, path));
+  if (value) return *value;
+  return Error(fmt::format("'{}' has no value: it did not finish", path));
+}
+
+}  // namespace thalweg

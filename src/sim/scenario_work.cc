@@ -1,0 +1,264 @@
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <array>
+
+#include "plan/scheme.h"
+#include "sim/scenario_reader.h"
+
+namespace thalweg {
+namespace {
+
+constexpr std::array<std::string_view, 3> kOverlaps{"none", "wait-free", "bytescheduler"};
+constexpr std::size_t kMostPaths = 4096;  // that a flow's `path` can tell apart
+constexpr Bytes kLargestFlow{std::int64_t{1} << 40};
+constexpr Duration kShortestInterval = Duration::nanoseconds(1);
+
+}  // namespace
+
+// One of the equal shortest paths between the two.
+Result<std::int32_t> ScenarioReader::path_of(const YAML::Node& node, Rank source, Rank target) {
+  if (!routing_) routing_.emplace(*scenario_.topology);
+  const std::size_t count = routing_->paths(source, target, kMostPaths).size();
+  THALWEG_TRY(const std::int64_t path,
+              whole_of(node, "path", 0, static_cast<std::int64_t>(count) - 1));
+  return static_cast<std::int32_t>(path);
+}
+
+Status ScenarioReader::read_slowdown(const YAML::Node& node, ScenarioJob& job) const {
+  if (!node.IsMap()) return error(node, "'slowdown' must be a map from host to factor");
+  job.training.slowdown.assign(job.hosts.size(), 1);
+  for (const auto& entry : node) {
+    THALWEG_TRY(const Rank host, host_of(entry.first, "slowdown"));
+    const auto place = std::ranges::find(job.hosts, host);
+    if (place == job.hosts.end()) {
+      return error(entry.first, "'slowdown': the job does not run on this host");
+    }
+    THALWEG_TRY(job.training.slowdown[static_cast<std::size_t>(place - job.hosts.begin())],
+                number_of(entry.second, "slowdown", 0.001, 1000));
+  }
+  return ok_status();
+}
+
+// A model to train, or the size of one tensor to combine again and again.
+Status ScenarioReader::read_work_of_job(const Fields& fields, ScenarioJob& job,
+                                        const YAML::Node& node) const {
+  const auto model = fields.find("model");
+  const auto size = fields.find("size");
+  if ((model == fields.end()) == (size == fields.end())) {
+    return error(node, "a job has either 'model' or 'size'");
+  }
+  if (size != fields.end()) {
+    if (fields.contains("device_scale")) {
+      return error(node, "'device_scale' is for jobs with a 'model'");
+    }
+    THALWEG_TRY(const Bytes bytes,
+                quantity_of(size->second, "size", parse_bytes, Bytes(4), kMaxBuffer));
+    const std::int64_t elements = bytes.count() / 4;
+    job.model.name = "allreduce of " + to_string(bytes);
+    job.model.batch = 1;
+    job.model.layers.push_back({.name = "tensor",
+                                .parameters = elements,
+                                .tensors = {elements},
+                                .forward = {},
+                                .backward = {}});
+    return ok_status();
+  }
+  THALWEG_TRY(const std::string model_name, text_of(model->second, "model"));
+  Result<ModelTable> table = loaders_.model(model_name);
+  if (!table.ok()) return error(model->second, table.error().message());
+  job.model = std::move(*table);
+  if (const auto scale = fields.find("device_scale"); scale != fields.end()) {
+    THALWEG_TRY(const double factor,
+                number_of(scale->second, "device_scale", kLeastDeviceScale, kMostDeviceScale));
+    Result<ModelTable> slower = slowed_down(std::move(job.model), factor);
+    if (!slower.ok()) return error(scale->second, slower.error().message());
+    job.model = std::move(*slower);
+  }
+  return ok_status();
+}
+
+Result<ScenarioJob> ScenarioReader::read_job(const YAML::Node& node) const {
+  static constexpr std::array<std::string_view, 1> kRequired{"scheme"};
+  static constexpr std::array<std::string_view, 11> kOptional{
+      "model",      "size",  "name",         "overlap",  "partition", "hosts",
+      "iterations", "start", "device_scale", "slowdown", "transport"};
+  THALWEG_TRY(const Fields fields, fields_of(node, "a job", kRequired, kOptional));
+  ScenarioJob job;
+  THALWEG_TRY_STATUS(read_work_of_job(fields, job, node));
+  job.transport = scenario_.transport;
+  if (const auto own = fields.find("transport"); own != fields.end()) {
+    THALWEG_TRY(job.transport, transport_of(own->second));
+  }
+  if (const auto hosts = fields.find("hosts"); hosts != fields.end()) {
+    THALWEG_TRY(job.hosts, hosts_of(hosts->second, "hosts"));
+    job.topology = std::make_shared<Topology>(restricted_to(*scenario_.topology, job.hosts));
+  } else {
+    job.hosts = all_hosts();
+    job.topology = scenario_.topology;
+  }
+  const YAML::Node& scheme = fields.find("scheme")->second;
+  THALWEG_TRY(job.training.scheme, text_of(scheme, "scheme"));
+  const auto plan = make_plan(job.training.scheme, {.topology = *job.topology, .elements = 1});
+  if (!plan.ok()) return error(scheme, plan.error().message());
+  job.name = job.model.name;
+  THALWEG_TRY_STATUS(take(fields, "name", job.name, as_text()));
+  std::size_t overlap = 1;
+  THALWEG_TRY_STATUS(take(fields, "overlap", overlap, as_choice(kOverlaps)));
+  job.training.overlap = static_cast<Overlap>(overlap);
+  if (const auto partition = fields.find("partition"); partition != fields.end()) {
+    THALWEG_TRY(job.training.partition,
+                quantity_of(partition->second, "partition", parse_bytes, Bytes(1), kMaxBuffer));
+  }
+  std::int64_t iterations = 1;
+  THALWEG_TRY_STATUS(take(fields, "iterations", iterations, as_whole(1, kMaxScenarioIterations)));
+  job.training.iterations = static_cast<int>(iterations);
+  THALWEG_TRY_STATUS(take(fields, "start", job.training.start, as_time()));
+  if (const auto slowdown = fields.find("slowdown"); slowdown != fields.end()) {
+    THALWEG_TRY_STATUS(read_slowdown(slowdown->second, job));
+  }
+  return job;
+}
+
+Status ScenarioReader::read_jobs(const YAML::Node& node) {
+  THALWEG_TRY(const std::vector<YAML::Node> items, list_of(node, "jobs"));
+  if (items.size() > kMaxScenarioJobs) {
+    return error(node, fmt::format("'jobs' has more than {} entries", kMaxScenarioJobs));
+  }
+  for (const YAML::Node& item : items) {
+    THALWEG_TRY(ScenarioJob job, read_job(item));
+    scenario_.jobs.push_back(std::move(job));
+  }
+  return ok_status();
+}
+
+Status ScenarioReader::read_flows(const YAML::Node& node) {
+  static constexpr std::array<std::string_view, 3> kRequired{"from", "to", "size"};
+  static constexpr std::array<std::string_view, 2> kOptional{"at", "path"};
+  THALWEG_TRY(const std::vector<YAML::Node> items, list_of(node, "flows"));
+  if (items.size() > kMaxScenarioFlows) {
+    return error(node, fmt::format("'flows' has more than {} entries", kMaxScenarioFlows));
+  }
+  for (const YAML::Node& item : items) {
+    THALWEG_TRY(const Fields fields, fields_of(item, "a flow", kRequired, kOptional));
+    ScenarioFlow flow;
+    THALWEG_TRY(flow.source, host_of(fields.find("from")->second, "from"));
+    THALWEG_TRY(flow.target, host_of(fields.find("to")->second, "to"));
+    if (flow.source == flow.target) return error(item, "a flow goes from a host to itself");
+    THALWEG_TRY(flow.size, quantity_of(fields.find("size")->second, "size", parse_bytes, Bytes(1),
+                                       kLargestFlow));
+    THALWEG_TRY_STATUS(take(fields, "at", flow.at, as_time()));
+    THALWEG_TRY_STATUS(
+        take(fields, "path", flow.path, [&](const YAML::Node& n, std::string_view /*field*/) {
+          return path_of(n, flow.source, flow.target);
+        }));
+    scenario_.flows.push_back(flow);
+  }
+  return ok_status();
+}
+
+// A fixed size, the name of a distribution, or a map from size to the part of flows up to it.
+Result<FlowSizes> ScenarioReader::sizes_of(const YAML::Node& node) const {
+  const auto with_place = [&](Result<FlowSizes> sizes) -> Result<FlowSizes> {
+    if (!sizes.ok()) return error(node, "'size': " + sizes.error().message());
+    return sizes;
+  };
+  if (node.IsMap()) {
+    std::vector<FlowSizes::Point> points;
+    for (const auto& entry : node) {
+      FlowSizes::Point point;
+      THALWEG_TRY(point.size,
+                  quantity_of(entry.first, "size", parse_bytes, Bytes(1), kLargestFlow));
+      THALWEG_TRY(point.probability, number_of(entry.second, "size", 0, 1));
+      points.push_back(point);
+    }
+    return with_place(FlowSizes::from_points(std::move(points)));
+  }
+  THALWEG_TRY(const std::string text, text_of(node, "size"));
+  const bool is_number = !text.empty() && text.front() >= '0' && text.front() <= '9';
+  if (!is_number) return with_place(FlowSizes::by_name(text));
+  THALWEG_TRY(const Bytes bytes, quantity_of(node, "size", parse_bytes, Bytes(1), kLargestFlow));
+  return FlowSizes::fixed(bytes);
+}
+
+Result<ScenarioBackground> ScenarioReader::read_one_background(const YAML::Node& node) const {
+  static constexpr std::array<std::string_view, 2> kRequired{"pattern", "size"};
+  static constexpr std::array<std::string_view, 9> kOptional{
+      "name", "load", "every", "from", "to", "start", "stop", "count", "transport"};
+  static constexpr std::array<std::string_view, 3> kPatterns{"random", "permutation", "incast"};
+  THALWEG_TRY(const Fields fields, fields_of(node, "background", kRequired, kOptional));
+  ScenarioBackground background{.name = "background", .options = {}, .transport = {}};
+  BackgroundOptions& options = background.options;
+  THALWEG_TRY_STATUS(take(fields, "name", background.name, as_text()));
+  THALWEG_TRY(const std::size_t pattern,
+              choice_of(fields.find("pattern")->second, "pattern", kPatterns));
+  options.pattern = static_cast<BackgroundOptions::Pattern>(pattern);
+  THALWEG_TRY(options.sizes, sizes_of(fields.find("size")->second));
+  options.sources = all_hosts();
+  options.targets = all_hosts();
+  const auto as_hosts = [this](const YAML::Node& n, std::string_view f) { return hosts_of(n, f); };
+  THALWEG_TRY_STATUS(take(fields, "from", options.sources, as_hosts));
+  THALWEG_TRY_STATUS(take(fields, "to", options.targets, as_hosts));
+  const bool permutation = options.pattern == BackgroundOptions::Pattern::kPermutation;
+  if (permutation && fields.contains("to")) {
+    return error(node, "a permutation is among the hosts of 'from': it takes no 'to'");
+  }
+  // With two targets every source has another one than itself.
+  const bool alone =
+      options.targets.size() < 2 &&
+      std::ranges::find(options.sources, options.targets[0]) != options.sources.end();
+  if (permutation ? options.sources.size() < 2 : alone) {
+    return error(node, "a host would have only itself to send to");
+  }
+  if (fields.contains("load") == fields.contains("every")) {
+    return error(node, "background has either 'load' or 'every'");
+  }
+  THALWEG_TRY_STATUS(take(fields, "every", options.every, as_time()));
+  if (const auto load = fields.find("load"); load != fields.end()) {
+    THALWEG_TRY(const double part, number_of(load->second, "load", 0.0001, 10));
+    options.every = arrivals_for_load(options, *scenario_.topology, part);
+  }
+  options.every = std::max(options.every, kShortestInterval);
+  THALWEG_TRY_STATUS(take(fields, "start", options.start, as_time()));
+  if (fields.contains("stop")) {
+    THALWEG_TRY(options.stop, time_of(fields.find("stop")->second, "stop"));
+  }
+  if (const auto count = fields.find("count"); count != fields.end()) {
+    THALWEG_TRY(const std::int64_t most,
+                whole_of(count->second, "count", 1, static_cast<std::int64_t>(kMaxScenarioFlows)));
+    options.at_most = static_cast<std::uint64_t>(most);
+  }
+  const bool endless = !options.stop && !options.at_most;
+  if (endless && scenario_.jobs.empty() && scenario_.flows.empty()) {
+    return error(node,
+                 "background without 'stop' or 'count' runs while there is other work, and "
+                 "there is none");
+  }
+  background.transport = scenario_.transport;
+  if (const auto own = fields.find("transport"); own != fields.end()) {
+    THALWEG_TRY(background.transport, transport_of(own->second));
+  }
+  return background;
+}
+
+Status ScenarioReader::read_background(const YAML::Node& node) {
+  THALWEG_TRY(const std::vector<YAML::Node> items, list_of(node, "background"));
+  if (items.size() > kMaxScenarioBackgrounds) {
+    return error(node,
+                 fmt::format("'background' has more than {} entries", kMaxScenarioBackgrounds));
+  }
+  for (const YAML::Node& item : items) {
+    THALWEG_TRY(ScenarioBackground background, read_one_background(item));
+    scenario_.background.push_back(std::move(background));
+  }
+  return ok_status();
+}
+
+std::vector<Rank> ScenarioReader::all_hosts() const {
+  std::vector<Rank> hosts;
+  for (Rank rank(0); rank.value() < scenario_.topology->host_count(); ++rank) hosts.push_back(rank);
+  return hosts;
+}
+
+}  // namespace thalweg
