@@ -8,6 +8,10 @@ namespace thalweg {
 void Fabric::check(std::vector<std::string>& violations) const {
   for (std::uint32_t arc = 0; arc < ports_.size(); ++arc) check_port(arc, violations);
   check_packets(violations);
+  if (shared_peak_ > shared_limit_) {
+    violations.push_back(
+        fmt::format("a switch held {} bytes, {} are allowed", shared_peak_, shared_limit_));
+  }
   if (events_.late() > 0) {
     violations.push_back(fmt::format("{} events lay in the past", events_.late()));
   }

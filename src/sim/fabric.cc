@@ -268,7 +268,11 @@ void Fabric::on_port_free(const Event& event) {
 void Fabric::add_waiting(Port& port, std::uint32_t size) {
   port.waiting_bytes += size;
   port.peak_bytes = std::max(port.peak_bytes, port.waiting_bytes);
-  if (shared_limit_ != kNoLimit) shared_bytes_[port.from_node] += size;
+  if (shared_limit_ != kNoLimit) {
+    std::uint64_t& held = shared_bytes_[port.from_node];
+    held += size;
+    if (!port.from_host) shared_peak_ = std::max(shared_peak_, held);
+  }
 }
 
 void Fabric::remove_waiting(Port& port, std::uint32_t size) {

@@ -111,6 +111,7 @@ class Fabric {
   std::vector<PathChooser> choosers_;        // by node
   std::uint64_t shared_limit_;               // bytes that may wait in a switch, over all ports
   std::vector<std::uint64_t> shared_bytes_;  // by node; counted only where there is a limit
+  std::uint64_t shared_peak_ = 0;            // of any switch
   std::vector<bool> link_up_;
   std::vector<std::unique_ptr<LinkLoss>> losses_;  // by arc, made when first needed
 };

@@ -204,9 +204,11 @@ Result<ScenarioBackground> ScenarioReader::read_one_background(const YAML::Node&
   if (permutation && fields.contains("to")) {
     return error(node, "a permutation is among the hosts of 'from': it takes no 'to'");
   }
-  // With two targets every source has another one than itself.
+  // With two targets every source has another one than itself. In an incast a target that is a
+  // source too stays silent.
+  const bool incast = options.pattern == BackgroundOptions::Pattern::kIncast;
   const bool alone =
-      options.targets.size() < 2 &&
+      (!incast || options.sources.size() < 2) && options.targets.size() < 2 &&
       std::ranges::find(options.sources, options.targets[0]) != options.sources.end();
   if (permutation ? options.sources.size() < 2 : alone) {
     return error(node, "a host would have only itself to send to");

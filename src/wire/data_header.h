@@ -6,17 +6,10 @@
 #include <cstdint>
 #include <span>
 
+#include "base/segment_tag.h"
 #include "wire/wire.h"
 
 namespace thalweg {
-
-// What switches may do with a segment (DLCP, section 3.2.2).
-struct SegmentTag {
-  std::uint8_t priority = 0;  // queue, 0 first; below kPriorityCount
-  bool important = true;      // ECN-capable: marked where others are dropped
-  bool operator==(const SegmentTag&) const = default;
-};
-inline constexpr std::uint8_t kPriorityCount = 8;
 
 struct DataHeader {
   JobToken job = 0;

@@ -48,7 +48,7 @@ def test_sim_same_seed_same_run(thalweg):
         return result["packet_hops"], result["events"], result["drops"], result["marks"]
 
     assert run(1) == run(1)
-    assert run(1) != run(2)
+    assert len({run(seed) for seed in range(6)}) > 1
 
 
 def test_sim_bad_flags(thalweg):

@@ -128,9 +128,12 @@ void DlcpEndpoint::on_timeout(Time now) {
   time_out_receivers(now);
 }
 
+std::optional<Time> DlcpEndpoint::next_timer() const {
+  return senders_.empty() && slots_in_use_ == 0 ? std::nullopt : wake_;
+}
+
 std::optional<Time> DlcpEndpoint::next_timeout() const {
-  std::optional<Time> next;
-  if (!senders_.empty() || slots_in_use_ > 0) next = wake_;
+  std::optional<Time> next = next_timer();
   if (!sending_.empty()) next = next ? std::min(*next, pacer_.free_at()) : pacer_.free_at();
   return next;
 }

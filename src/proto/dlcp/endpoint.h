@@ -101,6 +101,8 @@ class DlcpEndpoint {
   // None: nothing will happen by itself. A time that has come: call on_timeout, and poll_data gives
   // data. Timers may turn out to be early; on_timeout then sets the next.
   [[nodiscard]] std::optional<Time> next_timeout() const;
+  // The same for a driver whose line is busy: without the time at which data may leave.
+  [[nodiscard]] std::optional<Time> next_timer() const;
   // There is data that may leave now, for a driver whose line was busy.
   [[nodiscard]] bool data_ready(Time now) const;
 

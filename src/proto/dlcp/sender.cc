@@ -6,6 +6,13 @@
 #include "base/check.h"
 
 namespace thalweg {
+namespace {
+
+// Segments of one tag are gathered from so many times a batch of unsent ones: with two tags mixed
+// evenly or three quarters to one, batches are still full.
+constexpr std::uint32_t kGatherWindow = 4;
+
+}  // namespace
 
 DlcpSender::DlcpSender(TransferHandle handle, const TransferSpec& spec, const Partition& partition,
                        TagSource tags, Time now)
@@ -24,26 +31,31 @@ void DlcpSender::begin(std::uint32_t transfer) {
 
 void DlcpSender::take(std::uint32_t limit, std::uint64_t first_sequence, Time now, DataBatch& out) {
   CHECK(data_left() && limit > 0);
-  const std::size_t first = sent_.next_missing(cursor_);
+  limit = std::min(limit, DataBatch::kMaxSegments);
   const auto index = [](std::size_t i) { return SegmentIndex(static_cast<std::int32_t>(i)); };
+  const std::size_t first = sent_.next_missing(cursor_);
   const SegmentTag tag = tags_.tag(index(first));
-  const std::size_t end = std::min(sent_.size(), first + limit);
-  std::size_t next = first;
-  do {
-    sent_.set(next++);
-  } while (next < end && !sent_.test(next) && tags_.tag(index(next)) == tag);
-  cursor_ = next;
+  std::size_t last = first;
+  std::uint32_t looked_at = 0;
+  out.count = 0;
+  for (std::size_t next = first;
+       next < sent_.size() && out.count < limit && looked_at < kGatherWindow * limit;
+       next = sent_.next_missing(next + 1), ++looked_at) {
+    if (next != first && tags_.tag(index(next)) != tag) continue;
+    sent_.set(next);
+    out.segments[out.count++] = static_cast<std::uint32_t>(next);
+    last = next;
+  }
+  cursor_ = first + 1;
   last_sent_us_ = wire_clock(now);
 
   const Segment segment = partition_.segment(index(first));
   out.handle = handle_;
   out.cookie = spec_.cookie;
   out.transfer = transfer_;
-  out.first = index(first);
-  out.count = static_cast<std::uint32_t>(next - first);
-  out.offset = segment.offset;
+  out.first_offset = segment.offset;
   out.segment_length = segment.length;
-  out.last_length = partition_.segment(index(next - 1)).length;
+  out.last_length = partition_.segment(index(last)).length;
   out.first_sequence = first_sequence;
   out.sent_us = last_sent_us_;
   out.tag = tag;

@@ -2,7 +2,8 @@
 //
 // Invariants:
 // 1. kSending from begin() or a complete request until stop(), which follows the last segment.
-// 2. Segments leave in order within a round.
+// 2. Segments of one tag leave in order within a round; others may leave a few batches earlier or
+//    later, so that each batch is of one tag and full.
 #pragma once
 
 #include <cstdint>

@@ -18,13 +18,18 @@ DataHeader DataBatch::header(std::uint32_t i) const {
   DataHeader header;
   header.sequence = first_sequence + i;
   header.transfer = transfer;
-  header.segment = static_cast<std::uint32_t>(first.value()) + i;
+  header.segment = segments[i];
   header.sent_us = sent_us;
   header.length =
       static_cast<std::uint16_t>((i + 1 == count ? last_length : segment_length).count());
   header.tag = tag;
   header.retransmission = retransmission;
   return header;
+}
+
+Bytes DataBatch::offset(std::uint32_t i) const {
+  CHECK(i < count);
+  return first_offset + segment_length * (segments[i] - segments[0]);
 }
 
 }  // namespace thalweg

@@ -2,6 +2,7 @@
 // of it. Payload is never part of them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -54,7 +55,7 @@ class TagSource {
   TagSource(SegmentTag tag = {}) : same_(tag) {}  // NOLINT(google-explicit-constructor)
   // One a segment: as many as the tensor has.
   explicit TagSource(std::span<const SegmentTag> tags) : each_(tags), has_each_(true) {}
-  // Called when a segment is about to be sent, once or twice each time.
+  // Called when a segment is about to be sent or might be, several times each.
   explicit TagSource(Function function) : function_(std::move(function)) {}
 
   [[nodiscard]] SegmentTag tag(SegmentIndex index) const;
@@ -68,14 +69,16 @@ class TagSource {
   Function function_;
 };
 
-// Consecutive segments of one tensor and one tag, to be sent now: one system call.
+// Segments of one tensor and one tag, in order, to be sent now: one system call.
 struct DataBatch {
+  static constexpr std::uint32_t kMaxSegments = 64;
+
   TransferHandle handle = {};
   std::uint64_t cookie = 0;
   std::uint32_t transfer = 0;
-  SegmentIndex first;
   std::uint32_t count = 0;
-  Bytes offset;          // of the first, in the tensor
+  std::array<std::uint32_t, kMaxSegments> segments = {};  // indices; the first `count` hold
+  Bytes first_offset;    // of segments[0], in the tensor
   Bytes segment_length;  // of all but the last
   Bytes last_length;     // shorter than the others only at the tensor's end
   std::uint64_t first_sequence = 0;
@@ -85,6 +88,8 @@ struct DataBatch {
 
   // The header of the i-th segment, less job and keyed. Requires i < count.
   [[nodiscard]] DataHeader header(std::uint32_t i) const;
+  // Of the i-th segment, in the tensor. Requires i < count.
+  [[nodiscard]] Bytes offset(std::uint32_t i) const;
 };
 
 // What to do with the payload of a packet that arrived.

@@ -61,10 +61,11 @@ TEST_F(DlcpSendTest, send__again_what_is_asked_for_and_only_that) {
   EXPECT_FALSE(endpoint_.poll_data(us(1000), 100, batch)) << "the request is not complete";
   endpoint_.on_control(ResendMessage{1, 1, true, {{9, 1}}}, us(1000));
   ASSERT_TRUE(endpoint_.poll_data(us(1000), 100, batch));
-  EXPECT_EQ(batch.first, SegmentIndex(2));
-  EXPECT_EQ(batch.count, 2U);
+  ASSERT_EQ(batch.count, 3U) << "what lies apart still leaves in one batch";
+  EXPECT_EQ(batch.header(0).segment, 2U);
+  EXPECT_EQ(batch.header(1).segment, 3U);
+  EXPECT_EQ(batch.header(2).segment, 9U);
   EXPECT_TRUE(batch.retransmission);
-  EXPECT_EQ(segments_until(endpoint_, us(2000)), std::vector<std::uint32_t>{9});
   const auto stop = next_message<StopMessage>(endpoint_);
   EXPECT_EQ(stop.round, 1U);
   EXPECT_EQ(stop.end_sequence, 13U);
@@ -176,24 +177,29 @@ TEST_F(DlcpSendTest, start__at_most_the_allowed_number) {
   EXPECT_EQ(next_message<CancelMessage>(small).transfer, 2U);
 }
 
-TEST_F(DlcpSendTest, poll_data__one_tag_a_batch_in_order) {
-  const TransferSpec spec = floats(6);
+TEST_F(DlcpSendTest, poll_data__gathers_one_tag_a_batch) {
+  const TransferSpec spec = floats(12);
+  const SegmentTag high;
   const SegmentTag low{.priority = 6, .important = false};
-  const std::vector<SegmentTag> tags = {{}, {}, low, low, low, {}};
+  // The last high one lies outside the window of the first batch, four times its size.
+  const std::vector<SegmentTag> tags = {high, low, high, low,  low, low,
+                                        low,  low, low,  high, low, high};
   endpoint_.on_control(ready_for(spec, 1), us(0));
   ASSERT_TRUE(endpoint_.start_send(spec, TagSource(std::span<const SegmentTag>(tags)), us(0)).ok());
-  std::vector<std::uint32_t> counts;
+  std::vector<std::vector<std::uint32_t>> batches;
   DataBatch batch;
-  std::uint32_t next = 0;
   for (std::int64_t t = 0; t < 100; ++t) {
-    while (endpoint_.poll_data(us(t), 2, batch)) {
-      counts.push_back(batch.count);
-      EXPECT_EQ(batch.header(0).segment, next);
-      EXPECT_EQ(batch.tag, tags[next]);
-      next += batch.count;
+    while (endpoint_.poll_data(us(t), 3, batch)) {
+      batches.emplace_back();
+      for (std::uint32_t i = 0; i < batch.count; ++i) {
+        batches.back().push_back(batch.header(i).segment);
+        EXPECT_EQ(batch.tag, tags[batch.header(i).segment]);
+        EXPECT_EQ(batch.offset(i), Bytes(1400 * std::int64_t{batch.header(i).segment}));
+      }
     }
   }
-  EXPECT_EQ(counts, (std::vector<std::uint32_t>{2, 2, 1, 1}));
+  EXPECT_EQ(batches, (std::vector<std::vector<std::uint32_t>>{
+                         {0, 2, 9}, {1, 3, 4}, {5, 6, 7}, {8, 10}, {11}}));
 }
 
 TEST_F(DlcpSendTest, poll_data__the_urgent_goes_before_the_rest_of_another) {

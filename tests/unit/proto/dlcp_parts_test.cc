@@ -102,8 +102,9 @@ TEST(TagSource, tag__same_each_or_computed) {
 TEST(DataBatch, header__one_a_segment) {
   DataBatch batch;
   batch.transfer = 9;
-  batch.first = SegmentIndex(5);
+  batch.segments = {5, 6, 9};
   batch.count = 3;
+  batch.first_offset = Bytes(5 * 1400);
   batch.segment_length = Bytes(1400);
   batch.last_length = Bytes(10);
   batch.first_sequence = 100;
@@ -119,6 +120,8 @@ TEST(DataBatch, header__one_a_segment) {
   EXPECT_EQ(second.tag, batch.tag);
   EXPECT_TRUE(second.retransmission);
   EXPECT_EQ(batch.header(2).length, 10);
+  EXPECT_EQ(batch.header(2).segment, 9U);
+  EXPECT_EQ(batch.offset(2), Bytes(9 * 1400));
 }
 
 TEST(Fifo, push_pop__in_order_through_growth) {

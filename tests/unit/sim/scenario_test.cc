@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "sim/scenario_run.h"
 #include "topology/load.h"
 
@@ -152,6 +154,110 @@ TEST(Scenario, bad_input__names_the_line_and_what_is_allowed) {
     const std::string& message = scenario.error().message();
     EXPECT_NE(message.find("bad.yaml: "), std::string::npos) << message;
     EXPECT_NE(message.find(std::string(bad.line) + ":"), std::string::npos) << message;
+    EXPECT_NE(message.find(bad.word), std::string::npos) << message;
+  }
+}
+
+constexpr const char* kMore = R"(variables: {n: 4}
+topology: leaf-spine:racks=2,hosts=${n},spines=2,host=10G,uplink=10G
+transport: newreno
+network: {host_queue: 30kB, shared_buffer: 300kB}
+connections: {per_worker: 2}
+jobs:
+  - {size: 400kB, scheme: ring, hosts: [rack1-host0, "rack0-*"], slowdown: {rack0-host0: 3}, iterations: 2}
+  - {model: tiny, scheme: rat, hosts: ["*-host1", "*-host2"], transport: {kind: dctcp, iw: 4}}
+background:
+  - {name: others, pattern: random, size: {10kB: 0.5, 20kB: 1}, load: 0.1, from: ["rack0-*"], to: ["rack1-*"]}
+  - {pattern: incast, size: 5kB, every: 100us, to: [rack0-host3], start: 1ms, stop: 2ms, transport: pfabric}
+faults:
+  - {at: 0ms, random_pause: {hosts: 1, every: 300us}}
+sweep: {n: [4, 8]}
+)";
+
+TEST(Scenario, jobs_on_part_of_the_hosts__run_there_and_nowhere_else) {
+  const auto scenario = scenario_from_yaml(kMore, "more.yaml", loaders());
+  ASSERT_TRUE(scenario.ok()) << scenario.error().message();
+  ASSERT_EQ(scenario->jobs.size(), 2U);
+  EXPECT_EQ(scenario->jobs[0].hosts, (std::vector{Rank(4), Rank(0), Rank(1), Rank(2), Rank(3)}));
+  EXPECT_EQ(scenario->jobs[0].training.slowdown, (std::vector<double>{1, 3, 1, 1, 1}));
+  EXPECT_EQ(scenario->jobs[1].hosts, (std::vector{Rank(1), Rank(5), Rank(2), Rank(6)}));
+  const ScenarioResult result = run_scenario(*scenario, {}).value();
+  EXPECT_TRUE(result.finished);
+  EXPECT_EQ(result.violations, std::vector<std::string>{});
+  EXPECT_EQ(result.groups, (std::vector<std::string>{"flows", "allreduce of 400kB", "tiny",
+                                                     "others", "background"}));
+  std::vector<int> flows_of(result.groups.size());
+  for (const FlowResult& flow : result.flows) {
+    ++flows_of[flow.spec.tag];
+    if (flow.spec.tag == 0 || flow.spec.tag > 2) continue;
+    const auto& hosts = scenario->jobs[flow.spec.tag - 1].hosts;
+    EXPECT_NE(std::ranges::find(hosts, flow.spec.source), hosts.end());
+    EXPECT_NE(std::ranges::find(hosts, flow.spec.target), hosts.end());
+  }
+  EXPECT_EQ(flows_of[0], 0);
+  // A ring of 5 sends 8 rounds of 5, twice.
+  EXPECT_EQ(flows_of[1], 80);
+  EXPECT_GT(flows_of[2], 0);
+  EXPECT_GT(flows_of[3], 0);
+  EXPECT_EQ(flows_of[4] % 7, 0);
+}
+
+TEST(Scenario, host_queue__nothing_piles_up_at_a_host) {
+  const auto most_waiting = [](const char* limit) {
+    const std::string text = fmt::format(R"(topology: single-switch:hosts=4,host=10G
+transport: newreno
+network: {{host_queue: {}}}
+flows:
+  - {{from: host0, to: host1, size: 3MB}}
+  - {{from: host0, to: host2, size: 3MB}}
+  - {{from: host0, to: host3, size: 3MB}}
+)",
+                                         limit);
+    const Scenario scenario = scenario_from_yaml(text, "queue.yaml", loaders()).value();
+    const ScenarioResult result = run_scenario(scenario, {}).value();
+    EXPECT_TRUE(result.finished);
+    EXPECT_EQ(result.violations, std::vector<std::string>{});
+    EXPECT_EQ(result.flows.size(), 3U);
+    // In turn: all three end together, and the line is never idle.
+    if (std::string_view(limit) != "0B") {
+      EXPECT_LT(result.flows.back().end - result.flows.front().end, Duration::microseconds(20));
+      EXPECT_LT(result.end.since_start(), Duration::microseconds(7600));
+    }
+    return result.counters.peak_host_backlog;
+  };
+  EXPECT_LE(most_waiting("20kB"), 20'000U + 1'500U);
+  EXPECT_GT(most_waiting("0B"), 100'000U);
+}
+
+TEST(Scenario, bad_input_of_more__names_the_line_and_what_is_allowed) {
+  for (const BadCase& bad : std::vector<BadCase>{
+           {"size: 400kB, scheme", "size: 400kB, model: tiny, scheme", "line 7", "either"},
+           {"size: 400kB, scheme", "scheme", "line 7", "either"},
+           {"\"rack0-*\"], slow", "\"rack7-*\"], slow", "line 7", "rack7-*"},
+           {"{rack0-host0: 3}", "{rack1-host3: 3}", "line 7", "does not run"},
+           {"kind: dctcp, iw: 4", "kind: tcp, iw: 4", "line 8", "newreno"},
+           {"pattern: random", "pattern: chaos", "line 10", "permutation"},
+           {"load: 0.1", "load: 0.1, every: 1ms", "line 10", "either"},
+           {"{10kB: 0.5, 20kB: 1}", "{10kB: 0.5, 20kB: 0.9}", "line 10", "must be 1"},
+           {"{10kB: 0.5, 20kB: 1}", "hadoop", "line 10", "web-search"},
+           {"every: 100us, to: [rack0-host3]", "every: 100us, to: [leaf0]", "line 11",
+            "not a host"},
+           {"stop: 2ms", "stop: 2", "line 11", "stop"},
+           {"hosts: 1, every", "hosts: 9, every", "line 13", "hosts"},
+           {"every: 300us}", "every: 0us}", "line 13", "every"},
+           {"per_worker: 2", "per_worker: -2", "line 5", "per_worker"},
+           {"sweep: {n: [4, 8]}", "sweep: {n: 4}", "line 14", "list of values"},
+           {"hosts=${n}", "hosts=${m}", "line 2", "'m' is not a variable"},
+       }) {
+    std::string text = kMore;
+    const std::size_t at = text.find(bad.from);
+    ASSERT_NE(at, std::string::npos) << bad.from;
+    text.replace(at, std::string(bad.from).size(), bad.to);
+    const auto scenario = scenario_from_yaml(text, "bad.yaml", loaders());
+    ASSERT_FALSE(scenario.ok()) << bad.to;
+    const std::string& message = scenario.error().message();
+    EXPECT_NE(message.find(std::string("bad.yaml: ") + bad.line + ":"), std::string::npos)
+        << message;
     EXPECT_NE(message.find(bad.word), std::string::npos) << message;
   }
 }

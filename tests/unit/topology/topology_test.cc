@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "base/prng.h"
 #include "topology/invariants.h"
+#include "topology/load.h"
 #include "topology/random_topology.h"
 
 namespace thalweg {
@@ -174,6 +176,38 @@ TEST(Topology, equality__every_part_counts) {
   EXPECT_NE(build("a", 1, true), build("x", 1, true));
   EXPECT_NE(build("a", 1, true), build("a", 2, true));
   EXPECT_NE(build("a", 1, true), build("a", 1, false));
+}
+
+TEST(Topology, restricted_to__only_these_hosts_in_this_order) {
+  const Topology whole =
+      topology_from_shorthand("leaf-spine:racks=3,hosts=4,spines=2,host=10G,uplink=20G").value();
+  const Topology part = restricted_to(whole, std::vector{Rank(5), Rank(0), Rank(1)});
+  ASSERT_EQ(part.host_count(), 3);
+  EXPECT_EQ(part.node(part.host(Rank(0))).name, "rack1-host1");
+  EXPECT_EQ(part.node(part.host(Rank(2))).name, "rack0-host1");
+  EXPECT_EQ(part.regions().size(), whole.regions().size());
+  EXPECT_EQ(part.links().size(), whole.links().size() - 9);
+  // Two hosts of 10 Gb/s behind two uplinks of 20.
+  EXPECT_DOUBLE_EQ(part.region(part.region_of(Rank(1))).oversubscription, 0.5);
+  EXPECT_EQ(broken_invariant(part), "");
+}
+
+TEST(Topology, restricted_to__random_networks) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const Topology whole = random_topology(seed);
+    Prng prng(seed);
+    std::vector<Rank> hosts;
+    for (Rank r(0); r.value() < whole.host_count(); ++r) hosts.push_back(r);
+    prng.shuffle(std::span(hosts));
+    hosts.resize(1 + prng.below(hosts.size()));
+    const Topology part = restricted_to(whole, hosts);
+    ASSERT_EQ(static_cast<std::size_t>(part.host_count()), hosts.size());
+    for (std::size_t i = 0; i < hosts.size(); ++i) {
+      ASSERT_EQ(part.node(part.host(Rank(static_cast<std::int32_t>(i)))).name,
+                whole.node(whole.host(hosts[i])).name);
+    }
+  }
 }
 
 TEST(Topology, invariants__random_networks) {
