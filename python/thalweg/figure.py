@@ -346,13 +346,15 @@ def render(figure, image_format):
     columns = min(figure.get("columns", 1 if len(panels) < 4 else 2), len(panels))
     rows = math.ceil(len(panels) / columns)
     with mpl.rc_context(STYLE):
-        title_height = 0.4 if figure.get("title") else 0
+        # About 11 bold characters an inch; a longer title goes on in the next line.
+        title = textwrap.fill(figure.get("title", ""), int(PANEL_WIDTH * columns * 11))
+        title_height = 0.2 + 0.2 * len(title.splitlines()) if title else 0
         page = mpl.figure.Figure(figsize=(PANEL_WIDTH * columns, PANEL_HEIGHT * rows + title_height),
                                  layout="constrained")
         mpl.backends.backend_agg.FigureCanvasAgg(page)
         page.get_layout_engine().set(w_pad=0.1, h_pad=0.08, hspace=0.03)
-        if figure.get("title"):
-            page.suptitle(figure["title"], x=0.01, ha="left")
+        if title:
+            page.suptitle(title, x=0.01, ha="left")
         all_axes = []
         for i, panel in enumerate(panels):
             axes = page.add_subplot(rows, columns, i + 1)
