@@ -11,7 +11,7 @@ FUZZ_SECONDS ?= 5
 PYTEST := .venv/bin/python -m pytest -q -p no:cacheprovider
 SOURCES = $(shell git ls-files '*.cc' '*.h' | grep -E '^(src|include|tests|examples|bench)/')
 
-.PHONY: setup build test bench demo format check-format lint fuzz clean unit sanitize $(PRESETS:%=build-%)
+.PHONY: setup build ns3 validate test bench demo format check-format lint fuzz clean unit sanitize $(PRESETS:%=build-%)
 
 setup:
 	@tools/setup
@@ -22,13 +22,19 @@ $(PRESETS:%=build-%): build-%: setup
 	cmake --build build/$* -- --quiet
 
 # The program is at build/release/thalweg.
-build: build-release
+build: build-release ns3
+
+# build/ns3/ns3_peer: ns-3 as the peer of `thalweg bench sim` and of tests/validation. A project of its
+# own: the main build needs no ns-3.
+ns3: setup
+	@cmake -S tests/validation/ns3 -B build/ns3 -G Ninja >build/ns3.configure.log 2>&1 || { cat build/ns3.configure.log; exit 1; }
+	cmake --build build/ns3 -- --quiet
 
 # Every test: formatting, unit tests, the same under the sanitizers, fuzzers for a few seconds each,
 # style and the command line. Each runner closes with its own summary. clang-tidy, which takes longer
 # than all of them, is `make lint`.
-test: check-format unit sanitize fuzz
-	$(PYTEST) -n 2 tests/style tests/cli tests/python
+test: check-format unit sanitize fuzz ns3
+	$(PYTEST) -n 2 tests/style tests/cli tests/python tests/validation
 
 unit: build-release
 	ctest --test-dir build/release --output-on-failure -j 2 --progress
@@ -41,7 +47,13 @@ sanitize: build-asan build-tsan
 fuzz: build-fuzz
 	@tools/fuzz $(FUZZ_SECONDS)
 
-bench: build-release
+# The simulator against closed forms and against ns-3; figures and tables in build/validation.
+validate: build
+	$(PYTEST) -n 2 --full tests/validation || failed=1
+	.venv/bin/python tests/validation/report.py
+	exit $${failed:-0}
+
+bench: build
 	build/release/thalweg bench kernels
 	build/release/thalweg bench sim
 

@@ -1,4 +1,5 @@
-// `thalweg bench sim`: how many packet-hops a second the simulator does on one core.
+// `thalweg bench sim`: packet-hops a second of the simulator on one core, and ns-3's on the same
+// scenario in the same run.
 #pragma once
 
 #include <CLI/CLI.hpp>

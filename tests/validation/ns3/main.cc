@@ -21,6 +21,7 @@ struct Arguments {
   std::string topology = "leaf-spine:racks=9,hosts=16,spines=4,host=100G,uplink=100G";
   std::string flows;
   std::string transport = "dctcp";
+  std::string mend = "all";
   std::string buffer;
   std::string mark;
   std::string rto_min;
@@ -34,7 +35,6 @@ const std::map<std::string, PeerTransport>& transports() {
   static const std::map<std::string, PeerTransport> all{
       {"newreno", PeerTransport::kNewReno},
       {"dctcp", PeerTransport::kDctcp},
-      {"dctcp-stock", PeerTransport::kDctcpStock},
   };
   return all;
 }
@@ -43,9 +43,13 @@ void add_options(CLI::App& app, Arguments& a) {
   app.add_option("--topology", a.topology, "a shorthand or a file, as `thalweg` reads them")
       ->capture_default_str();
   app.add_option("--flows", a.flows, "lines of: src dst bytes start_us [spine]")->required();
-  app.add_option("--transport", a.transport, "newreno, dctcp or dctcp-stock")
+  app.add_option("--transport", a.transport, "newreno or dctcp")
       ->capture_default_str()
       ->check(CLI::IsMember(transports()));
+  app.add_option("--mend", a.mend,
+                 "what ns-3 does otherwise than the RFCs and is mended: all, none (stock ns-3), or "
+                 "names as in peer_socket.h with commas between")
+      ->capture_default_str();
   app.add_option("--buffer", a.buffer, "of a switch port: 240p or 512000B (default 512000B)");
   app.add_option("--mark", a.mark, "DCTCP's K: 65p or 97500B (default 97500B)");
   app.add_option("--rto-min", a.rto_min, "least retransmission timeout (default 10ms)");
@@ -93,6 +97,7 @@ Status read_option(const std::string& text, Result<T> (*parse)(std::string_view)
 // The options that CLI11 leaves as text, because they carry units.
 Status parse_units(Arguments& a) {
   a.options.transport = transports().at(a.transport);
+  THALWEG_TRY_STATUS(read_option(a.mend, parse_mends, a.options.mended));
   THALWEG_TRY_STATUS(read_option(a.buffer, parse_queue_length, a.options.buffer));
   THALWEG_TRY_STATUS(read_option(a.mark, parse_queue_length, a.options.mark));
   THALWEG_TRY_STATUS(read_option(a.rto_min, parse_duration, a.options.rto_min));
@@ -112,6 +117,7 @@ nlohmann::ordered_json settings_json(const Arguments& a) {
   nlohmann::ordered_json out{{"topology", a.topology},
                              {"flows", a.flows},
                              {"transport", a.transport},
+                             {"mend", a.mend},
                              {"mss", o.mss},
                              {"header_bytes", o.header_bytes()},
                              {"framing_bytes", 2},

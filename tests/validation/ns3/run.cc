@@ -55,28 +55,27 @@ void set_defaults(const PeerOptions& options, std::int64_t largest_flow) {
   set("ns3::TcpDctcp::DctcpShiftG", ns3::DoubleValue(options.dctcp_g));
 }
 
-ns3::Ptr<PeerSocket> make_socket(ns3::Ptr<ns3::Node> node, PeerTransport transport) {
+ns3::Ptr<ns3::TcpCongestionOps> make_control(const PeerOptions& options) {
+  if (options.transport == PeerTransport::kNewReno) {
+    const auto control = ns3::CreateObject<PeerNewReno>();
+    control->set_mended(options.mended);
+    return control;
+  }
+  const auto control = ns3::CreateObject<PeerDctcp>();
+  control->set_mended(options.mended);
+  return control;
+}
+
+ns3::Ptr<PeerSocket> make_socket(ns3::Ptr<ns3::Node> node, const PeerOptions& options) {
   const auto tcp = node->GetObject<ns3::TcpL4Protocol>();
   const auto socket = ns3::CreateObject<PeerSocket>();
   socket->SetNode(node);
   socket->SetTcp(tcp);
   socket->SetRtt(ns3::CreateObject<ns3::RttMeanDeviation>());
-  ns3::Ptr<ns3::TcpCongestionOps> control;
-  switch (transport) {
-    case PeerTransport::kNewReno:
-      control = ns3::CreateObject<ns3::TcpNewReno>();
-      break;
-    case PeerTransport::kDctcp:
-      control = ns3::CreateObject<PeerDctcp>();
-      break;
-    case PeerTransport::kDctcpStock:
-      control = ns3::CreateObject<ns3::TcpDctcp>();
-      break;
-  }
-  socket->SetCongestionControlAlgorithm(control);
+  socket->SetCongestionControlAlgorithm(make_control(options));
   // Without SACK, what RFC 6582 says. ns-3's default, PRR, is made for SACK.
   socket->SetRecoveryAlgorithm(ns3::CreateObject<ns3::TcpClassicRecovery>());
-  socket->set_mended(transport == PeerTransport::kDctcp);
+  socket->set_mended(options.mended);
   tcp->AddSocket(socket);
   return socket;
 }
@@ -84,16 +83,16 @@ ns3::Ptr<PeerSocket> make_socket(ns3::Ptr<ns3::Node> node, PeerTransport transpo
 // The two ends of one flow.
 class Connection {
  public:
-  Connection(const PeerFlow& flow, const Fabric& fabric, PeerTransport transport,
+  Connection(const PeerFlow& flow, const Fabric& fabric, const PeerOptions& options,
              std::uint16_t port)
       : flow_(flow), peer_(path_address(flow.target, flow.path), port) {
-    listener_ = make_socket(fabric.host(flow.target), transport);
+    listener_ = make_socket(fabric.host(flow.target), options);
     CHECK(listener_->Bind(peer_) == 0, "the port is taken");
     CHECK(listener_->Listen() == 0);
     listener_->SetAcceptCallback(
         ns3::MakeNullCallback<bool, ns3::Ptr<ns3::Socket>, const ns3::Address&>(),
         ns3::MakeCallback(&Connection::on_accept, this));
-    sender_ = make_socket(fabric.host(flow.source), transport);
+    sender_ = make_socket(fabric.host(flow.source), options);
     CHECK(sender_->Bind() == 0, "no local port");
   }
 
@@ -143,7 +142,7 @@ class Run {
       : options_(options), fabric_(fabric) {
     std::uint16_t port = kFirstPort;
     for (const PeerFlow& flow : flows) {
-      connections_.push_back(std::make_unique<Connection>(flow, fabric, options.transport, port++));
+      connections_.push_back(std::make_unique<Connection>(flow, fabric, options, port++));
     }
     zero_ = kBetweenHandshakes * static_cast<std::int64_t>(flows.size()) + kSilence;
     for (std::size_t f = 0; f < flows.size(); ++f) {

@@ -1,7 +1,9 @@
 #include "scenario.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -72,6 +74,26 @@ Result<std::vector<PeerFlow>> parse_flows(std::string_view text, std::string_vie
     return Error(fmt::format("{}: {} flows; allowed: 1 to {}", source, flows.size(), kMaxFlows));
   }
   return flows;
+}
+
+Result<Mends> parse_mends(std::string_view text) {
+  Mends mends;
+  if (text == "none") return mends;
+  if (text == "all") {
+    for (std::size_t m = 0; m < kMendNames.size(); ++m) mends.add(static_cast<Mend>(m));
+    return mends;
+  }
+  for (;;) {
+    const std::string_view name = text.substr(0, text.find(','));
+    const auto found = std::ranges::find(kMendNames, name);
+    if (found == kMendNames.end()) {
+      return Error(fmt::format("--mend '{}'; allowed: all, none, or of {}", name,
+                               fmt::join(kMendNames, ",")));
+    }
+    mends.add(static_cast<Mend>(found - kMendNames.begin()));
+    if (name.size() == text.size()) return mends;
+    text.remove_prefix(name.size() + 1);
+  }
 }
 
 Result<QueueLength> parse_queue_length(std::string_view text) {

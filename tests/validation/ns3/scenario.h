@@ -1,6 +1,7 @@
 // What ns3_peer runs: the flows of a .flows file over a topology, under one transport.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -32,11 +33,34 @@ struct PeerFlow {
 Result<std::vector<PeerFlow>> parse_flows(std::string_view text, std::string_view source,
                                           int host_count);
 
-enum class PeerTransport : std::uint8_t {
-  kNewReno,
-  kDctcp,       // with the loss behaviour of RFC 8257 (peer_socket.h)
-  kDctcpStock,  // as ns-3 3.37 has it
+enum class PeerTransport : std::uint8_t { kNewReno, kDctcp };
+
+// What of ns-3 3.37 is mended; peer_socket.h explains each.
+enum class Mend : std::uint8_t {
+  kAlphaOnLoss,
+  kNoFloor,
+  kLossInCwr,
+  kEchoInRecovery,
+  kStaleGuesses,
+  kRaisingCut,
+  kBurstAfterRecovery,
 };
+inline constexpr std::array<std::string_view, 7> kMendNames{
+    "alpha-on-loss", "no-floor",    "loss-in-cwr",          "echo-in-recovery",
+    "stale-guesses", "raising-cut", "burst-after-recovery",
+};
+
+class Mends {
+ public:
+  void add(Mend mend) { bits_ |= bit(mend); }
+  [[nodiscard]] bool contains(Mend mend) const { return (bits_ & bit(mend)) != 0; }
+
+ private:
+  static constexpr std::uint32_t bit(Mend mend) { return 1U << static_cast<unsigned>(mend); }
+  std::uint32_t bits_ = 0;
+};
+// "all", "none" or names from kMendNames with commas between.
+Result<Mends> parse_mends(std::string_view text);
 
 // A length of a queue, in packets or in bytes.
 struct QueueLength {
@@ -50,6 +74,7 @@ std::string to_string(QueueLength length);
 // Defaults: the scenario of `thalweg bench sim`.
 struct PeerOptions {
   PeerTransport transport = PeerTransport::kDctcp;
+  Mends mended;
   std::uint32_t mss = 1460;           // payload bytes of a full segment
   std::uint32_t initial_window = 10;  // segments
   Duration rto_min = Duration::milliseconds(10);
