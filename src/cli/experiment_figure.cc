@@ -90,6 +90,19 @@ Result<std::vector<FigureFile>> experiment_figures(const Experiment& experiment,
       figure.panels[static_cast<std::size_t>(place - panels.begin())].series.push_back(
           series_of(line, axis, numeric));
     }
+    if (!plot.paper.empty()) {
+      PlotLine paper{.panel = {}, .name = "paper", .labels = {}, .values = {}};
+      for (const auto& [label, value] : plot.paper) {
+        paper.labels.push_back(label);
+        paper.values.push_back(value);
+      }
+      FigureSeries series = series_of(paper, axis, numeric);
+      series.reference = true;
+      for (FigurePanel& panel : figure.panels) {
+        if (panel.series.size() == 1 && panel.series[0].name.empty()) panel.series[0].name = "ours";
+        panel.series.push_back(series);
+      }
+    }
     files.push_back({.figure = std::move(figure), .path = plot.name});
   }
   return files;

@@ -138,8 +138,8 @@ Result<Claim> ExperimentReader::read_claim(const YAML::Node& node) const {
 
 Result<ExperimentPlot> ExperimentReader::read_plot(const YAML::Node& node) const {
   static constexpr std::array<std::string_view, 4> kRequired{"name", "measure", "label", "x"};
-  static constexpr std::array<std::string_view, 7> kOptional{"title", "lines", "panels", "of",
-                                                             "over",  "log_x", "log_y"};
+  static constexpr std::array<std::string_view, 8> kOptional{"title", "lines", "panels", "of",
+                                                             "over",  "log_x", "log_y",  "paper"};
   THALWEG_TRY(const Fields fields, fields_of(node, "a plot", kRequired, kOptional));
   ExperimentPlot plot;
   THALWEG_TRY_STATUS(take_text(fields, "name", plot.name));
@@ -175,6 +175,17 @@ Result<ExperimentPlot> ExperimentReader::read_plot(const YAML::Node& node) const
       return error(node, fmt::format("the plot does not say where '{}' goes: x, lines, panels, or "
                                      "one label of it in 'of'",
                                      axis.name));
+    }
+  }
+  if (const auto paper = fields.find("paper"); paper != fields.end()) {
+    if (!paper->second.IsMap()) {
+      return error(paper->second, "'paper' must be a map from label of x to value");
+    }
+    const auto axis = std::ranges::find(experiment_.axes, plot.x, &Axis::name);
+    for (const auto& entry : paper->second) {
+      THALWEG_TRY_STATUS(check_label(entry.first, *axis));
+      THALWEG_TRY(plot.paper[entry.first.Scalar()],
+                  number_of(entry.second, "paper", -1e12, 1e12));
     }
   }
   if (const auto log = fields.find("log_x"); log != fields.end()) {

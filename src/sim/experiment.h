@@ -47,6 +47,7 @@ struct ExperimentPlot {
   std::optional<std::map<std::string, std::string>> over;
   bool log_x = false;
   bool log_y = false;
+  std::map<std::string, double> paper;  // the paper's values, by label of x
 };
 
 struct Experiment {

@@ -120,6 +120,7 @@ TEST(Experiment, bad_input__names_what_is_wrong) {
       {"take: max", "take: most", "mean, geomean, median, min, max"},
       {"x: hosts, lines: scheme", "x: hosts", "does not say where 'scheme' goes"},
       {"name: time", "name: ../time", "becomes a file name"},
+      {"name: time,", "name: time, paper: {3: 1},", "'3' is not a value of 'hosts'"},
       {"hosts: {2: {}}", "hosts: {3: {}}", "'3' is not a value of 'hosts'"},
       {"of: {scheme: ring, hosts: 4}, over: {scheme: ps}", "of: {scheme: ring}", "needs 'over'"},
   };
