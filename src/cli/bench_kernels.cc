@@ -1,7 +1,7 @@
 // Every kernel runs over arrays beyond cache, in turn with memcpy over arrays of the same size, and
 // is rated against it. A rate counts the bytes a program reads and writes, as STREAM does
 // (McCalpin): memcpy of n bytes moves 2n, dst = dst op b moves 3n, the division that ends a mean
-// moves 2n.
+// moves 2n; tagging by magnitude and authenticating, which only read, n.
 //
 // The memcpy before each kernel also restores the kernel's operand, so every repetition works on
 // the same numbers and none drifts to infinity or into subnormals.
@@ -10,9 +10,12 @@
 #include <fmt/format.h>
 #include <time.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <new>
 #include <nlohmann/json.hpp>
@@ -25,6 +28,8 @@
 #include "base/units.h"
 #include "cli/command.h"
 #include "tensor/reduce.h"
+#include "tensor/tags.h"
+#include "wire/authenticate.h"
 
 namespace thalweg {
 namespace {
@@ -35,10 +40,11 @@ constexpr std::int64_t kSizeUnit = 8;  // whole elements of every type
 constexpr double kMaxSeconds = 3600;
 constexpr int kMinRepetitions = 3;
 constexpr std::int64_t kContributions = 3;
+constexpr Bytes kSegment(1400);
 
 constexpr const char* kDefinition =
     "1e9 bytes read and written per second, as STREAM counts: memcpy of n bytes moves 2n, "
-    "dst = dst op b moves 3n, the division that ends a mean 2n";
+    "dst = dst op b moves 3n, the division that ends a mean 2n, tagging and authenticating n";
 constexpr const char* kArrayDefinition =
     "1e9 bytes of one array per second, however often the array is read and written";
 
@@ -87,27 +93,69 @@ struct Rate {
 };
 
 struct Kernel {
-  DType type = DType::kFloat32;
-  ReduceOp op = ReduceOp::kSum;
+  std::string name;
+  std::string type;
+  std::string op;
   Rate rate;
-
-  // The step of a mean is a sum; what is left to measure of it is its division.
-  Kernel(DType t, ReduceOp o) : type(t), op(o), rate{o == ReduceOp::kMean ? 2 : 3, {}} {}
-
-  [[nodiscard]] std::string name() const {
-    return fmt::format("{} {}{}", name_of(type), name_of(op),
-                       op == ReduceOp::kMean ? " (division)" : "");
-  }
-
-  void run(std::byte* dst, const std::byte* b, std::size_t size) const {
-    const std::size_t count = size / size_of(type);
-    if (op == ReduceOp::kMean) {
-      finish_mean(type, dst, count, kContributions);
-    } else {
-      reduce(type, op, dst, dst, b, count);
-    }
-  }
+  std::function<void(std::byte* dst, const std::byte* b, std::size_t size)> run;
 };
+
+// The step of a mean is a sum; what is left to measure of it is its division.
+Kernel reduction(DType type, ReduceOp op) {
+  if (op == ReduceOp::kMean) {
+    return {fmt::format("{} mean (division)", name_of(type)),
+            name_of(type),
+            name_of(op),
+            {2, {}},
+            [type](std::byte* dst, const std::byte* /*b*/, std::size_t size) {
+              finish_mean(type, dst, size / size_of(type), kContributions);
+            }};
+  }
+  return {fmt::format("{} {}", name_of(type), name_of(op)),
+          name_of(type),
+          name_of(op),
+          {3, {}},
+          [type, op](std::byte* dst, const std::byte* b, std::size_t size) {
+            reduce(type, op, dst, dst, b, size / size_of(type));
+          }};
+}
+
+// The whole of what a sender does to tag a tensor, its median included.
+Kernel tagging(DType type, MagnitudeReference reference, const char* op) {
+  return {
+      fmt::format("{} {}", name_of(type), op),
+      name_of(type),
+      op,
+      {1, {}},
+      [type, tagger = MagnitudeTagger({.reference = reference}), tags = std::vector<SegmentTag>()](
+          std::byte* dst, const std::byte* /*b*/, std::size_t size) mutable {
+        const auto element = static_cast<std::int64_t>(size_of(type));
+        const Partition partition =
+            Partition::make(static_cast<std::int64_t>(size) / element, Bytes(element), kSegment)
+                .value();
+        tags.resize(static_cast<std::size_t>(partition.segment_count()));
+        tagger.tag(type, dst, partition, 1, tags);
+      }};
+}
+
+// The keyed tags of packets of one segment each.
+Kernel authentication() {
+  const JobKey key(std::array<std::byte, kJobKeySize>{});
+  return {"authenticate packets",
+          "packets",
+          "authenticate",
+          {1, {}},
+          [gmac = std::make_shared<Gmac>(key, KeyScope(), WireChannel::kData)](
+              std::byte* dst, const std::byte* b, std::size_t size) {
+            const auto segment = static_cast<std::size_t>(kSegment.count());
+            std::byte any{};
+            for (std::size_t at = 0; at < size; at += segment) {
+              const std::span<const std::byte> payload(dst + at, std::min(segment, size - at));
+              any |= gmac->tag(at, {b, kDataHeaderSize}, payload)[0];
+            }
+            CHECK(any != std::byte{} || size <= segment);
+          }};
+}
 
 struct Measurement {
   std::vector<Kernel> kernels;
@@ -140,9 +188,15 @@ Measurement measure(std::size_t size, double seconds) {
   Measurement result;
   for (int type = 0; type < kDTypeCount; ++type) {
     for (int op = 0; op < kReduceOpCount; ++op) {
-      result.kernels.emplace_back(static_cast<DType>(type), static_cast<ReduceOp>(op));
+      result.kernels.push_back(reduction(static_cast<DType>(type), static_cast<ReduceOp>(op)));
     }
   }
+  for (const DType type : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+    result.kernels.push_back(tagging(type, MagnitudeReference::kElementMedian, "tag"));
+  }
+  result.kernels.push_back(
+      tagging(DType::kFloat32, MagnitudeReference::kSegmentMedian, "tag (segments)"));
+  result.kernels.push_back(authentication());
   Progress progress;
   const auto start = Clock::now();
   while (result.repetitions < kMinRepetitions || seconds_since(start) < seconds) {
@@ -174,9 +228,9 @@ void print_json(const Measurement& measurement, Bytes size) {
   json["kernels"] = nlohmann::ordered_json::array();
   for (const Kernel& kernel : measurement.kernels) {
     nlohmann::ordered_json row;
-    row["kernel"] = kernel.name();
-    row["dtype"] = name_of(kernel.type);
-    row["op"] = name_of(kernel.op);
+    row["kernel"] = kernel.name;
+    row["dtype"] = kernel.type;
+    row["op"] = kernel.op;
     row["gbps"] = kernel.rate.median_gbps();
     row["ratio"] = kernel.rate.median_gbps() / memcpy_gbps;
     row["array_gbps"] = kernel.rate.median_array_gbps();
@@ -189,7 +243,7 @@ void print_json(const Measurement& measurement, Bytes size) {
 void print_table(const Measurement& measurement, Bytes size) {
   const Rate& copy = measurement.copy;
   fmt::print(
-      "Reduction kernels, {}, 1 thread, arrays of {}; medians of {} repetitions in turn with "
+      "Kernels, {}, 1 thread, arrays of {}; medians of {} repetitions in turn with "
       "memcpy, by processor time.\n"
       "GB/s: {}.\n"
       "array GB/s: {}.\n"
@@ -204,7 +258,7 @@ void print_table(const Measurement& measurement, Bytes size) {
                rate.array_gbps.percentile(10), rate.array_gbps.percentile(90));
   };
   print_row("memcpy", copy);
-  for (const Kernel& kernel : measurement.kernels) print_row(kernel.name(), kernel.rate);
+  for (const Kernel& kernel : measurement.kernels) print_row(kernel.name, kernel.rate);
 }
 
 // As CLI11 validators: empty if the text is good, else what is wrong.
@@ -248,7 +302,8 @@ void run(const Options& options) {
 
 void add_bench_kernels(CLI::App& bench) {
   auto* command = bench.add_subcommand(
-      "kernels", "Memory bandwidth of every reduction kernel, beside memcpy in the same run");
+      "kernels",
+      "Memory bandwidth of reduction, tagging and authentication, beside memcpy in the same run");
   auto options = std::make_shared<Options>();
   command->add_option("--size", options->size, "Size of each of the three arrays; above the cache")
       ->check(check_size, "SIZE")

@@ -7,10 +7,12 @@
 
 #include "cli/bench_kernels.h"
 #include "cli/bench_sim.h"
+#include "cli/bench_transport.h"
 #include "cli/command.h"
 #include "cli/plan.h"
 #include "cli/reproduce.h"
 #include "cli/sim_run.h"
+#include "cli/tune_thresholds.h"
 
 int main(int argc, char** argv) {
   CLI::App app("Thalweg: gradients by the fastest line", "thalweg");
@@ -36,6 +38,11 @@ int main(int argc, char** argv) {
   bench.require_subcommand(1);
   thalweg::add_bench_kernels(bench);
   thalweg::add_bench_sim(bench);
+  thalweg::add_bench_transport(bench);
+
+  CLI::App& tune = *app.add_subcommand("tune", "settings from a model and a network");
+  tune.require_subcommand(1);
+  thalweg::add_tune_thresholds(tune);
 
   try {
     app.parse(argc, argv);

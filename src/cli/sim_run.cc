@@ -62,13 +62,13 @@ void print(const ScenarioResult& r, const Scenario& scenario) {
 
 std::string flows_csv(const ScenarioResult& r, const Topology& topology) {
   std::string text =
-      "from,to,bytes,job,start_us,completion_us,oracle_us,retransmissions,timeouts\n";
+      "from,to,bytes,job,start_us,completion_us,oracle_us,retransmissions,timeouts,arrived\n";
   for (const FlowResult& f : r.flows) {
-    text += fmt::format("{},{},{},{},{:.6f},{:.6f},{:.6f},{},{}\n",
+    text += fmt::format("{},{},{},{},{:.6f},{:.6f},{:.6f},{},{},{:.6f}\n",
                         topology.node(topology.host(f.spec.source)).name,
                         topology.node(topology.host(f.spec.target)).name, f.spec.bytes, f.spec.tag,
                         f.start.since_start().us(), f.completion_time().us(), f.oracle.us(),
-                        f.counters.retransmissions, f.counters.timeouts);
+                        f.counters.retransmissions, f.counters.timeouts, f.arrived);
   }
   return text;
 }

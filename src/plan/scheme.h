@@ -29,6 +29,8 @@ struct PlanRequest {
   std::int64_t elements = 0;
   int element_bytes = 4;
   Rank root{0};
+  // Which tensor of a model it is, for schemes that treat tensors differently.
+  std::uint64_t tensor = 0;
 };
 
 // The parameters of one use of a scheme, every one present, defaults filled in.

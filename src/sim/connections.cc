@@ -21,7 +21,7 @@ void FlowEnds::expect(FlowId flow, std::function<void()> then) {
 }
 
 void Connections::send(Rank from, Rank to, Bytes size, std::int64_t urgency,
-                       std::function<void()> then) {
+                       std::function<void()> then, MessageClass kind) {
   Source& source = sources_[from.value()];
   const auto [place, fresh] = connections_.try_emplace(from.index() << 32 | to.index());
   Connection& connection = place->second;
@@ -30,8 +30,11 @@ void Connections::send(Rank from, Rank to, Bytes size, std::int64_t urgency,
     connection.to = to;
     source.connections.push_back(&connection);
   }
-  connection.waiting.push(
-      {.urgency = urgency, .order = next_order_++, .size = size, .then = std::move(then)});
+  connection.waiting.push({.urgency = urgency,
+                           .order = next_order_++,
+                           .size = size,
+                           .then = std::move(then),
+                           .kind = kind});
   if (options_.most_per_rank != 0) {
     start_more(source);
   } else if (has_room(connection)) {
@@ -66,7 +69,9 @@ void Connections::start_next(Source& source, Connection& connection) {
                            .bytes = static_cast<std::uint64_t>(message.size.count()),
                            .transport = options_.transport,
                            .warm = options_.warm,
-                           .tag = options_.tag});
+                           .tag = options_.tag,
+                           .priority = message.kind.priority,
+                           .pull = message.kind.pull});
   ends_.expect(flow, [this, &source, &connection, then = message.then] {
     --connection.flowing;
     --source.flowing;

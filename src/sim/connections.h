@@ -25,6 +25,12 @@ class FlowEnds {
   std::function<void(const FlowResult&)> observer_;
 };
 
+// What DLCP wants to know of a message (FlowSpec).
+struct MessageClass {
+  std::uint8_t priority = 1;
+  bool pull = false;
+};
+
 struct ConnectionOptions {
   const TransportFactory* transport = nullptr;
   // Messages that may flow at once from one rank to another; 0: all of them.
@@ -45,7 +51,8 @@ class Connections {
 
   // Sends as soon as it is its turn: lower `urgency` first, then in the order of the calls. `then`
   // is called when the last byte has arrived.
-  void send(Rank from, Rank to, Bytes size, std::int64_t urgency, std::function<void()> then);
+  void send(Rank from, Rank to, Bytes size, std::int64_t urgency, std::function<void()> then,
+            MessageClass kind = {});
 
  private:
   struct Message {
@@ -53,6 +60,7 @@ class Connections {
     std::uint64_t order = 0;
     Bytes size;
     std::function<void()> then;
+    MessageClass kind;
     bool operator>(const Message& o) const {
       return urgency != o.urgency ? urgency > o.urgency : order > o.order;
     }

@@ -59,6 +59,7 @@ Fabric::Fabric(const Topology& topology, const NetworkOptions& options, EventQue
       losses_(topology.arc_count()) {
   policy_.mark_above(options.queues.mark_above, options.queues.per_port_marking);
   policy_.drop_selectively_above(options.queues.selective_threshold, options.queues.selective_step);
+  policy_.reserve_for_control(options.queues.control_reserve);
   for (std::size_t a = 0; a < ports_.size(); ++a) {
     make_port(ArcId(static_cast<std::int32_t>(a)), options.queues);
   }
@@ -343,6 +344,14 @@ std::optional<Duration> Fabric::time_to_drain(Rank host, std::uint64_t bytes) co
   }
   if (rate == 0) return std::nullopt;
   return Duration::seconds(static_cast<double>(bytes) / rate);
+}
+
+Bandwidth Fabric::host_rate(Rank host) const {
+  Bandwidth rate;
+  for (const ArcId arc : topology_.arcs_from(topology_.host(host))) {
+    rate += topology_.arc(arc).spec.rate;
+  }
+  return rate;
 }
 
 std::uint64_t Fabric::peak_host_backlog() const {

@@ -41,6 +41,11 @@ class Fabric {
   [[nodiscard]] std::uint64_t peak_host_backlog() const;
 
   [[nodiscard]] int host_count() const { return topology_.host_count(); }
+  [[nodiscard]] const std::string& name_of(Rank host) const {
+    return topology_.node(topology_.host(host)).name;
+  }
+  // Of a host's links together, as the topology has them.
+  [[nodiscard]] Bandwidth host_rate(Rank host) const;
   // Bytes that wait now at a host's ports.
   [[nodiscard]] std::uint64_t host_backlog(Rank host);
   // How long a host's ports need to send that much; nothing if it is paused.

@@ -31,7 +31,11 @@ Hosts::Hosts(const NetworkOptions& options, EventQueue& events, Fabric& fabric, 
       path_prng_(Prng(options.seed).fork(kPathStream)),
       framing_bytes_(options.framing_bytes),
       label_paths_(options.balancing == LoadBalancing::kLabel),
-      port_limit_(kNoLimit) {
+      port_limit_(kNoLimit),
+      dlcp_(options, events, fabric, counters, [this](FlowResult& result, const FlowShape& least) {
+        --active_;
+        report(result, least);
+      }) {
   if (options.host_queue.count() > 0 &&
       options.queues.discipline != QueueOptions::Discipline::kPFabric) {
     port_limit_ = static_cast<std::uint64_t>(options.host_queue.count());
@@ -42,6 +46,12 @@ Hosts::Hosts(const NetworkOptions& options, EventQueue& events, Fabric& fabric, 
 FlowId Hosts::start_flow(const FlowSpec& spec) {
   CHECK(spec.bytes > 0 && spec.source != spec.target && spec.transport != nullptr);
   const FlowId id(static_cast<std::int32_t>(flows_.size()));
+  if (spec.transport->dlcp() != nullptr) {
+    flows_.push_back(nullptr);
+    ++active_;
+    dlcp_.start_flow(id, spec);
+    return id;
+  }
   flows_.push_back(std::make_unique<Flow>(spec));
   Flow& flow = *flows_.back();
   std::optional<double> window;
@@ -68,12 +78,16 @@ FlowId Hosts::start_flow(const FlowSpec& spec) {
 
 std::optional<FlowProgress> Hosts::progress_of(FlowId id) const {
   const Flow* flow = flows_[id.index()].get();
-  if (flow == nullptr || flow->ended) return std::nullopt;
+  if (flow == nullptr) return dlcp_.progress_of(id);
+  if (flow->ended) return std::nullopt;
   return FlowProgress{flow->spec, flow->start, flow->receiver.received_bytes()};
 }
 
 void Hosts::on_packet(std::uint32_t place) {
   const PooledPacket& packet = pool_[place];
+  if (packet.kind != PacketKind::kData && packet.kind != PacketKind::kAck) {
+    return dlcp_.on_packet(place);
+  }
   Flow* flow = flows_[packet.flow.index()].get();
   if (flow == nullptr) {
     pool_.release(place);
@@ -231,10 +245,14 @@ void Hosts::end_flow(FlowId id, Flow& flow) {
   result.spec = flow.spec;
   result.start = flow.start;
   result.end = events_.now();
-  result.oracle = oracle_.completion_time(flow.spec.source, flow.spec.target, shape);
   result.counters = flow.sender->counters();
+  report(result, shape);
+}
+
+void Hosts::report(FlowResult& result, const FlowShape& shape) {
+  result.oracle = oracle_.completion_time(result.spec.source, result.spec.target, shape);
   if (result.completion_time() < result.oracle && faster_than_oracle_++ == 0) {
-    first_faster_ = fmt::format("flow {} took {}, its oracle {}", id.value(),
+    first_faster_ = fmt::format("flow {} took {}, its oracle {}", result.id.value(),
                                 to_string(result.completion_time()), to_string(result.oracle));
   }
   for (const auto& callback : callbacks_) callback(result);
@@ -249,7 +267,8 @@ void Hosts::on_flow_done(std::function<void(const FlowResult&)> callback) {
   callbacks_.push_back(std::move(callback));
 }
 
-void Hosts::check(std::vector<std::string>& violations) const {
+void Hosts::check(bool idle, std::vector<std::string>& violations) const {
+  dlcp_.check(idle, violations);
   if (faster_than_oracle_ == 0) return;
   violations.push_back(fmt::format("{} flows were faster than their oracle; the first: {}",
                                    faster_than_oracle_, first_faster_));

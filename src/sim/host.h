@@ -7,6 +7,8 @@
 // Timers are lazy: a flow has at most one valid timer event. A sender that moves its timeout back
 // (as it does with every acknowledgement) is not rescheduled; when the event comes too early, it is
 // set again for the time that holds then.
+//
+// Flows of DLCP are only numbered and reported here; DlcpHosts has the rest.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +21,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "sim/dlcp/dlcp_hosts.h"
 #include "sim/event_queue.h"
 #include "sim/fabric.h"
 #include "sim/network.h"
@@ -41,15 +44,16 @@ class Hosts {
   void on_timer(const Event& event);
   // The host's port may have room for more of what waits for it.
   void on_drained(Rank host);
+  [[nodiscard]] DlcpHosts& dlcp() { return dlcp_; }
   void on_flow_done(std::function<void(const FlowResult&)> callback);
 
   [[nodiscard]] std::size_t active_flows() const { return active_; }
   [[nodiscard]] std::size_t flows_started() const { return flows_.size(); }
   [[nodiscard]] std::optional<FlowProgress> progress_of(FlowId id) const;
   // Timer events in the queue that mean nothing any more.
-  [[nodiscard]] std::uint64_t void_timers() const { return void_timers_; }
-  // Appends what is wrong.
-  void check(std::vector<std::string>& violations) const;
+  [[nodiscard]] std::uint64_t void_timers() const { return void_timers_ + dlcp_.void_timers(); }
+  // Appends what is wrong. `idle`: nothing will happen any more.
+  void check(bool idle, std::vector<std::string>& violations) const;
 
  private:
   static constexpr std::int64_t kNoTimer = -1;
@@ -101,6 +105,8 @@ class Hosts {
   static void note_size(Flow& flow, const SegmentToSend& segment);
   void set_timer(FlowId id, Flow& flow);
   void end_flow(FlowId id, Flow& flow);
+  // Checks the result against its oracle and tells everyone.
+  void report(FlowResult& result, const FlowShape& shape);
   void keep_window(const Flow& flow);
   // What the flow's next packet carries, of data_path or ack_path.
   [[nodiscard]] std::uint32_t path_of(const Flow& flow, std::uint32_t& path) const {
@@ -117,7 +123,8 @@ class Hosts {
   bool label_paths_;
   std::uint64_t port_limit_;                  // kNoLimit: senders are asked for all they have
   std::vector<Line> lines_;                   // by host
-  std::vector<std::unique_ptr<Flow>> flows_;  // by id; empty when the sender is done
+  std::vector<std::unique_ptr<Flow>> flows_;  // by id; empty: the sender is done, or DLCP
+  DlcpHosts dlcp_;
   std::size_t active_ = 0;
   std::uint64_t void_timers_ = 0;
   std::unordered_map<Connection, double, ConnectionHash> windows_;

@@ -208,6 +208,24 @@ Result<ModelTable> model_from_yaml(std::string_view text, std::string_view sourc
   return ModelReader(source).read(document);
 }
 
+ModelTable by_tensor(const ModelTable& table) {
+  ModelTable result = table;
+  result.layers.clear();
+  for (const ModelLayer& layer : table.layers) {
+    const std::size_t count = layer.tensors.size();
+    for (std::size_t t = 0; t < count; ++t) {
+      ModelLayer& part = result.layers.emplace_back();
+      part.name = count == 1 ? layer.name : fmt::format("{}/{}", layer.name, t);
+      part.parameters = layer.tensors[t];
+      part.tensors = {layer.tensors[t]};
+      // The forward pass comes to the first of them first, the backward pass to the last.
+      if (t == 0) part.forward = layer.forward;
+      if (t + 1 == count) part.backward = layer.backward;
+    }
+  }
+  return result;
+}
+
 Result<ModelTable> slowed_down(ModelTable table, double factor) {
   const double scale = table.device_scale * factor;
   if (!(scale >= kLeastDeviceScale && scale <= kMostDeviceScale)) {

@@ -61,6 +61,10 @@ struct ModelTable {
 // Reads a table and multiplies its times by its device_scale. `source` names it in errors.
 Result<ModelTable> model_from_yaml(std::string_view text, std::string_view source);
 
+// The same network with a layer for every tensor; a layer's tensors are needed together, and their
+// gradients ready together.
+ModelTable by_tensor(const ModelTable& table);
+
 // The same network on a device `factor` times slower than the one the table now stands for.
 Result<ModelTable> slowed_down(ModelTable table, double factor);
 

@@ -82,6 +82,12 @@ bool Network::Impl::run(std::int64_t until_ps) {
       case EventKind::kDrained:
         hosts_.on_drained(Rank(static_cast<std::int32_t>(event.subject)));
         break;
+      case EventKind::kDlcpTimer:
+        hosts_.dlcp().on_timer(event);
+        break;
+      case EventKind::kDlcpDrained:
+        hosts_.dlcp().on_drained(Rank(static_cast<std::int32_t>(event.subject)));
+        break;
     }
   }
   if (idle()) return true;
@@ -117,7 +123,7 @@ const NetworkCounters& Network::Impl::counters() {
 std::vector<std::string> Network::Impl::violations() const {
   std::vector<std::string> all;
   fabric_.check(all);
-  hosts_.check(all);
+  hosts_.check(idle(), all);
   return all;
 }
 
@@ -160,7 +166,9 @@ void Network::set_rate_factor(LinkId link, double factor) {
 }
 void Network::set_host_paused(Rank host, bool paused) {
   impl_->fabric_.set_host_paused(host, paused);
-  if (!paused) impl_->hosts_.on_drained(host);
+  if (paused) return;
+  impl_->hosts_.on_drained(host);
+  impl_->hosts_.dlcp().resume(host);
 }
 void Network::restart_switch(NodeId node) { impl_->fabric_.restart_switch(node); }
 

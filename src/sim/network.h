@@ -45,6 +45,8 @@ struct QueueOptions {
   // and capable ones marked; queue 0 carries control and is exempt. 0: off.
   Bytes selective_threshold;
   double selective_step = 0;
+  // Bytes of a port's buffer that only queue 0 may use, so that data does not crowd out control.
+  Bytes control_reserve;
 };
 
 struct NetworkOptions {
@@ -73,15 +75,21 @@ struct FlowSpec {
   // Which of the equal-cost shortest paths the flow and its acknowledgements take: a label as in
   // switch/route.h, over next hops in the order of the topology. -1: as `balancing` says.
   std::int32_t path = -1;
+  // DLCP: the queue of its data, 1 the most urgent and 7 the last; other transports choose theirs.
+  std::uint8_t priority = 1;
+  // DLCP: what is sent are sums, and the bound of pulls applies.
+  bool pull = false;
 };
 
 struct FlowResult {
   FlowId id;
   FlowSpec spec;
   Time start;
-  Time end;         // when the last byte reached the receiver
+  Time end;         // when the last byte that it needs reached the receiver
   Duration oracle;  // on an empty network: no real flow is faster
   SenderCounters counters;
+  // Part of it that had arrived at the end: below 1 only where the transport tolerates loss.
+  double arrived = 1;
   [[nodiscard]] Duration completion_time() const { return end - start; }
 };
 
@@ -161,7 +169,8 @@ class Network {
 
   // What the always-on checkers found wrong; empty if all is well. Called at the end of a run:
   // every packet sent was delivered, dropped (counted) or is still inside; every finished flow was
-  // at least as slow as its oracle; no buffer was over its limit; no event lay in the past.
+  // at least as slow as its oracle and, over DLCP, ended within its loss bound; no buffer was over
+  // its limit; no event lay in the past; when nothing is left to do, no end of DLCP keeps state.
   [[nodiscard]] std::vector<std::string> violations() const;
 
  private:

@@ -9,7 +9,8 @@ namespace thalweg {
 
 using FlowId = Id<struct FlowIdTag>;
 
-enum class PacketKind : std::uint8_t { kData, kAck };
+// The kinds of DLCP say in sim/dlcp/dlcp_drive.cc what they put into the fields.
+enum class PacketKind : std::uint8_t { kData, kAck, kDlcpData, kDlcpControl, kDlcpAck };
 
 // The two ECN bits of IP (RFC 3168).
 enum class Ecn : std::uint8_t { kNotCapable = 0, kCapable = 2, kCongested = 3 };

@@ -5,10 +5,11 @@
 namespace thalweg {
 
 PlanRun::PlanRun(const Plan& plan, Connections& connections, std::int64_t urgency,
-                 std::function<void(Rank)> rank_done)
+                 std::uint8_t priority, std::function<void(Rank)> rank_done)
     : plan_(plan),
       connections_(connections),
       urgency_(urgency),
+      priority_(priority),
       rank_done_(std::move(rank_done)),
       progress_(plan),
       started_(static_cast<std::size_t>(plan.ranks), false),
@@ -25,11 +26,13 @@ void PlanRun::start(Rank rank) {
 
 void PlanRun::send(std::size_t transfer) {
   const Transfer& t = plan_.transfers[transfer];
-  connections_.send(t.source, t.target, plan_.size_of(t.chunk), urgency_, [this, transfer] {
+  const auto on_arrival = [this, transfer] {
     const Rank target = plan_.transfers[transfer].target;
     progress_.arrive(transfer, [this](std::size_t ready) { send(ready); });
     look_at(target);
-  });
+  };
+  connections_.send(t.source, t.target, plan_.size_of(t.chunk), urgency_, on_arrival,
+                    {.priority = priority_, .pull = t.kind == TransferKind::kCopy});
 }
 
 void PlanRun::look_at(Rank rank) {

@@ -12,8 +12,9 @@ namespace thalweg {
 class PlanRun {
  public:
   // `rank_done(rank)` is called once for every rank, when it has all it waits for. The plan must be
-  // proved and outlive this. Lower urgency goes first on a connection.
-  PlanRun(const Plan& plan, Connections& connections, std::int64_t urgency,
+  // proved and outlive this. Lower urgency goes first on a connection; `priority` is the queue
+  // of DLCP's data. Sums travel as pulls.
+  PlanRun(const Plan& plan, Connections& connections, std::int64_t urgency, std::uint8_t priority,
           std::function<void(Rank)> rank_done);
 
   // The rank's own contribution is there. Once a rank; ranks that only help are started here.
@@ -26,6 +27,7 @@ class PlanRun {
   const Plan& plan_;
   Connections& connections_;
   const std::int64_t urgency_;
+  const std::uint8_t priority_;
   std::function<void(Rank)> rank_done_;
   PlanProgress progress_;
   std::vector<bool> started_;   // [rank]

@@ -16,6 +16,18 @@ Json percentiles(const Histogram& times) {
           {"p99.9", times.percentile(99.9)}, {"max", times.max()}};
 }
 
+// Parts of flows that had arrived at their ends.
+Json arrived_json(const std::vector<FlowResult>& flows) {
+  if (flows.empty()) return {{"mean", nullptr}, {"least", nullptr}};
+  double sum = 0;
+  double least = 1;
+  for (const FlowResult& flow : flows) {
+    sum += flow.arrived;
+    least = std::min(least, flow.arrived);
+  }
+  return {{"mean", sum / static_cast<double>(flows.size())}, {"least", least}};
+}
+
 Json job_json(const JobResult& job, const Histogram& flows) {
   Json iterations = Json::array();
   double sum = 0;
@@ -78,6 +90,7 @@ Json to_json(const ScenarioResult& r, const Scenario& scenario) {
           {"jobs", jobs},
           {"background", background},
           {"flow_completion_ms", percentiles(completion_times_ms(r.flows))},
+          {"arrived", arrived_json(r.flows)},
           {"flows_unfinished", r.flows_unfinished},
           {"packets_sent", c.packets_sent},
           {"packet_hops", c.packet_hops},

@@ -118,9 +118,10 @@ Result<std::vector<Rank>> ScenarioReader::hosts_of(const YAML::Node& node,
 }
 
 Status ScenarioReader::read_network(const YAML::Node& node) {
-  static constexpr std::array<std::string_view, 10> kKeys{
-      "discipline",          "port_buffer",    "shared_buffer", "mark_above", "mark_per",
-      "selective_threshold", "selective_step", "balancing",     "framing",    "host_queue"};
+  static constexpr std::array<std::string_view, 11> kKeys{
+      "discipline",          "port_buffer",    "shared_buffer",   "mark_above", "mark_per",
+      "selective_threshold", "selective_step", "control_reserve", "balancing",  "framing",
+      "host_queue"};
   static constexpr std::array<std::string_view, 2> kMarkPer{"queue", "port"};
   THALWEG_TRY(const Fields fields, fields_of(node, "'network'", {}, kKeys));
   QueueOptions& queues = scenario_.network.queues;
@@ -139,6 +140,7 @@ Status ScenarioReader::read_network(const YAML::Node& node) {
   THALWEG_TRY_STATUS(take(fields, "mark_above", queues.mark_above, buffer));
   THALWEG_TRY_STATUS(take(fields, "selective_threshold", queues.selective_threshold, buffer));
   THALWEG_TRY_STATUS(take(fields, "selective_step", queues.selective_step, as_number(0, 1000)));
+  THALWEG_TRY_STATUS(take(fields, "control_reserve", queues.control_reserve, buffer));
   THALWEG_TRY_STATUS(take(fields, "host_queue", scenario_.network.host_queue, buffer));
   Bytes framing;
   THALWEG_TRY_STATUS(take(fields, "framing", framing, as_bytes(Bytes(0), Bytes(1000))));

@@ -44,6 +44,8 @@ class ScenarioReader : private YamlSource {
   Status read_jobs(const YAML::Node& node);
   Result<ScenarioJob> read_job(const YAML::Node& node) const;
   Status read_work_of_job(const Fields& fields, ScenarioJob& job, const YAML::Node& node) const;
+  // A scheme, or how tensors are scattered.
+  Status read_exchange(const Fields& fields, ScenarioJob& job, const YAML::Node& node) const;
   Status read_slowdown(const YAML::Node& node, ScenarioJob& job) const;
   Status read_flows(const YAML::Node& node);
   Status read_background(const YAML::Node& node);

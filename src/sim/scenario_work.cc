@@ -79,12 +79,33 @@ Status ScenarioReader::read_work_of_job(const Fields& fields, ScenarioJob& job,
   return ok_status();
 }
 
+Status ScenarioReader::read_exchange(const Fields& fields, ScenarioJob& job,
+                                     const YAML::Node& node) const {
+  const auto scheme = fields.find("scheme");
+  const auto scatter = fields.find("scatter");
+  if ((scheme == fields.end()) == (scatter == fields.end())) {
+    return error(node, "a job has either 'scheme' or 'scatter'");
+  }
+  if (scheme != fields.end()) {
+    THALWEG_TRY(job.training.scheme, text_of(scheme->second, "scheme"));
+    const auto plan = make_plan(job.training.scheme, {.topology = *job.topology, .elements = 1});
+    if (!plan.ok()) return error(scheme->second, plan.error().message());
+    return ok_status();
+  }
+  static constexpr std::array<std::string_view, 1> kRequired{"servers"};
+  static constexpr std::array<std::string_view, 1> kOptional{"whole"};
+  THALWEG_TRY(const Fields of, fields_of(scatter->second, "'scatter'", kRequired, kOptional));
+  THALWEG_TRY(const std::int64_t servers,
+              whole_of(of.find("servers")->second, "servers", 1, job.topology->host_count()));
+  job.training.scatter.servers = static_cast<int>(servers);
+  return take(of, "whole", job.training.scatter.whole, as_bytes(Bytes(0), kMaxBuffer));
+}
+
 Result<ScenarioJob> ScenarioReader::read_job(const YAML::Node& node) const {
-  static constexpr std::array<std::string_view, 1> kRequired{"scheme"};
-  static constexpr std::array<std::string_view, 11> kOptional{
-      "model",      "size",  "name",         "overlap",  "partition", "hosts",
-      "iterations", "start", "device_scale", "slowdown", "transport"};
-  THALWEG_TRY(const Fields fields, fields_of(node, "a job", kRequired, kOptional));
+  static constexpr std::array<std::string_view, 14> kOptional{
+      "scheme", "scatter",    "model", "size",         "name",     "overlap",   "partition",
+      "hosts",  "iterations", "start", "device_scale", "slowdown", "transport", "per_tensor"};
+  THALWEG_TRY(const Fields fields, fields_of(node, "a job", {}, kOptional));
   ScenarioJob job;
   THALWEG_TRY_STATUS(read_work_of_job(fields, job, node));
   job.transport = scenario_.transport;
@@ -98,10 +119,7 @@ Result<ScenarioJob> ScenarioReader::read_job(const YAML::Node& node) const {
     job.hosts = all_hosts();
     job.topology = scenario_.topology;
   }
-  const YAML::Node& scheme = fields.find("scheme")->second;
-  THALWEG_TRY(job.training.scheme, text_of(scheme, "scheme"));
-  const auto plan = make_plan(job.training.scheme, {.topology = *job.topology, .elements = 1});
-  if (!plan.ok()) return error(scheme, plan.error().message());
+  THALWEG_TRY_STATUS(read_exchange(fields, job, node));
   job.name = job.model.name;
   THALWEG_TRY_STATUS(take(fields, "name", job.name, as_text()));
   std::size_t overlap = 1;
@@ -111,6 +129,9 @@ Result<ScenarioJob> ScenarioReader::read_job(const YAML::Node& node) const {
     THALWEG_TRY(job.training.partition,
                 quantity_of(partition->second, "partition", parse_bytes, Bytes(1), kMaxBuffer));
   }
+  bool per_tensor = false;
+  THALWEG_TRY_STATUS(take(fields, "per_tensor", per_tensor, as_switch()));
+  if (per_tensor) job.model = by_tensor(job.model);
   std::int64_t iterations = 1;
   THALWEG_TRY_STATUS(take(fields, "iterations", iterations, as_whole(1, kMaxScenarioIterations)));
   job.training.iterations = static_cast<int>(iterations);

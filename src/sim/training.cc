@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/prng.h"
 #include "plan/pipeline.h"
 #include "plan/scheme.h"
 #include "plan/verify.h"
@@ -21,6 +22,20 @@ int parts_of(const Plan& plan, Bytes partition) {
       std::max<std::int64_t>(1, (bytes + partition.count() - 1) / partition.count()));
 }
 
+// DLCP section 3.2.2: layer x of L to queue x·P/L, the front layers first; queue 0 is for control.
+std::uint8_t queue_of_layer(int layer, int layers) {
+  constexpr int kDataQueues = 7;
+  return static_cast<std::uint8_t>(1 + layer * kDataQueues / layers);
+}
+
+std::vector<Rank> spread_servers(const Topology& topology, int servers) {
+  const std::vector<Rank> workers = ranks_in_region_order(topology);
+  const auto count = static_cast<std::size_t>(servers);
+  std::vector<Rank> result;
+  for (std::size_t i = 0; i < count; ++i) result.push_back(workers[i * workers.size() / count]);
+  return result;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<TrainingJob>> TrainingJob::make(const ModelTable& model,
@@ -29,10 +44,14 @@ Result<std::unique_ptr<TrainingJob>> TrainingJob::make(const ModelTable& model,
                                                        Connections& connections) {
   std::unique_ptr<TrainingJob> job(new TrainingJob(model, options, network, connections));
   const auto element_bytes = static_cast<int>(size_of(model.dtype));
-  for (const ModelLayer& layer : model.layers) {
+  const std::size_t layers = model.layers.size();
+  const bool scattered = options.scatter.servers > 0;
+  for (std::size_t l = 0; l < layers && !scattered; ++l) {
+    const ModelLayer& layer = model.layers[l];
     THALWEG_TRY(Plan plan, make_plan(options.scheme, {.topology = topology,
                                                       .elements = layer.parameters,
-                                                      .element_bytes = element_bytes}));
+                                                      .element_bytes = element_bytes,
+                                                      .tensor = l}));
     if (options.partition || options.overlap == Overlap::kByteScheduler) {
       plan = pipelined(plan, parts_of(plan, options.partition.value_or(kDefaultPartition)));
     }
@@ -40,12 +59,14 @@ Result<std::unique_ptr<TrainingJob>> TrainingJob::make(const ModelTable& model,
     if (!proof.ok()) return proof.error().within(fmt::format("layer {}", layer.name));
     job->plans_.push_back(std::move(plan));
   }
-  const auto workers = static_cast<std::size_t>(job->plans_.front().contributors);
+  if (scattered) job->servers_ = spread_servers(topology, options.scatter.servers);
+  const auto workers = static_cast<std::size_t>(scattered ? topology.host_count()
+                                                          : job->plans_.front().contributors);
   job->workers_.resize(workers);
-  for (Worker& worker : job->workers_) worker.layers_at.assign(model.layers.size(), 0);
+  for (Worker& worker : job->workers_) worker.layers_at.assign(layers, 0);
   job->runs_.resize(2);
-  for (auto& runs : job->runs_) runs.resize(model.layers.size());
-  job->latest_run_.assign(model.layers.size(), -1);
+  for (auto& runs : job->runs_) runs.resize(layers);
+  job->latest_run_.assign(layers, -1);
   job->workers_done_.assign(static_cast<std::size_t>(options.iterations), 0);
   return job;
 }
@@ -125,7 +146,38 @@ void TrainingJob::on_backward_done(Rank rank, int layer) {
   }
 }
 
+void TrainingJob::scatter_layer(Rank rank, int iteration, int layer) {
+  const Bytes size = model_.size_of_layer(static_cast<std::size_t>(layer));
+  std::vector<Rank> targets = servers_;
+  if (size <= options_.scatter.whole) {
+    const auto place = static_cast<std::uint64_t>(iteration) * model_.layers.size() +
+                       static_cast<std::uint64_t>(layer);
+    Prng draw = Prng(place).fork(rank.index());
+    targets = {servers_[draw.below(servers_.size())]};
+  }
+  const auto parts = static_cast<std::int64_t>(targets.size());
+  const auto left = std::make_shared<std::int64_t>(parts);
+  const auto part_back = [this, left, rank, iteration, layer] {
+    if (--*left == 0) on_layer_back(rank, iteration, layer);
+  };
+  const std::int64_t urgency = options_.overlap == Overlap::kByteScheduler ? layer : 0;
+  const std::uint8_t queue = queue_of_layer(layer, layer_count());
+  for (std::int64_t i = 0; i < parts; ++i) {
+    const Rank server = targets[static_cast<std::size_t>(i)];
+    const Bytes part(share_of(size.count(), parts, i).length);
+    if (server == rank || part == Bytes(0)) {
+      network_.call_at(network_.now(), part_back);
+      continue;
+    }
+    const auto answer = [this, server, rank, part, urgency, queue, part_back] {
+      connections_.send(server, rank, part, urgency, part_back, {.priority = queue, .pull = true});
+    };
+    connections_.send(rank, server, part, urgency, answer, {.priority = queue, .pull = false});
+  }
+}
+
 void TrainingJob::send_layer(Rank rank, int iteration, int layer) {
+  if (!servers_.empty()) return scatter_layer(rank, iteration, layer);
   auto& run = runs_[static_cast<std::size_t>(iteration % 2)][static_cast<std::size_t>(layer)];
   const auto l = static_cast<std::size_t>(layer);
   // The first worker to come makes the run.
@@ -133,7 +185,7 @@ void TrainingJob::send_layer(Rank rank, int iteration, int layer) {
     latest_run_[l] = iteration;
     const std::int64_t urgency = options_.overlap == Overlap::kByteScheduler ? layer : 0;
     run = std::make_unique<PlanRun>(
-        plans_[l], connections_, urgency,
+        plans_[l], connections_, urgency, queue_of_layer(layer, layer_count()),
         [this, iteration, layer](Rank r) { on_layer_back(r, iteration, layer); });
   }
   run->start(rank);

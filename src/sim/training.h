@@ -26,12 +26,22 @@ enum class Overlap : std::uint8_t { kNone, kWaitFree, kByteScheduler };
 
 inline constexpr Bytes kDefaultPartition{4 * 1024 * 1024};
 
+// Traffic of parameter servers as the DLCP paper simulates it (section 5.2.1), instead of a plan:
+// "workers assign tensors randomly to different parameter servers", each worker for itself, and
+// large tensors are divided evenly among all servers. A server answers each message with as much at
+// once. The load is that of parameter servers, but no server gets a sum: for timing only.
+struct ScatterOptions {
+  int servers = 0;  // workers that serve too, spread evenly over the regions; 0: a plan is run
+  Bytes whole;      // larger tensors are divided
+};
+
 struct TrainingOptions {
   std::string scheme = "ring";  // as make_plan() takes it
   Overlap overlap = Overlap::kWaitFree;
   // The largest message that a layer is cut into, so that the steps of its plan overlap. None:
   // kByteScheduler cuts at kDefaultPartition, the others not at all.
   std::optional<Bytes> partition = {};
+  ScatterOptions scatter = {};
   int iterations = 1;
   Duration start = {};  // after the start of the simulation
   // How much slower each worker computes than the table says; 1 for workers beyond its end.
@@ -94,6 +104,7 @@ class TrainingJob {
   void on_computed(Rank worker);
   void on_backward_done(Rank worker, int layer);
   void send_layer(Rank worker, int iteration, int layer);
+  void scatter_layer(Rank worker, int iteration, int layer);
   void on_layer_back(Rank worker, int iteration, int layer);
   void finish_iteration(Rank worker);
   [[nodiscard]] Duration compute_time(Rank worker, Duration table_time) const;
@@ -103,7 +114,8 @@ class TrainingJob {
   const TrainingOptions options_;
   Network& network_;
   Connections& connections_;
-  std::vector<Plan> plans_;  // [layer]
+  std::vector<Plan> plans_;    // [layer]; none when tensors are scattered
+  std::vector<Rank> servers_;  // of scattered tensors
   std::vector<Worker> workers_;
   // [iteration % 2][layer]. A worker that sends a layer has that layer's gradients of the iteration
   // before, so all workers have those of the one before that: two runs of a layer overlap, no more.

@@ -90,6 +90,8 @@ class Receiver {
   std::vector<Stretch> early_;
 };
 
+struct DlcpParameters;
+
 // A transport's parameters and how to make its senders. One a scenario and kind of traffic.
 class TransportFactory {
  public:
@@ -104,6 +106,8 @@ class TransportFactory {
                                                             std::optional<double> window) const = 0;
   [[nodiscard]] virtual std::uint32_t header_bytes() const = 0;  // of every packet, acks included
   [[nodiscard]] virtual std::uint8_t ack_priority() const { return 0; }
+  // Not null: flows are transfers of DLCP (sim/dlcp), and make_sender() is not called.
+  [[nodiscard]] virtual const DlcpParameters* dlcp() const { return nullptr; }
   // What to print in a result: "dctcp: IW 10, K 65, …".
   [[nodiscard]] virtual std::string describe() const = 0;
 };

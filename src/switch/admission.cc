@@ -23,4 +23,9 @@ void AdmissionPolicy::drop_selectively_above(Bytes threshold, double step) {
   }
 }
 
+void AdmissionPolicy::reserve_for_control(Bytes bytes) {
+  CHECK(bytes.count() >= 0);
+  reserve_ = static_cast<std::uint64_t>(bytes.count());
+}
+
 }  // namespace thalweg

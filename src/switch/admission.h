@@ -7,7 +7,8 @@
 // Selective dropping (DLCP §3.2.2 and §4.2): queue q of the data queues 1 … 7 has the threshold
 // T·(1 + (q−1)·d). When the queue holds more, packets that are not ECN-capable (the small
 // gradients) are dropped and capable ones marked. Front layers travel in the urgent queues and have
-// the lower thresholds: they are dropped first. Queue 0 carries control and is exempt.
+// the lower thresholds: they are dropped first. Queue 0 carries control and is exempt; a part of
+// the port's buffer may be kept for it, as switches keep a minimum for each queue.
 #pragma once
 
 #include <array>
@@ -28,6 +29,8 @@ class AdmissionPolicy {
   void mark_above(Bytes threshold, bool per_port);
   // Requires threshold >= 0 and step >= 0; threshold 0: off.
   void drop_selectively_above(Bytes threshold, double step);
+  // Bytes of a port's limit that only queue 0 may use. Requires bytes >= 0.
+  void reserve_for_control(Bytes bytes);
   // kNoLimit where nothing is dropped selectively.
   [[nodiscard]] std::uint64_t selective_threshold(std::uint8_t queue) const {
     return selective_[queue];
@@ -40,7 +43,8 @@ class AdmissionPolicy {
   };
   [[nodiscard]] Verdict decide(const Occupancy& now, std::uint8_t queue, std::uint32_t size,
                                bool ecn_capable) const {
-    if (now.port_bytes + size > now.port_limit) return Verdict::kDropPortFull;
+    const std::uint64_t kept = queue == 0 ? 0 : reserve_;
+    if (now.port_bytes + size + kept > now.port_limit) return Verdict::kDropPortFull;
     const bool over = now.queue_bytes > selective_[queue];
     if (over && !ecn_capable) return Verdict::kDropSelective;
     const std::uint64_t counted = mark_per_port_ ? now.port_bytes : now.queue_bytes;
@@ -51,6 +55,7 @@ class AdmissionPolicy {
  private:
   std::uint64_t mark_above_ = kNoLimit;
   bool mark_per_port_ = true;
+  std::uint64_t reserve_ = 0;
   std::array<std::uint64_t, kQueuesPerPort> selective_ = no_thresholds();
 
   static constexpr std::array<std::uint64_t, kQueuesPerPort> no_thresholds() {

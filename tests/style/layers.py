@@ -10,15 +10,17 @@ BELOW = {
     "wire": {"base"},
     "tensor": {"base"},
     "proto": {"base", "trace", "wire", "tensor"},
+    "net": {"base", "trace", "wire", "tensor", "proto"},
     "topology": {"base"},
+    "tune": {"base", "tensor", "topology"},
     "plan": {"topology", "base"},
     "switch": {"base"},
-    "sim": {"base", "trace", "topology", "plan", "switch"},
-    "cli": {"base", "trace", "wire", "tensor", "proto", "topology", "plan", "switch", "sim",
-            "mpi_module"},
+    "sim": {"base", "trace", "wire", "tensor", "proto", "topology", "plan", "switch"},
+    "cli": {"base", "trace", "wire", "tensor", "proto", "net", "topology", "tune", "plan", "switch",
+            "sim", "mpi_module"},
     "mpi_module": set(),
 }
-PURE = ["base", "trace", "wire", "tensor", "proto", "topology", "plan", "switch", "sim"]
+PURE = ["base", "trace", "wire", "tensor", "proto", "topology", "tune", "plan", "switch", "sim"]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 

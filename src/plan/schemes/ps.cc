@@ -4,6 +4,9 @@
 // Co-located, a worker serves too, as BytePS and the RAT paper (§4.1) have it: m workers spread
 // evenly over the regions. Separate, the last m hosts of the topology only serve.
 //
+// Small tensors may go to one server whole, which is drawn by the tensor's place in the model (the
+// DLCP paper, section 5.2.1): many small messages become few, and all workers send to one server.
+//
 // Every worker starts with another server and goes round, so that sends made in plan order do not
 // all meet at the first server.
 #include <fmt/format.h>
@@ -13,6 +16,7 @@
 
 #include "plan/schemes/parts.h"
 #include "plan/schemes/schemes.h"
+#include "topology/text.h"
 
 namespace thalweg {
 namespace {
@@ -49,8 +53,21 @@ Result<Roles> assign_roles(const PlanRequest& request, const Parameters& paramet
   return roles;
 }
 
+// Every bit of the tensor's place reaches the choice (the finalizer of SplitMix64).
+std::size_t server_of(std::uint64_t tensor, std::size_t servers) {
+  std::uint64_t x = (tensor + 1) * 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return static_cast<std::size_t>((x ^ (x >> 31)) % servers);
+}
+
 Result<Plan> generate_allreduce(const PlanRequest& request, const Parameters& parameters) {
-  THALWEG_TRY(const Roles roles, assign_roles(request, parameters));
+  THALWEG_TRY(Roles roles, assign_roles(request, parameters));
+  const auto whole = parse_bytes(parameters.text("whole"));
+  if (!whole.ok()) return whole.error().within("whole");
+  if (Bytes(request.elements * request.element_bytes) <= *whole) {
+    roles.servers = {roles.servers[server_of(request.tensor, roles.servers.size())]};
+  }
   Plan header = plan_header(request);
   header.contributors = static_cast<int>(roles.workers.size());
   PlanBuilder builder(std::move(header));
@@ -78,10 +95,11 @@ Result<Plan> generate_allreduce(const PlanRequest& request, const Parameters& pa
 
 // The root is the server, and there is no part for another.
 Result<Plan> generate_rooted(const PlanRequest& request, const Parameters& parameters) {
-  if (parameters.text("servers") != "0" || parameters.text("placement") != "colocated") {
-    return Error(
-        fmt::format("servers and placement are for allreduce: the server of a {} is its root",
-                    name_of(request.collective)));
+  if (parameters.text("servers") != "0" || parameters.text("placement") != "colocated" ||
+      parameters.text("whole") != "0B") {
+    return Error(fmt::format(
+        "servers, placement and whole are for allreduce: the server of a {} is its root",
+        name_of(request.collective)));
   }
   PlanBuilder builder(plan_header(request));
   Tree star{.chunks = add_parts(builder, 1), .levels = {{}}};
@@ -109,7 +127,11 @@ const Scheme kPs{
                                "if separate"},
                    {.name = "placement",
                     .default_value = "colocated",
-                    .meaning = "colocated: workers serve; separate: the last hosts only serve"}},
+                    .meaning = "colocated: workers serve; separate: the last hosts only serve"},
+                   {.name = "whole",
+                    .default_value = "0B",
+                    .meaning = "tensors up to this size go to one server, drawn for each; 0B: "
+                               "every tensor is divided among all"}},
     .generate = generate,
 };
 

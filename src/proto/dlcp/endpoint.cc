@@ -138,9 +138,12 @@ std::optional<Time> DlcpEndpoint::next_timeout() const {
   return next;
 }
 
+bool DlcpEndpoint::settled() const {
+  return senders_.empty() && slots_in_use_ == 0 && messages_.empty() && events_.empty();
+}
+
 bool DlcpEndpoint::idle() const {
-  return senders_.empty() && slots_in_use_ == 0 && waiting_.empty() && messages_.empty() &&
-         events_.empty() && (!lost_.empty() || !path_.report_due());
+  return settled() && waiting_.empty() && (!lost_.empty() || !path_.report_due());
 }
 
 }  // namespace thalweg

@@ -108,6 +108,8 @@ class DlcpEndpoint {
 
   // Nothing is in flight, waiting, or yet to be polled.
   [[nodiscard]] bool idle() const;
+  // Nothing of ours is in flight or yet to be told; the peer may still wait for us to send.
+  [[nodiscard]] bool settled() const;
   [[nodiscard]] std::size_t transfers() const;
   [[nodiscard]] const DlcpCounters& counters() const { return counters_; }
   [[nodiscard]] const RateControl& rate_control() const { return rate_; }

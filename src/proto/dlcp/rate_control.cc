@@ -14,13 +14,17 @@ RateControl::RateControl(const RateControlOptions& options, Bytes packet_overhea
 
 void RateControl::on_report(const ReportMessage& report) {
   const std::int32_t sent_us = wire_clock_difference(report.last_sent_us, report.first_sent_us);
-  // Packets of one moment show no rate.
-  if (sent_us <= 0 || report.received_window_ns == 0 || report.packets_received == 0) return;
+  // Packets of one moment show no rate of sending. Who learns compares the rate in force: paced
+  // bursts that last longer than a report period are all it gets to see of a slow path.
+  const bool one_moment = sent_us == 0 && options_.learn_capacity;
+  if (sent_us < 0 || (sent_us == 0 && !one_moment)) return;
+  if (report.received_window_ns == 0 || report.packets_received == 0) return;
   const double packets = report.packets_received;
   const double packet_bits =
       static_cast<double>(report.bytes_received) * 8 / packets + overhead_bits_;
   const double received_bps = packets * packet_bits / (report.received_window_ns * 1e-9);
-  const double sent_bps = report.packets_sent * packet_bits / (sent_us * 1e-6);
+  const double sent_bps =
+      one_moment ? rate_bps_ : report.packets_sent * packet_bits / (sent_us * 1e-6);
   const double limit_bps = options_.congestion_factor * received_bps;
   const auto configured_bps = static_cast<double>(options_.line_rate.bps());
 

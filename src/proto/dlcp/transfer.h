@@ -78,9 +78,9 @@ struct DataBatch {
   std::uint32_t transfer = 0;
   std::uint32_t count = 0;
   std::array<std::uint32_t, kMaxSegments> segments = {};  // indices; the first `count` hold
-  Bytes first_offset;    // of segments[0], in the tensor
-  Bytes segment_length;  // of all but the last
-  Bytes last_length;     // shorter than the others only at the tensor's end
+  Bytes first_offset;                                     // of segments[0], in the tensor
+  Bytes segment_length;                                   // of all but the last
+  Bytes last_length;  // shorter than the others only at the tensor's end
   std::uint64_t first_sequence = 0;
   std::uint32_t sent_us = 0;
   SegmentTag tag;

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "sim/dlcp/dlcp_transport.h"
 #include "sim/tcp/tcp_factory.h"
 
 namespace thalweg {
@@ -30,7 +31,7 @@ constexpr Entry entry(std::string_view name) {
 constexpr std::array kTransports{
     entry<NewRenoParameters, make_newreno>("newreno"), entry<CubicParameters, make_cubic>("cubic"),
     entry<DctcpParameters, make_dctcp>("dctcp"),       entry<PiasParameters, make_pias>("pias"),
-    entry<PfabricParameters, make_pfabric>("pfabric"),
+    entry<PfabricParameters, make_pfabric>("pfabric"), entry<DlcpParameters, make_dlcp>("dlcp"),
 };
 
 Result<const Entry*> find_transport(std::string_view name) {

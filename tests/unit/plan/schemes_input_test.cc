@@ -71,9 +71,10 @@ TEST_F(SchemeInput, ps__bad_servers_and_placement) {
             "scheme 'ps': parameter servers: '8' is not allowed: a whole number from 0 to 7");
   EXPECT_EQ(message_of("ps:placement=here"),
             "scheme 'ps': parameter placement: 'here' is not allowed: colocated or separate");
-  EXPECT_EQ(message_of("ps:servers=2", Collective::kReduce),
-            "scheme 'ps': servers and placement are for allreduce: the server of a reduce is its "
-            "root");
+  EXPECT_EQ(
+      message_of("ps:servers=2", Collective::kReduce),
+      "scheme 'ps': servers, placement and whole are for allreduce: the server of a reduce is its "
+      "root");
   network_ = rack_network({1});
   EXPECT_EQ(message_of("ps:placement=separate"),
             "scheme 'ps': placement=separate needs at least 2 hosts, a server and a worker: there "

@@ -99,6 +99,21 @@ TEST_F(RateControlTest, on_report__without_a_window_says_nothing) {
   EXPECT_DOUBLE_EQ(gbps(), 10);
 }
 
+// A learnt rate so low that a burst outlasts the report period must still be able to grow.
+TEST_F(RateControlTest, on_report__who_learns_compares_packets_of_one_moment_with_the_rate) {
+  RateControlOptions options;
+  options.learn_capacity = true;
+  RateControl learning(options, Bytes(0));
+  ReportMessage slow = report(10, 0.1);
+  learning.on_report(slow);
+  const double learnt = learning.line_rate().bytes_per_second();
+  EXPECT_LT(learnt * 8, 1e9);
+  ReportMessage burst = report(10, 10);
+  burst.last_sent_us = burst.first_sent_us;
+  for (int i = 0; i < 20; ++i) learning.on_report(burst);
+  EXPECT_GT(learning.line_rate().bytes_per_second(), learnt * 1.5);
+}
+
 TEST_F(RateControlTest, on_retransmission__line_rate_again) {
   hear(10, 1);
   control_.on_retransmission();

@@ -20,10 +20,14 @@ void expect_error(std::string_view name, const KeyValues& given,
 }
 
 TEST(TcpRegistry, make_transport__every_name_with_its_defaults) {
-  EXPECT_EQ(transport_names(),
-            (std::vector<std::string_view>{"newreno", "cubic", "dctcp", "pias", "pfabric"}));
+  EXPECT_EQ(transport_names(), (std::vector<std::string_view>{"newreno", "cubic", "dctcp", "pias",
+                                                              "pfabric", "dlcp"}));
   for (const std::string_view name : transport_names()) {
     SCOPED_TRACE(name);
+    if (name == "dlcp") {
+      EXPECT_EQ(transport_or_fail(name, {})->describe().find("dlcp: bound=0.1 "), 0U);
+      continue;
+    }
     const auto factory = transport_or_fail(name, {});
     EXPECT_EQ(factory->header_bytes(), 40U);
     EXPECT_EQ(factory->describe().find(std::string(name) + ": mss=1460B header=40B"), 0U);

@@ -34,7 +34,7 @@ double packet_ms(const std::string& spec, const Topology& topology, Bytes size) 
   Connections connections(network, ends, {.transport = transport.get()});
   int done = 0;
   Time last;
-  PlanRun run(plan, connections, 0, [&](Rank) {
+  PlanRun run(plan, connections, 0, 1, [&](Rank) {
     ++done;
     last = network.now();
   });

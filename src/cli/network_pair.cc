@@ -1,0 +1,211 @@
+#include "cli/network_pair.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <sstream>
+#include <utility>
+
+#include "cli/child_process.h"
+#include "net/system.h"
+
+namespace thalweg {
+namespace {
+
+constexpr int kFailed = 3;
+constexpr const char* kDevice = "tw0";
+constexpr std::chrono::seconds kCommandLimit{10};
+// Of the shaped link: at 1 Gb/s some 80 ms, so that only what is meant to be lost is lost.
+constexpr const char* kQueue = "10mb";
+// Longer runs of packets are cut into packets before they are shaped and lost.
+constexpr const char* kBurst = "8kb";
+
+// Where a process of the pair says why it failed.
+int failure_pipe = -1;
+
+// Words without quotes or blanks inside.
+Result<ChildOutcome> run_command(const std::string& line) {
+  ChildRequest request;
+  std::istringstream words(line);
+  for (std::string word; words >> word;) request.command.push_back(word);
+  request.limit = kCommandLimit;
+  THALWEG_TRY(ChildOutcome outcome, run_child(request));
+  if (outcome.exit_code != 0) {
+    return Error(fmt::format("'{}' failed: {}", line, outcome.errors + outcome.output));
+  }
+  return outcome;
+}
+
+void command(const std::string& line) {
+  if (const auto done = run_command(line); !done.ok()) fail_pair(done.error().message());
+}
+
+// Each end configures its own side; the sender makes the device, with its twin in the other's
+// namespace.
+void set_up_network(const PairProcess& process) {
+  if (process.sender()) {
+    const std::uint64_t receiver = process.hear();
+    command(
+        fmt::format("ip link add {} type veth peer name {} netns {}", kDevice, kDevice, receiver));
+    process.tell(1);
+  } else {
+    process.tell(static_cast<std::uint64_t>(getpid()));
+    if (process.hear() != 1) fail_pair("the other process has ended");
+  }
+  command("ip link set lo up");
+  command(fmt::format("ip addr add 10.77.0.{}/24 dev {}", process.sender() ? 1 : 2, kDevice));
+  command(fmt::format("ip link set {} up", kDevice));
+  process.meet();
+}
+
+// A core for each, where there are two: both on one would measure the scheduler.
+void take_core(bool sender) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0 || CPU_COUNT(&allowed) < 2) return;
+  std::size_t core = 0;
+  for (int skip = sender ? 0 : 1;; ++core) {
+    if (CPU_ISSET(core, &allowed) && skip-- == 0) break;
+  }
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  CPU_SET(core, &own);
+  sched_setaffinity(0, sizeof(own), &own);
+}
+
+[[noreturn]] void run_process(bool sender, bool own_network, Fd channel,
+                              const std::function<void(PairProcess&)>& body) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() == 1) _exit(kFailed);
+  if (own_network && unshare(CLONE_NEWNET) != 0) {
+    fail_pair(system_error("cannot make a network namespace", errno).message());
+  }
+  take_core(sender);
+  PairProcess process(sender, own_network, std::move(channel));
+  if (own_network) set_up_network(process);
+  body(process);
+  process.meet();
+  _exit(0);
+}
+
+std::string read_all(int fd) {
+  std::string text;
+  std::array<char, 4096> block{};
+  for (ssize_t got = 0; (got = read(fd, block.data(), block.size())) > 0;) {
+    text.append(block.data(), static_cast<std::size_t>(got));
+  }
+  return text;
+}
+
+}  // namespace
+
+void fail_pair(const std::string& text) {
+  if (failure_pipe >= 0) {
+    [[maybe_unused]] const ssize_t written = write(failure_pipe, text.data(), text.size());
+  }
+  _exit(kFailed);
+}
+
+void PairProcess::tell(std::uint64_t value) const {
+  if (send(channel_.get(), &value, sizeof(value), MSG_NOSIGNAL) != sizeof(value)) {
+    fail_pair("");
+  }
+}
+
+std::uint64_t PairProcess::hear() const {
+  std::uint64_t value = 0;
+  if (recv(channel_.get(), &value, sizeof(value), 0) != sizeof(value)) fail_pair("");
+  return value;
+}
+
+void PairProcess::meet() const {
+  tell(0);
+  [[maybe_unused]] const std::uint64_t other = hear();
+}
+
+void PairProcess::shape(double gbps) const {
+  if (gbps <= 0) {
+    command(fmt::format("tc qdisc del dev {} root", kDevice));
+    return;
+  }
+  command(fmt::format("tc qdisc replace dev {} root tbf rate {:.0f}kbit burst {} limit {}", kDevice,
+                      gbps * 1e6, kBurst, kQueue));
+}
+
+void PairProcess::lose(int per_mille) const {
+  command("nft flush ruleset");
+  if (per_mille == 0) return;
+  command("nft add table netdev loss");
+  command(
+      fmt::format("nft add chain netdev loss in {{ type filter hook ingress device {} "
+                  "priority 0 ; }}",
+                  kDevice));
+  command(fmt::format("nft add rule netdev loss in numgen random mod 1000 < {} drop", per_mille));
+}
+
+Result<SharedMemory> SharedMemory::make(std::size_t size) {
+  void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) return system_error("no shared memory", errno);
+  return SharedMemory(data, size);
+}
+
+SharedMemory::~SharedMemory() {
+  if (data_ != nullptr) munmap(data_, size_);
+}
+
+SharedMemory::SharedMemory(SharedMemory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(other.size_) {}
+
+Status run_network_pair(bool own_network, const std::function<void(PairProcess&)>& body) {
+  std::array<int, 2> channel{};
+  std::array<int, 2> failure{};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel.data()) != 0 ||
+      pipe2(failure.data(), O_CLOEXEC) != 0) {
+    return system_error("cannot make a channel between two processes", errno);
+  }
+  std::array<Fd, 2> ends = {Fd(channel[0]), Fd(channel[1])};
+  Fd failure_in(failure[0]);
+  Fd failure_out(failure[1]);
+  std::array<pid_t, 2> children{};
+  for (std::size_t i = 0; i < 2; ++i) {
+    children[i] = fork();
+    if (children[i] == 0) {
+      failure_pipe = failure_out.get();
+      ends[1 - i].reset();
+      run_process(i == 0, own_network, std::move(ends[i]), body);
+    }
+    if (children[i] < 0) fail_pair("cannot fork");
+  }
+  for (Fd& end : ends) end.reset();
+  failure_out.reset();
+  // Ends when both have: each holds the other end of the pipe.
+  const std::string text = read_all(failure_in.get());
+  bool good = true;
+  for (const pid_t child : children) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    good = good && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  }
+  if (good) return ok_status();
+  return Error(text.empty() ? "a process of the benchmark ended early" : text);
+}
+
+Result<bool> can_make_networks() {
+  if (geteuid() != 0) return Error("not root");
+  for (const char* tool : {"ip -V", "tc -V", "nft -v"}) {
+    if (const auto done = run_command(tool); !done.ok()) return done.error();
+  }
+  return true;
+}
+
+}  // namespace thalweg

@@ -1,0 +1,125 @@
+#include "net/address.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <memory>
+
+namespace thalweg {
+namespace {
+
+Error bad_address(const std::string& text) {
+  return Error(fmt::format(
+      "'{}' is no address: write host:port or [IPv6]:port, with a port from 0 to 65535", text));
+}
+
+bool same_host(const sockaddr* a, const SocketAddress& b) {
+  if (a == nullptr || a->sa_family != b.family()) return false;
+  if (a->sa_family == AF_INET) {
+    return std::memcmp(&reinterpret_cast<const sockaddr_in*>(a)->sin_addr,
+                       &reinterpret_cast<const sockaddr_in*>(b.get())->sin_addr,
+                       sizeof(in_addr)) == 0;
+  }
+  return a->sa_family == AF_INET6 &&
+         std::memcmp(&reinterpret_cast<const sockaddr_in6*>(a)->sin6_addr,
+                     &reinterpret_cast<const sockaddr_in6*>(b.get())->sin6_addr,
+                     sizeof(in6_addr)) == 0;
+}
+
+}  // namespace
+
+Result<SocketAddress> SocketAddress::resolve(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) return bad_address(text);
+  std::string host = text.substr(0, colon);
+  const std::string port = text.substr(colon + 1);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find(':') != std::string::npos) {
+    return bad_address(text);
+  }
+  std::uint16_t number = 0;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+  if (port.empty() || error != std::errc() || end != port.data() + port.size()) {
+    return bad_address(text);
+  }
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int failure = getaddrinfo(host.c_str(), nullptr, &hints, &found);
+  if (failure != 0) {
+    return Error(fmt::format("no address of '{}': {}", host, gai_strerror(failure)));
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
+  SocketAddress address;
+  std::memcpy(&address.storage_, found->ai_addr, found->ai_addrlen);
+  address.size_ = found->ai_addrlen;
+  address.set_port(number);
+  return address;
+}
+
+SocketAddress SocketAddress::local_of(int fd) {
+  SocketAddress address;
+  address.size_ = sizeof(address.storage_);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address.storage_), &address.size_);
+  return address;
+}
+
+SocketAddress SocketAddress::remote_of(int fd) {
+  SocketAddress address;
+  address.size_ = sizeof(address.storage_);
+  getpeername(fd, reinterpret_cast<sockaddr*>(&address.storage_), &address.size_);
+  return address;
+}
+
+std::uint16_t SocketAddress::port() const {
+  // The port is at the same place in both families.
+  return ntohs(reinterpret_cast<const sockaddr_in*>(&storage_)->sin_port);
+}
+
+void SocketAddress::set_port(std::uint16_t port) {
+  reinterpret_cast<sockaddr_in*>(&storage_)->sin_port = htons(port);
+}
+
+SocketAddress SocketAddress::unmapped() const {
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&storage_);
+  if (family() != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) return *this;
+  SocketAddress address;
+  auto* v4 = reinterpret_cast<sockaddr_in*>(&address.storage_);
+  v4->sin_family = AF_INET;
+  v4->sin_port = v6->sin6_port;
+  std::memcpy(&v4->sin_addr, &v6->sin6_addr.s6_addr[12], sizeof(v4->sin_addr));
+  address.size_ = sizeof(sockaddr_in);
+  return address;
+}
+
+std::string SocketAddress::to_string() const {
+  char host[NI_MAXHOST] = "?";
+  getnameinfo(get(), size_, host, sizeof(host), nullptr, 0, NI_NUMERICHOST);
+  return family() == AF_INET6 ? fmt::format("[{}]:{}", host, port())
+                              : fmt::format("{}:{}", host, port());
+}
+
+std::int64_t interface_bps(const SocketAddress& local) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return 0;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (!same_host(entry->ifa_addr, local)) continue;
+    const std::string folder = fmt::format("/sys/class/net/{}", entry->ifa_name);
+    if (access((folder + "/device").c_str(), F_OK) != 0) return 0;
+    std::int64_t mbps = 0;
+    std::ifstream(folder + "/speed") >> mbps;
+    return mbps > 0 ? mbps * 1'000'000 : 0;
+  }
+  return 0;
+}
+
+}  // namespace thalweg

@@ -1,0 +1,41 @@
+// An IPv4 or IPv6 address with a port.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+
+#include <thalweg/result.h>
+
+namespace thalweg {
+
+class SocketAddress {
+ public:
+  SocketAddress() = default;
+  // "host:port" or "[v6]:port"; the host may be a name, which is looked up.
+  static Result<SocketAddress> resolve(const std::string& text);
+  // The two ends of a socket.
+  static SocketAddress local_of(int fd);
+  static SocketAddress remote_of(int fd);
+
+  [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage_); }
+  [[nodiscard]] socklen_t size() const { return size_; }
+  [[nodiscard]] int family() const { return storage_.ss_family; }
+  [[nodiscard]] std::uint16_t port() const;
+  void set_port(std::uint16_t port);
+  // An IPv4 address that came in IPv6 clothes, as itself.
+  [[nodiscard]] SocketAddress unmapped() const;
+  [[nodiscard]] std::string to_string() const;
+
+ private:
+  sockaddr_storage storage_ = {};
+  socklen_t size_ = 0;
+};
+
+// The speed of the interface that has this address, in bits per second; 0 if it is not of hardware
+// or does not say.
+std::int64_t interface_bps(const SocketAddress& local);
+
+}  // namespace thalweg

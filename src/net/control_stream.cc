@@ -1,0 +1,112 @@
+#include "net/control_stream.h"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "net/system.h"
+
+namespace thalweg {
+namespace {
+
+constexpr std::size_t kReadSize = std::size_t{1} << 16;
+// A peer that reads no signals while this much waits for it has hung.
+constexpr std::size_t kMaxWaiting = std::size_t{64} << 20;
+// In the headers of Linux 6.15 and later; older systems refuse it.
+constexpr int kTcpRtoMinUs = 45;
+// The least that a kernel of 250 ticks a second takes.
+constexpr int kShortestRtoUs = 8'000;
+
+std::string broken(const char* doing, int error_number) {
+  return fmt::format("{}: {}", doing, std::generic_category().message(error_number));
+}
+
+}  // namespace
+
+void set_signal_options(int fd, int timeout_ms) {
+  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, timeout_ms);
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  constexpr int kProbes = 4;
+  const int seconds = std::max(1, timeout_ms / 1000 / (kProbes + 1));
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, seconds);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, seconds);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
+  set_option(fd, IPPROTO_TCP, kTcpRtoMinUs, kShortestRtoUs);
+}
+
+void ControlStream::push(const ControlMessage& message) {
+  if (sent_ == out_.size()) {
+    out_.clear();
+    sent_ = 0;
+  }
+  const ControlEnvelope envelope{job_, next_out_++, false};
+  const std::size_t size = control_size(message, envelope);
+  out_.resize(out_.size() + size);
+  encode_control(message, envelope, std::span(out_).last(size));
+}
+
+std::string ControlStream::flush() {
+  while (sent_ < out_.size()) {
+    const ssize_t sent = send(fd(), &out_[sent_], out_.size() - sent_, MSG_NOSIGNAL);
+    if (sent < 0) {
+      if (errno == EINTR) continue;
+      if (errno != EAGAIN && errno != EWOULDBLOCK) return broken("cannot send signals", errno);
+      if (out_.size() - sent_ > kMaxWaiting) return "it does not read our signals";
+      break;
+    }
+    sent_ += static_cast<std::size_t>(sent);
+  }
+  return {};
+}
+
+std::string ControlStream::receive(const std::function<void(const ControlMessage&)>& on_message) {
+  while (true) {
+    if (in_.size() < received_ + kReadSize) in_.resize(received_ + kReadSize);
+    const ssize_t size = recv(fd(), &in_[received_], in_.size() - received_, 0);
+    if (size < 0) {
+      if (errno == EINTR) continue;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return {};
+      return broken("the connection broke", errno);
+    }
+    if (size == 0) return "it closed the connection";
+    received_ += static_cast<std::size_t>(size);
+    if (std::string wrong = decode(on_message); !wrong.empty()) return wrong;
+    if (static_cast<std::size_t>(size) < kReadSize) return {};
+  }
+}
+
+std::string ControlStream::decode(const std::function<void(const ControlMessage&)>& on_message) {
+  std::span<const std::byte> left = std::span<const std::byte>(in_).first(received_);
+  ControlMessage message;
+  ControlEnvelope about;
+  std::string wrong;
+  while (wrong.empty()) {
+    std::size_t size = 0;
+    WireError error = peek_control(left, size);
+    if (error == WireError::kShort || (error == WireError::kNone && left.size() < size)) break;
+    if (error == WireError::kNone) error = decode_control(left.first(size), message, about);
+    if (error != WireError::kNone) {
+      wrong = fmt::format("it sent a signal that makes no sense ({})", name_of(error));
+    } else if (about.job != job_ || about.keyed) {
+      wrong = "it sent a signal of another job";
+    } else if (about.sequence != next_in_) {
+      wrong = fmt::format("it sent signal {} where {} was due", about.sequence, next_in_);
+    } else {
+      ++next_in_;
+      on_message(message);
+      left = left.subspan(size);
+    }
+  }
+  if (!left.empty()) std::memmove(in_.data(), left.data(), left.size());
+  received_ = left.size();
+  return wrong;
+}
+
+}  // namespace thalweg

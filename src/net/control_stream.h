@@ -1,0 +1,51 @@
+// Control messages on a TCP connection: framed, numbered, and checked for the job's token.
+//
+// What arrives is either a message in its turn or the end of the connection: a stream that makes
+// no sense once cannot be trusted again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "net/fd.h"
+#include "wire/control_message.h"
+
+namespace thalweg {
+
+class ControlStream {
+ public:
+  // Takes a connected, non-blocking socket.
+  ControlStream(Fd fd, JobToken job) : fd_(std::move(fd)), job_(job) {}
+
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  // Puts it in line; flush() sends.
+  void push(const ControlMessage& message);
+  // Sends what the socket takes. Empty, or why the connection is over.
+  [[nodiscard]] std::string flush();
+  // Bytes are waiting for the socket to take them.
+  [[nodiscard]] bool blocked() const { return sent_ < out_.size(); }
+  // Reads all there is. Empty, or why the connection is over.
+  [[nodiscard]] std::string receive(const std::function<void(const ControlMessage&)>& on_message);
+
+ private:
+  // Reads the messages that are complete.
+  [[nodiscard]] std::string decode(const std::function<void(const ControlMessage&)>& on_message);
+
+  Fd fd_;
+  JobToken job_;
+  std::vector<std::byte> out_;
+  std::size_t sent_ = 0;  // of out_
+  std::vector<std::byte> in_;
+  std::size_t received_ = 0;  // bytes of in_ that hold
+  std::uint64_t next_out_ = 0;
+  std::uint64_t next_in_ = 0;
+};
+
+// TCP as signals need it: no waiting for more, a dead peer noticed within `timeout_ms`, and lost
+// segments repeated soon.
+void set_signal_options(int fd, int timeout_ms);
+
+}  // namespace thalweg

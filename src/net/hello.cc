@@ -1,0 +1,66 @@
+#include "net/hello.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "wire/byte_io.h"
+
+namespace thalweg {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x47574c54;  // "TLWG"
+
+bool printable(char c) { return c >= 0x20 && c < 0x7f; }
+
+}  // namespace
+
+std::array<std::byte, kHelloSize> encode_hello(const Hello& hello) {
+  CHECK(hello.name.size() <= kMaxPeerName, "a name of {} bytes", hello.name.size());
+  std::array<std::byte, kHelloSize> bytes{};
+  ByteWriter writer(bytes);
+  writer.put(kMagic);
+  writer.put(kWireVersion);
+  writer.put(static_cast<std::uint8_t>(hello.status));
+  writer.put(hello.udp_port);
+  writer.put(hello.job);
+  writer.put(hello.payload);
+  writer.put(std::uint32_t{0});
+  writer.put(static_cast<std::uint8_t>(hello.name.size()));
+  writer.put_text(hello.name);
+  return bytes;
+}
+
+WireError decode_hello(std::span<const std::byte, kHelloSize> bytes, Hello& out) {
+  ByteReader reader(bytes);
+  if (reader.get<std::uint32_t>() != kMagic) return WireError::kKind;
+  if (reader.get<std::uint8_t>() != kWireVersion) return WireError::kVersion;
+  const auto status = reader.get<std::uint8_t>();
+  out.udp_port = reader.get<std::uint16_t>();
+  out.job = reader.get<std::uint64_t>();
+  out.payload = reader.get<std::uint32_t>();
+  if (reader.get<std::uint32_t>() != 0) return WireError::kReserved;
+  const auto length = reader.get<std::uint8_t>();
+  if (status >= kHelloStatusCount) return WireError::kField;
+  if (length > kMaxPeerName) return WireError::kLength;
+  out.status = static_cast<HelloStatus>(status);
+  out.name = reader.get_text(length);
+  if (!std::ranges::all_of(out.name, printable)) return WireError::kField;
+  if (out.status == HelloStatus::kHello && out.udp_port == 0) return WireError::kField;
+  return WireError::kNone;
+}
+
+const char* describe(HelloStatus status) {
+  switch (status) {
+    case HelloStatus::kHello:
+      return "it does not refuse";
+    case HelloStatus::kWrongToken:
+      return "the job token is not the one it holds";
+    case HelloStatus::kWrongVersion:
+      return "it speaks another version of the protocol";
+    case HelloStatus::kNoRoom:
+      return "it takes no more peers";
+  }
+  return "?";
+}
+
+}  // namespace thalweg

@@ -1,0 +1,289 @@
+#include "net/link.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "net/system.h"
+
+namespace thalweg {
+namespace {
+
+// Per turn, so that signals are not kept waiting by data: about 1 MB each.
+constexpr int kReceivesPerTurn = 16;
+constexpr int kBatchesPerTurn = 16;
+// After this much at once more is about to come: for so long the loop looks again instead of
+// sleeping, which spares the sender's core the waking of this one. At 10 Gb/s and less the loop
+// always sleeps between two such runs.
+constexpr std::size_t kFastBytes = std::size_t{48} << 10;
+constexpr Duration kFastWait = Duration::microseconds(30);
+constexpr std::uint8_t kEcnCapable = 2;  // ECT(0)
+// Without a rate that anybody named.
+constexpr Bandwidth kUnknownRate = Bandwidth::gbps(100);
+constexpr double kUnknownRateFactor = 1.5;
+constexpr double kUnknownRateStep = 0.1;
+constexpr Duration kBurst = Duration::microseconds(250);
+constexpr std::int64_t kLeastBurst = 8;
+// Ethernet: header, checksum, preamble and gap.
+constexpr std::size_t kFrameBytes = 38;
+
+DlcpOptions dlcp_options(const Link::Parts& parts, const EndpointOptions& options) {
+  DlcpOptions dlcp;
+  dlcp.peer = parts.name;
+  const SocketAddress local = SocketAddress::local_of(parts.udp.fd());
+  const std::int64_t known = options.line_rate_gbps > 0
+                                 ? static_cast<std::int64_t>(options.line_rate_gbps * 1e9)
+                                 : interface_bps(local);
+  dlcp.rate.line_rate = known > 0 ? Bandwidth::bits_per_second(known) : kUnknownRate;
+  if (known == 0) {
+    dlcp.rate.learn_capacity = true;
+    dlcp.rate.congestion_factor = kUnknownRateFactor;
+    dlcp.rate.increase_step = kUnknownRateStep;
+  }
+  dlcp.packet_overhead = Bytes(
+      static_cast<std::int64_t>(kFrameBytes + parts.udp.header_bytes() + data_overhead(false)));
+  const std::int64_t packet = std::int64_t{parts.payload} + dlcp.packet_overhead.count();
+  const auto by_rate = static_cast<std::int64_t>(dlcp.rate.line_rate.bytes_per_second() *
+                                                 kBurst.s() / static_cast<double>(packet));
+  const std::int64_t most = std::clamp<std::int64_t>(
+      static_cast<std::int64_t>(UdpSocket::kMaxMessage / (parts.payload + kDataHeaderSize)), 1,
+      static_cast<std::int64_t>(UdpSocket::kMaxPackets));
+  dlcp.burst_segments =
+      static_cast<std::uint32_t>(std::clamp(by_rate, std::min(kLeastBurst, most), most));
+  return dlcp;
+}
+
+}  // namespace
+
+Link::Link(std::shared_ptr<EventLoop> loop, Parts parts, const EndpointOptions& options)
+    : loop_(std::move(loop)),
+      name_(parts.name),
+      payload_(parts.payload),
+      job_(options.job_token),
+      dscp_(options.dscp),
+      lose_packet_(options.lose),
+      stream_(std::in_place, std::move(parts.stream), options.job_token),
+      dlcp_(dlcp_options(parts, options)),
+      batch_limit_(dlcp_options(parts, options).burst_segments) {
+  udp_.emplace(std::move(parts.udp));
+}
+
+void Link::open() {
+  for (const int fd : {stream_->fd(), udp_->fd()}) {
+    if (const Status added = loop_->add(fd, EPOLLIN, *this); !added.ok()) {
+      lose(added.error().message());
+      return;
+    }
+  }
+}
+
+void Link::start(const std::shared_ptr<Transfer::State>& transfer) {
+  if (!shut_.empty()) {
+    transfer->finish(Error(fmt::format("the connection to {} is closed: {}", name_, shut_)));
+    return;
+  }
+  TransferSpec spec = transfer->spec;
+  spec.cookie = reinterpret_cast<std::uint64_t>(transfer.get());
+  const Time now = monotonic_now();
+  const auto tags = transfer->tags.size() == 1
+                        ? TagSource(transfer->tags.front())
+                        : TagSource(std::span<const SegmentTag>(transfer->tags));
+  active_.emplace(transfer.get(), transfer);
+  const Result<TransferHandle> handle = transfer->direction == Direction::kSend
+                                            ? dlcp_.start_send(spec, tags, now)
+                                            : dlcp_.start_recv(spec, now);
+  if (handle.ok()) {
+    transfer->handle = *handle;
+    return;
+  }
+  active_.erase(transfer.get());
+  transfer->finish(handle.error());
+}
+
+void Link::cancel(const Transfer::State& transfer) {
+  if (active_.contains(&transfer)) {
+    dlcp_.cancel(transfer.handle, "by the caller", monotonic_now());
+  }
+}
+
+void Link::shut(const std::string& cause) {
+  if (lost() || !shut_.empty()) return;
+  shut_ = cause;
+  const Time now = monotonic_now();
+  for (const auto& [key, transfer] : active_) dlcp_.cancel(transfer->handle, cause, now);
+}
+
+void Link::lose(const std::string& cause) {
+  if (lost()) return;
+  if (shut_.empty()) shut_ = cause;
+  {
+    const std::lock_guard lock(mutex_);
+    last_counters_ = counters();
+  }
+  connected_ = false;
+  loop_->remove(stream_->fd());
+  loop_->remove(udp_->fd());
+  stream_.reset();
+  udp_.reset();
+  dlcp_.connection_lost(cause, monotonic_now());
+  deliver_events();
+}
+
+std::optional<Time> Link::turn() {
+  if (lost()) return std::nullopt;
+  dlcp_.on_timeout(monotonic_now());
+  send_data();
+  if (!lost()) send_signals();
+  deliver_events();
+  if (close_when_settled_ && !lost() && settled()) lose(shut_);
+  if (lost()) return std::nullopt;
+  watch_writable();
+  if (awake_until_ > Time() && monotonic_now() < awake_until_) return Time();
+  return busy_ ? dlcp_.next_timer() : dlcp_.next_timeout();
+}
+
+void Link::on_ready(int fd, std::uint32_t events) {
+  if (lost()) return;
+  if (fd == udp_->fd()) {
+    if ((events & EPOLLOUT) != 0) busy_ = false;
+    if ((events & (EPOLLIN | EPOLLERR)) != 0) receive_data();
+  } else if ((events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0) {
+    receive_signals();
+  }
+}
+
+void Link::receive_data() {
+  UdpSocket::Arrival arrival;
+  std::size_t bytes = 0;
+  for (int calls = 0; calls < kReceivesPerTurn; ++calls) {
+    if (udp_->receive(arrival) == UdpSocket::Received::kNothing) return;
+    const Time now = monotonic_now();
+    bytes += arrival.bytes.size();
+    if (bytes >= kFastBytes) awake_until_ = now + kFastWait;
+    for (std::span<const std::byte> left = arrival.bytes; !left.empty();) {
+      const std::size_t size = std::min(arrival.packet_size, left.size());
+      receive_packet(left.first(size), arrival.marked, now);
+      left = left.subspan(size);
+    }
+  }
+}
+
+void Link::receive_packet(std::span<const std::byte> packet, bool marked, Time now) {
+  DataHeader header;
+  if (decode_data_header(packet, header) != WireError::kNone || header.job != job_ ||
+      header.keyed) {
+    ++bad_packets_;
+    return;
+  }
+  const Placement placement = dlcp_.on_data(header, marked, now);
+  if (placement.verdict != Placement::Verdict::kPlace) return;
+  const auto* transfer = reinterpret_cast<const Transfer::State*>(placement.cookie);
+  const std::span<const std::byte> payload = data_payload(packet, header);
+  std::memcpy(transfer->target + placement.offset.count(), payload.data(), payload.size());
+}
+
+void Link::receive_signals() {
+  const Time now = monotonic_now();
+  const std::string wrong =
+      stream_->receive([&](const ControlMessage& message) { dlcp_.on_control(message, now); });
+  if (!wrong.empty()) lose(wrong);
+}
+
+void Link::send_data() {
+  for (int batches = 0; batches < kBatchesPerTurn && !busy_; ++batches) {
+    if (packet_count_ == 0) {
+      if (!dlcp_.poll_data(monotonic_now(), batch_limit_, batch_)) return;
+      const auto& transfer = *reinterpret_cast<const Transfer::State*>(batch_.cookie);
+      for (std::uint32_t i = 0; i < batch_.count; ++i) {
+        DataHeader header = batch_.header(i);
+        header.job = job_;
+        if (lose_packet_ && lose_packet_(header.sequence)) continue;
+        encode_data_header(header, headers_[packet_count_]);
+        packets_[packet_count_] = {
+            headers_[packet_count_],
+            {transfer.source + batch_.offset(i).count(), std::size_t{header.length}}};
+        ++packet_count_;
+      }
+      traffic_class_ =
+          static_cast<std::uint8_t>(static_cast<unsigned>(dscp_[batch_.tag.priority]) << 2 |
+                                    (batch_.tag.important ? kEcnCapable : 0));
+      if (packet_count_ == 0) continue;
+    }
+    switch (udp_->send(std::span(packets_).first(packet_count_), traffic_class_)) {
+      case UdpSocket::Sent::kAll:
+        break;
+      case UdpSocket::Sent::kBusy:
+        busy_ = true;
+        return;
+      case UdpSocket::Sent::kLost:
+        send_errors_ += packet_count_;
+        break;
+      case UdpSocket::Sent::kTooBig:
+        lose(
+            fmt::format("packets of {} bytes do not fit the path, whose MTU is now {}: set a "
+                        "smaller packet payload",
+                        packets_[0].size() + udp_->header_bytes(), udp_->mtu()));
+        return;
+    }
+    packet_count_ = 0;
+  }
+}
+
+void Link::send_signals() {
+  ControlMessage message;
+  while (dlcp_.poll_control(message)) stream_->push(message);
+  if (const std::string wrong = stream_->flush(); !wrong.empty()) lose(wrong);
+}
+
+void Link::deliver_events() {
+  TransferOutcome outcome;
+  while (dlcp_.poll_event(outcome)) {
+    const auto found = active_.find(reinterpret_cast<const Transfer::State*>(outcome.cookie));
+    CHECK(found != active_.end());
+    const std::shared_ptr<Transfer::State> transfer = std::move(found->second);
+    active_.erase(found);
+    // Packets that wait for the socket point into the tensor, which is the caller's again.
+    if (packet_count_ > 0 && batch_.cookie == outcome.cookie) {
+      packet_count_ = 0;
+      if (udp_) udp_->abandon();
+    }
+    transfer->finish(outcome);
+  }
+}
+
+void Link::watch_writable() {
+  const auto watch = [&](int fd, bool wanted, bool& watching) {
+    if (wanted == watching) return;
+    watching = wanted;
+    loop_->change(fd, wanted ? EPOLLIN | EPOLLOUT : EPOLLIN);
+  };
+  watch(udp_->fd(), busy_, watching_data_);
+  watch(stream_->fd(), stream_->blocked(), watching_signals_);
+}
+
+NetCounters Link::counters() const {
+  const DlcpCounters& dlcp = dlcp_.counters();
+  NetCounters counters;
+  counters.packets_sent = dlcp.segments_sent;
+  counters.packets_retransmitted = dlcp.segments_retransmitted;
+  counters.packets_received = dlcp.segments_placed;
+  counters.packets_marked = dlcp.marks;
+  counters.packets_unused = dlcp.duplicate + dlcp.late + dlcp.stale;
+  counters.packets_bad = bad_packets_ + dlcp.bad_segment + dlcp.bad_length;
+  counters.messages_bad = dlcp.bad_messages;
+  counters.send_errors = send_errors_;
+  counters.send_calls = udp_ ? udp_->send_calls() : 0;
+  counters.receive_calls = udp_ ? udp_->receive_calls() : 0;
+  return counters;
+}
+
+NetCounters Link::counters_after_end() const {
+  const std::lock_guard lock(mutex_);
+  return last_counters_;
+}
+
+}  // namespace thalweg

@@ -1,0 +1,21 @@
+// The clock of the real world, and errors of system calls as Results.
+#pragma once
+
+#include <string>
+
+#include <thalweg/result.h>
+
+#include "base/units.h"
+
+namespace thalweg {
+
+// CLOCK_MONOTONIC: the same for all processes of a machine.
+[[nodiscard]] Time monotonic_now();
+
+// "cannot bind to 10.0.0.1:7000: Address already in use", from errno.
+[[nodiscard]] Error system_error(const std::string& what, int error_number);
+
+// An integer option of a socket. False: the system does not know it or refuses the value.
+bool set_option(int fd, int level, int name, int value);
+
+}  // namespace thalweg

@@ -1,0 +1,232 @@
+#include "net/udp_socket.h"
+
+#include <fmt/format.h>
+#include <netinet/udp.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/check.h"
+#include "net/system.h"
+
+namespace thalweg {
+namespace {
+
+constexpr std::uint8_t kEcnMask = 3;
+constexpr std::uint8_t kCongestionExperienced = 3;
+// The kernel never hands over more at once.
+constexpr std::size_t kReceiveBuffer = std::size_t{1} << 16;
+using ControlBuffer = std::array<std::byte, CMSG_SPACE(sizeof(int)) * 2>;
+
+// As much of `wanted` as the system gives. Returns what it gave; the kernel's count is doubled for
+// its own book-keeping.
+std::size_t grow_buffer(int fd, int force, int plain, std::size_t wanted) {
+  const int value = static_cast<int>(std::min<std::size_t>(wanted, 1U << 30));
+  if (!set_option(fd, SOL_SOCKET, force, value)) set_option(fd, SOL_SOCKET, plain, value);
+  int given = 0;
+  socklen_t size = sizeof(given);
+  getsockopt(fd, SOL_SOCKET, plain, &given, &size);
+  return static_cast<std::size_t>(given) / 2;
+}
+
+void set_buffers(int fd, const UdpOptions& options) {
+  const auto grow = [&](const char* what, const char* sysctl, int force, int plain,
+                        std::size_t wanted) {
+    const std::size_t given = grow_buffer(fd, force, plain, wanted);
+    if (given >= wanted || !options.warn) return;
+    options.warn(
+        fmt::format("the {} buffer of UDP sockets is {} bytes instead of {}: raise it with "
+                    "'sysctl -w {}={}'",
+                    what, given, wanted, sysctl, wanted));
+  };
+  grow("receive", "net.core.rmem_max", SO_RCVBUFFORCE, SO_RCVBUF, options.receive_buffer_bytes);
+  grow("send", "net.core.wmem_max", SO_SNDBUFFORCE, SO_SNDBUF, options.send_buffer_bytes);
+}
+
+template <class T>
+void put_control(msghdr& message, cmsghdr*& next, int level, int type, T value) {
+  CHECK(next != nullptr);
+  next->cmsg_level = level;
+  next->cmsg_type = type;
+  next->cmsg_len = CMSG_LEN(sizeof(value));
+  std::memcpy(CMSG_DATA(next), &value, sizeof(value));
+  next = CMSG_NXTHDR(&message, next);
+}
+
+template <class T>
+T read_control(const cmsghdr* control) {
+  T value{};
+  std::memcpy(&value, CMSG_DATA(control), sizeof(value));
+  return value;
+}
+
+iovec piece(std::span<const std::byte> bytes) {
+  // The kernel reads what is sent; iovec has no const.
+  return {const_cast<std::byte*>(bytes.data()), bytes.size()};  // NOLINT
+}
+
+}  // namespace
+
+UdpSocket::UdpSocket(Fd fd, int family, bool offload)
+    : fd_(std::move(fd)),
+      family_(family),
+      offload_(offload),
+      pieces_(2 * kMaxPackets),
+      buffer_(kReceiveBuffer) {}
+
+Result<UdpSocket> UdpSocket::bind(SocketAddress local, const UdpOptions& options) {
+  const int family = local.family();
+  Fd fd(socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return system_error("cannot make a UDP socket", errno);
+  local.set_port(0);
+  if (::bind(fd.get(), local.get(), local.size()) != 0) {
+    return system_error(fmt::format("cannot bind a UDP socket to {}", local.to_string()), errno);
+  }
+  set_buffers(fd.get(), options);
+  if (family == AF_INET) {
+    set_option(fd.get(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+    set_option(fd.get(), IPPROTO_IP, IP_RECVTOS, 1);
+  } else {
+    set_option(fd.get(), IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+    set_option(fd.get(), IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
+  }
+  bool offload = options.offload;
+  if (offload) {
+    set_option(fd.get(), IPPROTO_UDP, UDP_GRO, 1);
+    // The default of a message that does not say: not cut. Unknown before Linux 4.18.
+    offload = set_option(fd.get(), IPPROTO_UDP, UDP_SEGMENT, 0);
+  }
+  return UdpSocket(std::move(fd), family, offload);
+}
+
+Status UdpSocket::connect(const SocketAddress& remote) {
+  if (::connect(fd(), remote.get(), remote.size()) == 0) return ok_status();
+  return system_error(fmt::format("cannot send UDP to {}", remote.to_string()), errno);
+}
+
+std::size_t UdpSocket::mtu() const {
+  int value = 0;
+  socklen_t size = sizeof(value);
+  const bool v4 = family_ == AF_INET;
+  const int known =
+      getsockopt(fd(), v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_MTU : IPV6_MTU, &value, &size);
+  constexpr std::size_t kEthernet = 1500;
+  return known == 0 && value > 0 ? static_cast<std::size_t>(value) : kEthernet;
+}
+
+std::size_t UdpSocket::fill_control(std::span<std::byte> control, std::uint8_t traffic_class,
+                                    std::size_t packet_size) const {
+  msghdr message{};
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* next = CMSG_FIRSTHDR(&message);
+  const bool v4 = family_ == AF_INET;
+  put_control(message, next, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_TOS : IPV6_TCLASS,
+              int{traffic_class});
+  if (packet_size == 0) return CMSG_SPACE(sizeof(int));
+  put_control(message, next, IPPROTO_UDP, UDP_SEGMENT, static_cast<std::uint16_t>(packet_size));
+  return CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(std::uint16_t));
+}
+
+UdpSocket::Sent UdpSocket::send(std::span<const UdpPacket> packets, std::uint8_t traffic_class) {
+  CHECK(!packets.empty() && packets.size() <= kMaxPackets);
+  if (offload_) {
+    const Sent sent = send_cut(packets, traffic_class);
+    if (offload_) return sent;
+  }
+  return send_each(packets, traffic_class);
+}
+
+// Why a message did not leave, in the network's terms.
+static UdpSocket::Sent sent_of(int error_number) {
+  if (error_number == EAGAIN || error_number == EWOULDBLOCK) return UdpSocket::Sent::kBusy;
+  return error_number == EMSGSIZE ? UdpSocket::Sent::kTooBig : UdpSocket::Sent::kLost;
+}
+
+UdpSocket::Sent UdpSocket::send_cut(std::span<const UdpPacket> packets,
+                                    std::uint8_t traffic_class) {
+  std::size_t count = 0;
+  for (const UdpPacket& packet : packets) {
+    pieces_[count++] = piece(packet.header);
+    pieces_[count++] = piece(packet.payload);
+  }
+  alignas(cmsghdr) ControlBuffer control{};
+  msghdr message{};
+  message.msg_iov = pieces_.data();
+  message.msg_iovlen = count;
+  message.msg_control = control.data();
+  message.msg_controllen =
+      fill_control(control, traffic_class, packets.size() > 1 ? packets.front().size() : 0);
+  ++send_calls_;
+  ssize_t sent = sendmsg(fd(), &message, 0);
+  // What an earlier packet met (a closed port, say) is told at the next call, once.
+  if (sent < 0 && errno == ECONNREFUSED) sent = sendmsg(fd(), &message, 0);
+  if (sent >= 0) return Sent::kAll;
+  // No checksum offload, or cutting is not possible on this path.
+  if (packets.size() > 1 && (errno == EIO || errno == EINVAL || errno == EOPNOTSUPP)) {
+    offload_ = false;
+  }
+  return sent_of(errno);
+}
+
+UdpSocket::Sent UdpSocket::send_each(std::span<const UdpPacket> packets,
+                                     std::uint8_t traffic_class) {
+  alignas(cmsghdr) ControlBuffer control{};
+  const std::size_t control_size = fill_control(control, traffic_class, 0);
+  std::array<mmsghdr, kMaxPackets> messages{};
+  for (std::size_t i = 0; i < packets.size(); ++i) {
+    pieces_[2 * i] = piece(packets[i].header);
+    pieces_[2 * i + 1] = piece(packets[i].payload);
+    msghdr& message = messages[i].msg_hdr;
+    message.msg_iov = &pieces_[2 * i];
+    message.msg_iovlen = 2;
+    message.msg_control = control.data();
+    message.msg_controllen = control_size;
+  }
+  while (sent_of_batch_ < packets.size()) {
+    ++send_calls_;
+    const int sent = sendmmsg(fd(), &messages[sent_of_batch_],
+                              static_cast<unsigned>(packets.size() - sent_of_batch_), 0);
+    if (sent > 0) {
+      sent_of_batch_ += static_cast<std::size_t>(sent);
+      continue;
+    }
+    const Sent outcome = sent_of(errno);
+    if (outcome == Sent::kBusy || outcome == Sent::kTooBig) return outcome;
+    // This one is lost; the others may not be.
+    ++sent_of_batch_;
+  }
+  sent_of_batch_ = 0;
+  return Sent::kAll;
+}
+
+UdpSocket::Received UdpSocket::receive(Arrival& out) {
+  iovec whole{buffer_.data(), buffer_.size()};
+  alignas(cmsghdr) std::array<std::byte, 128> control;
+  msghdr message{};
+  message.msg_iov = &whole;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  ++receive_calls_;
+  ssize_t size = recvmsg(fd(), &message, 0);
+  if (size < 0 && errno == ECONNREFUSED) size = recvmsg(fd(), &message, 0);
+  if (size < 0) return Received::kNothing;
+  out.bytes = std::span<const std::byte>(buffer_).first(static_cast<std::size_t>(size));
+  out.packet_size = out.bytes.size();
+  out.marked = false;
+  for (const cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr;
+       c = CMSG_NXTHDR(&message, const_cast<cmsghdr*>(c))) {  // NOLINT
+    if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO) {
+      out.packet_size = static_cast<std::size_t>(std::max(1, read_control<int>(c)));
+    } else if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS) {
+      out.marked = (read_control<std::uint8_t>(c) & kEcnMask) == kCongestionExperienced;
+    } else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS) {
+      out.marked = (read_control<int>(c) & kEcnMask) == kCongestionExperienced;
+    }
+  }
+  return Received::kPackets;
+}
+
+}  // namespace thalweg

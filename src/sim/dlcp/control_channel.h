@@ -1,0 +1,91 @@
+// A reliable, ordered stream of control messages in one direction, as descriptors: messages stay at
+// their sender until they are acknowledged, and packets carry their numbers only.
+//
+// Every message is a packet, every packet is acknowledged with the number of the next one expected.
+// What is not acknowledged in time is sent again, all of it, and the time doubles until something
+// is. It stands for the TCP connection of the paper, whose signals are single packets far apart: on
+// those fast retransmission does nothing, and only the timeout counts.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/check.h"
+#include "base/units.h"
+#include "wire/control_message.h"
+
+namespace thalweg {
+
+class ControlSender {
+ public:
+  explicit ControlSender(Duration timeout) : timeout_(timeout) {}
+
+  // The number of the message, which is to be sent now.
+  std::uint64_t push(ControlMessage message, Time now) {
+    if (messages_.empty()) deadline_ = now + timeout_;
+    messages_.push_back(std::move(message));
+    return first_ + messages_.size() - 1;
+  }
+  // All below `next` have arrived.
+  void on_ack(std::uint64_t next, Time now) {
+    if (next <= first_) return;
+    CHECK(next <= end());
+    while (first_ < next) {
+      messages_.pop_front();
+      ++first_;
+    }
+    backoff_ = 1;
+    deadline_ = now + timeout_;
+  }
+  // True if everything from first() to end() is to be sent again.
+  bool on_timeout(Time now) {
+    if (messages_.empty() || now < deadline_) return false;
+    backoff_ = std::min(backoff_ * 2, kMostBackoff);
+    deadline_ = now + timeout_ * backoff_;
+    return true;
+  }
+  [[nodiscard]] std::optional<Time> next_timeout() const {
+    return messages_.empty() ? std::nullopt : std::optional(deadline_);
+  }
+
+  [[nodiscard]] std::uint64_t first() const { return first_; }
+  [[nodiscard]] std::uint64_t end() const { return first_ + messages_.size(); }
+  // Requires first() <= number < end().
+  [[nodiscard]] const ControlMessage& message(std::uint64_t number) const {
+    CHECK(number >= first_ && number < end());
+    return messages_[number - first_];
+  }
+
+ private:
+  static constexpr std::int64_t kMostBackoff = 100;
+
+  Duration timeout_;
+  std::int64_t backoff_ = 1;
+  Time deadline_;
+  std::uint64_t first_ = 0;  // number of messages_.front()
+  std::deque<ControlMessage> messages_;
+};
+
+class ControlReceiver {
+ public:
+  // A packet with this number has arrived. Take messages from next() on as long as has_next().
+  void on_packet(std::uint64_t number) {
+    if (number >= next_) arrived_.insert(number);
+  }
+  [[nodiscard]] bool has_next() const { return arrived_.contains(next_); }
+  std::uint64_t take() {
+    arrived_.erase(next_);
+    return next_++;
+  }
+  // The acknowledgement.
+  [[nodiscard]] std::uint64_t next() const { return next_; }
+
+ private:
+  std::uint64_t next_ = 0;
+  std::set<std::uint64_t> arrived_;  // at or above next_
+};
+
+}  // namespace thalweg

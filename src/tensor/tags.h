@@ -1,0 +1,108 @@
+// Tags of segments (DLCP, section 3.2.2): the queue by layer, the importance by magnitude.
+//
+// Queue. Layer x of L goes to data queue x·P/L. Front layers are needed first by the next forward
+// pass, so they get the urgent queues; they also bear loss best, so these queues start to drop
+// first. Queue 0 is for control messages, and the P data queues are 1 … P.
+//
+// Importance. A segment whose mean magnitude is above a reference is important: it is sent
+// ECN-capable, and switches mark it where they drop others. The reference is
+//
+//   kElementMedian   the median magnitude of the tensor's elements, from a sample of 0.1 %: the
+//                    paper's rule. Where magnitudes are spread like a bell, their mean is well
+//                    above their median, and nearly every segment is important.
+//   kSegmentMedian   the median of the segments' own mean magnitudes, exactly: half of the segments
+//                    are important, as appendix B assumes.
+//
+// NaN and infinity count as larger than every number, so a segment with one is always important.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <thalweg/types.h>
+
+#include "base/segment_tag.h"
+#include "base/units.h"
+#include "tensor/partition.h"
+
+namespace thalweg {
+
+// ⌊item · parts / items⌋: the part, of `parts`, for one of `items` things in a row. Requires
+// item < items and products that fit.
+constexpr std::size_t spread_evenly(std::size_t item, std::size_t items, std::size_t parts) {
+  return item * parts / items;
+}
+
+// The queue of a layer, counted from the front. Requires layer < layers and 1 <= data_queues <=
+// kDataPriorities.
+std::uint8_t priority_of_layer(std::size_t layer, std::size_t layers,
+                               std::size_t data_queues = kDataPriorities);
+
+enum class MagnitudeReference : std::uint8_t { kElementMedian, kSegmentMedian };
+
+struct MagnitudeRule {
+  MagnitudeReference reference = MagnitudeReference::kElementMedian;
+  double sample = 0.001;   // share of the elements looked at for kElementMedian; above 0, at most 1
+  std::uint64_t seed = 0;  // of the sample: same seed, same tags
+};
+// Smaller samples are not taken: tensors up to this many elements are looked at in full.
+inline constexpr std::size_t kLeastSample = 256;
+
+// Tags tensors by magnitude. Holds only memory that it uses again.
+class MagnitudeTagger {
+ public:
+  explicit MagnitudeTagger(MagnitudeRule rule);
+
+  // Tags every segment of a tensor of floats. Requires a float type whose size the partition was
+  // made with, and out.size() == partition.segment_count().
+  void tag(DType type, const void* data, const Partition& partition, std::uint8_t priority,
+           std::span<SegmentTag> out);
+
+ private:
+  // Fills means_ and returns the reference.
+  double measure(DType type, const void* data, const Partition& partition);
+
+  MagnitudeRule rule_;
+  std::vector<double> means_;  // of the segments
+  std::vector<double> sorted_;
+  std::vector<std::uint64_t> sample_;
+};
+
+// A caller's own rule: `function`, called with index and place of each segment, gives its tag.
+template <class Function>
+void tag_segments(const Partition& partition, const Function& function, std::span<SegmentTag> out) {
+  for (std::int32_t i = 0; i < partition.segment_count(); ++i) {
+    const SegmentIndex index(i);
+    out[index.index()] = function(index, partition.segment(index));
+  }
+}
+
+// The median magnitude of a sample: one element, at random, of each of as many equal stretches as
+// the sample has elements. Requires a float type and count > 0.
+double sampled_median(DType type, const void* data, std::size_t count, const MagnitudeRule& rule,
+                      std::vector<std::uint64_t>& scratch);
+
+// DSCP of each queue. The defaults are of the pool for local use (RFC 2474, xxxx11), and their
+// upper three bits rise with urgency: switches that map DSCP / 8 to a queue, as many do by default,
+// order them rightly unconfigured.
+using DscpTable = std::array<std::uint8_t, kPriorityCount>;
+inline constexpr DscpTable kDefaultDscp{59, 51, 43, 35, 27, 19, 11, 3};
+inline constexpr std::uint8_t kDscpCount = 64;
+
+// Requires priority < kPriorityCount.
+std::uint8_t dscp_of(std::uint8_t priority, const DscpTable& table = kDefaultDscp);
+// Nothing for a code point that the table does not have.
+std::optional<std::uint8_t> priority_of_dscp(std::uint8_t dscp,
+                                             const DscpTable& table = kDefaultDscp);
+
+// The byte of the IP header (ToS, traffic class): DSCP, and ECT(0) for what is important.
+std::uint8_t traffic_class_of(SegmentTag tag, const DscpTable& table = kDefaultDscp);
+// The tag that a packet arrives with; one that was marked on the way was ECN-capable.
+std::optional<SegmentTag> tag_of_traffic_class(std::uint8_t byte,
+                                               const DscpTable& table = kDefaultDscp);
+
+}  // namespace thalweg

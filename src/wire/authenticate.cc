@@ -1,0 +1,212 @@
+#include "wire/authenticate.h"
+
+#include <fmt/format.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
+#include "base/check.h"
+#include "wire/byte_io.h"
+
+namespace thalweg {
+namespace {
+
+constexpr std::size_t kNonceSize = 12;
+constexpr std::string_view kPurpose = "thalweg wire 1 AES-128-GMAC";
+
+const unsigned char* octets(const std::byte* bytes) {
+  return reinterpret_cast<const unsigned char*>(bytes);
+}
+unsigned char* octets(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
+
+std::optional<unsigned> hex_digit(char c) {
+  if (c >= '0' && c <= '9') return static_cast<unsigned>(c - '0');
+  if (c >= 'a' && c <= 'f') return static_cast<unsigned>(c - 'a') + 10;
+  if (c >= 'A' && c <= 'F') return static_cast<unsigned>(c - 'A') + 10;
+  return std::nullopt;
+}
+
+using DerivedKey = std::array<std::byte, kJobKeySize>;
+
+// One block of a key derivation function in the manner of NIST SP 800-108: HMAC over a label and
+// all that tells scopes apart, each of fixed length.
+DerivedKey derive(const JobKey& key, const KeyScope& scope, WireChannel channel) {
+  std::array<std::byte, kPurpose.size() + 25> context{};
+  ByteWriter writer(context);
+  writer.put_text(kPurpose);
+  writer.put(static_cast<std::uint8_t>(channel));
+  writer.put(scope.sender);
+  writer.put(scope.receiver);
+  writer.put(scope.sender_session);
+  writer.put(scope.receiver_session);
+  CHECK(writer.ok() && writer.used() == context.size());
+  std::array<std::byte, EVP_MAX_MD_SIZE> digest{};
+  unsigned length = 0;
+  CHECK(HMAC(EVP_sha256(), key.bytes().data(), static_cast<int>(kJobKeySize),
+             octets(context.data()), context.size(), octets(digest.data()), &length) != nullptr);
+  CHECK(length >= kJobKeySize);
+  DerivedKey derived{};
+  std::copy_n(digest.begin(), derived.size(), derived.begin());
+  OPENSSL_cleanse(digest.data(), digest.size());
+  return derived;
+}
+
+}  // namespace
+
+Result<JobKey> JobKey::from_hex(std::string_view text) {
+  constexpr std::size_t kDigits = 2 * kJobKeySize;
+  if (text.size() != kDigits) {
+    return Error(
+        fmt::format("a job key is {} hexadecimal digits, not {} characters", kDigits, text.size()));
+  }
+  std::array<std::byte, kJobKeySize> bytes{};
+  for (std::size_t i = 0; i < kJobKeySize; ++i) {
+    const auto high = hex_digit(text[2 * i]);
+    const auto low = hex_digit(text[2 * i + 1]);
+    if (!high || !low) {
+      return Error(fmt::format("a job key is {} hexadecimal digits: character {} is none", kDigits,
+                               2 * i + (high ? 2 : 1)));
+    }
+    bytes[i] = static_cast<std::byte>(*high << 4 | *low);
+  }
+  return JobKey(bytes);
+}
+
+struct Gmac::Context {
+  struct Free {
+    void operator()(EVP_CIPHER_CTX* cipher) const { EVP_CIPHER_CTX_free(cipher); }
+  };
+  std::unique_ptr<EVP_CIPHER_CTX, Free> cipher;
+};
+
+Gmac::Gmac(const JobKey& key, const KeyScope& scope, WireChannel channel)
+    : context_(std::make_unique<Context>()) {
+  context_->cipher.reset(EVP_CIPHER_CTX_new());
+  CHECK(context_->cipher != nullptr);
+  DerivedKey derived = derive(key, scope, channel);
+  CHECK(EVP_EncryptInit_ex(context_->cipher.get(), EVP_aes_128_gcm(), nullptr,
+                           octets(derived.data()), nullptr) == 1);
+  OPENSSL_cleanse(derived.data(), derived.size());
+}
+Gmac::~Gmac() = default;
+Gmac::Gmac(Gmac&&) noexcept = default;
+Gmac& Gmac::operator=(Gmac&&) noexcept = default;
+
+KeyedTag Gmac::tag(std::uint64_t sequence, std::span<const std::byte> first,
+                   std::span<const std::byte> second) {
+  std::array<std::byte, kNonceSize> nonce{};
+  ByteWriter(nonce).put(sequence);
+  EVP_CIPHER_CTX* const cipher = context_->cipher.get();
+  // GMAC is GCM with nothing to encrypt: all bytes are associated data.
+  int ignored = 0;
+  bool good = EVP_EncryptInit_ex(cipher, nullptr, nullptr, nullptr, octets(nonce.data())) == 1 &&
+              EVP_EncryptUpdate(cipher, nullptr, &ignored, octets(first.data()),
+                                static_cast<int>(first.size())) == 1;
+  if (!second.empty()) {
+    good = good && EVP_EncryptUpdate(cipher, nullptr, &ignored, octets(second.data()),
+                                     static_cast<int>(second.size())) == 1;
+  }
+  KeyedTag result{};
+  std::array<unsigned char, kKeyedTagSize> no_text{};
+  good = good && EVP_EncryptFinal_ex(cipher, no_text.data(), &ignored) == 1 &&
+         EVP_CIPHER_CTX_ctrl(cipher, EVP_CTRL_AEAD_GET_TAG, static_cast<int>(kKeyedTagSize),
+                             result.data()) == 1;
+  CHECK(good, "libcrypto fails on a message of {} bytes", first.size() + second.size());
+  return result;
+}
+
+bool same_tag(std::span<const std::byte, kKeyedTagSize> a,
+              std::span<const std::byte, kKeyedTagSize> b) {
+  return CRYPTO_memcmp(a.data(), b.data(), kKeyedTagSize) == 0;
+}
+
+Sealer::Sealer(const JobKey& key, const KeyScope& scope)
+    : data_(key, scope, WireChannel::kData), control_(key, scope, WireChannel::kControl) {}
+
+void Sealer::seal_data(std::uint64_t sequence, std::span<std::byte> packet) {
+  CHECK(packet.size() > data_overhead(true));
+  const KeyedTag tag =
+      data_.tag(sequence, packet.first(kDataHeaderSize), packet.subspan(data_overhead(true)));
+  std::ranges::copy(tag, packet.begin() + kDataHeaderSize);
+}
+
+void Sealer::seal_control(std::uint64_t sequence, std::span<std::byte> message) {
+  CHECK(message.size() >= kControlHeaderSize + kKeyedTagSize);
+  const std::size_t covered = message.size() - kKeyedTagSize;
+  const KeyedTag tag = control_.tag(sequence, message.first(covered), {});
+  std::ranges::copy(tag, message.begin() + static_cast<std::ptrdiff_t>(covered));
+}
+
+const char* name_of(Refusal refusal) {
+  switch (refusal) {
+    case Refusal::kNone:
+      return "none";
+    case Refusal::kJob:
+      return "job";
+    case Refusal::kKeying:
+      return "keying";
+    case Refusal::kForged:
+      return "forged";
+    case Refusal::kReplayed:
+      return "replayed";
+    case Refusal::kStale:
+      return "stale";
+    case Refusal::kGap:
+      return "gap";
+  }
+  return "?";
+}
+
+Verifier::Verifier(JobToken job, const std::optional<JobKey>& key, const KeyScope& scope,
+                   std::size_t window)
+    : job_(job), window_(window) {
+  if (!key) return;
+  data_.emplace(*key, scope, WireChannel::kData);
+  control_.emplace(*key, scope, WireChannel::kControl);
+}
+
+Refusal Verifier::counted(Refusal refusal) {
+  ++counts_[static_cast<std::size_t>(refusal)];
+  return refusal;
+}
+
+Refusal Verifier::check_data(std::span<const std::byte> packet, const DataHeader& header) {
+  return counted(judge_data(packet, header));
+}
+
+Refusal Verifier::check_control(std::span<const std::byte> message, const ControlEnvelope& about) {
+  return counted(judge_control(message, about));
+}
+
+Refusal Verifier::judge_data(std::span<const std::byte> packet, const DataHeader& header) {
+  if (header.job != job_) return Refusal::kJob;
+  if (header.keyed != data_.has_value()) return Refusal::kKeying;
+  if (!header.keyed) return Refusal::kNone;
+  // The window is asked first: it costs less than the tag. What it says of a packet that is not
+  // authentic is as good a reason to drop it.
+  const ReplayWindow::State state = window_.state(header.sequence);
+  if (state == ReplayWindow::State::kSeen) return Refusal::kReplayed;
+  if (state == ReplayWindow::State::kStale) return Refusal::kStale;
+  const KeyedTag expected =
+      data_->tag(header.sequence, packet.first(kDataHeaderSize), data_payload(packet, header));
+  if (!same_tag(expected, packet.subspan<kDataHeaderSize, kKeyedTagSize>())) {
+    return Refusal::kForged;
+  }
+  window_.accept(header.sequence);
+  return Refusal::kNone;
+}
+
+Refusal Verifier::judge_control(std::span<const std::byte> message, const ControlEnvelope& about) {
+  if (about.job != job_) return Refusal::kJob;
+  if (about.keyed != control_.has_value()) return Refusal::kKeying;
+  if (!about.keyed) return Refusal::kNone;
+  const std::size_t covered = message.size() - kKeyedTagSize;
+  const KeyedTag expected = control_->tag(about.sequence, message.first(covered), {});
+  if (!same_tag(expected, message.last<kKeyedTagSize>())) return Refusal::kForged;
+  if (last_control_ && about.sequence <= *last_control_) return Refusal::kReplayed;
+  if (about.sequence != (last_control_ ? *last_control_ + 1 : 0)) return Refusal::kGap;
+  last_control_ = about.sequence;
+  return Refusal::kNone;
+}
+
+}  // namespace thalweg

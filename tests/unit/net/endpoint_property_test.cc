@@ -1,0 +1,99 @@
+// Random tensors, bounds, tags and losses over real sockets: the bound is kept, what arrived is
+// right, what did not is as it was, and nothing outside the tensor is touched.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <mutex>
+
+#include "net/net_pair.h"
+
+namespace thalweg {
+namespace {
+
+constexpr std::size_t kGuard = 64;
+constexpr float kUntouched = -7.0F;
+
+struct Case {
+  std::vector<float> source;
+  std::vector<float> target;  // kGuard values before and after
+  double bound = 0;
+};
+
+void check(const Case& one, const TransferReport& report) {
+  const auto allowed = static_cast<double>(report.packets) * one.bound;
+  const double lost = static_cast<double>(report.packets) * (1 - report.fraction);
+  EXPECT_LE(lost, allowed + 1e-6);
+  std::size_t next = 0;
+  std::vector<bool> missing(one.source.size());
+  for (const ElementRange& range : report.missing) {
+    EXPECT_LE(next, static_cast<std::size_t>(range.begin));
+    for (auto i = range.begin; i < range.end; ++i) missing[static_cast<std::size_t>(i)] = true;
+    next = static_cast<std::size_t>(range.end);
+  }
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < one.source.size(); ++i) {
+    const float expected = missing[i] ? kUntouched : one.source[i];
+    if (one.target[kGuard + i] != expected) ++wrong;
+  }
+  EXPECT_EQ(wrong, 0U);
+  for (std::size_t i = 0; i < kGuard; ++i) {
+    EXPECT_EQ(one.target[i], kUntouched);
+    EXPECT_EQ(one.target[one.target.size() - 1 - i], kUntouched);
+  }
+}
+
+void run(std::uint64_t seed) {
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  Prng prng(seed);
+  const double loss = prng.chance(0.2) ? 0 : prng.real() * prng.real() * 0.5;
+  EndpointOptions client = test_options("client");
+  client.packet_payload = static_cast<std::uint32_t>(8 + prng.below(3000));
+  client.offload = prng.chance(0.7);
+  client.lose = [drops = Prng(seed + 1), loss](std::uint64_t) mutable {
+    return drops.chance(loss);
+  };
+  EndpointOptions server = test_options("server");
+  server.packet_payload = 0;
+  server.offload = prng.chance(0.7);
+  NetPair pair = NetPair::make(server, client);
+
+  std::vector<Case> cases(1 + prng.below(6));
+  std::vector<Result<Transfer>> receiving;
+  std::vector<Result<Transfer>> sending;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    Case& one = cases[i];
+    const std::size_t most = prng.chance(0.3) ? 10 : 100 * client.packet_payload;
+    one.source = random_floats(prng.below(most), prng);
+    one.target.assign(one.source.size() + 2 * kGuard, kUntouched);
+    one.bound = prng.chance(0.4) ? 0 : prng.real() * 0.6;
+    RecvOptions recv{.key = i, .loss_bound = one.bound};
+    if (prng.chance(0.5)) recv.loss_target = one.bound * prng.real();
+    receiving.push_back(pair.at_server.recv(
+        TensorSpan::of(std::span(one.target).subspan(kGuard, one.source.size())), recv));
+    SendOptions send{.key = i, .loss_bound = one.bound};
+    if (prng.chance(0.5)) {
+      send.tag_of = [salt = prng.next()](std::int64_t first, std::int64_t) {
+        Prng of(salt + static_cast<std::uint64_t>(first));
+        return PacketTag{static_cast<std::uint8_t>(of.below(3)), of.chance(0.5)};
+      };
+    }
+    sending.push_back(pair.at_client.send(TensorView::of(one.source), send));
+  }
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    ASSERT_EQ(error_of(sending[i]), "");
+    ASSERT_EQ(error_of(receiving[i]), "");
+    check(cases[i], *receiving[i]->wait());
+  }
+}
+
+TEST(EndpointProperty, random_transfers) {
+  const char* first = std::getenv("THALWEG_FIRST_SEED");
+  const std::uint64_t start = first == nullptr ? 1 : std::strtoull(first, nullptr, 10);
+  for (std::uint64_t seed = start; seed < start + 60 && !testing::Test::HasFailure(); ++seed) {
+    run(seed);
+  }
+}
+
+}  // namespace
+}  // namespace thalweg
