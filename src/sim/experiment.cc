@@ -184,8 +184,7 @@ Result<ExperimentPlot> ExperimentReader::read_plot(const YAML::Node& node) const
     const auto axis = std::ranges::find(experiment_.axes, plot.x, &Axis::name);
     for (const auto& entry : paper->second) {
       THALWEG_TRY_STATUS(check_label(entry.first, *axis));
-      THALWEG_TRY(plot.paper[entry.first.Scalar()],
-                  number_of(entry.second, "paper", -1e12, 1e12));
+      THALWEG_TRY(plot.paper[entry.first.Scalar()], number_of(entry.second, "paper", -1e12, 1e12));
     }
   }
   if (const auto log = fields.find("log_x"); log != fields.end()) {
