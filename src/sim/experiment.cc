@@ -132,6 +132,9 @@ Result<Claim> ExperimentReader::read_claim(const YAML::Node& node) const {
                    fmt::format("'take': '{}' is none of {}", word, fmt::join(kTakes, ", ")));
     }
     claim.take = static_cast<Claim::Take>(found - kTakes.begin());
+    if (claim.as_reduction && claim.take == Claim::Take::kGeometricMean) {
+      return error(take->second, "a geometric mean is of quotients, not of reductions");
+    }
   }
   return claim;
 }

@@ -79,12 +79,12 @@ Result<std::optional<double>> evaluate(const Claim& claim, const ExperimentResul
     if (!is_selected(result, result.points[p], claim.of)) continue;
     THALWEG_TRY(const std::optional<double> value, value_at(result, p, claim.measure, claim.over));
     if (!value) continue;
-    values.add(*value);
-    log_sum += std::log(*value);
+    const double counted = claim.as_reduction ? (1 - *value) * kPercent : *value;
+    values.add(counted);
+    if (claim.take == Claim::Take::kGeometricMean) log_sum += std::log(counted);
   }
   if (values.count() == 0) return std::optional<double>();
-  const double value = taken(claim.take, values, log_sum);
-  return std::optional(claim.as_reduction ? (1 - value) * kPercent : value);
+  return std::optional(taken(claim.take, values, log_sum));
 }
 
 Result<std::vector<PlotLine>> lines_of(const ExperimentPlot& plot, const ExperimentResult& result) {

@@ -69,6 +69,15 @@ TEST(Experiment, evaluate__ratios_reductions_and_extremes) {
   EXPECT_DOUBLE_EQ(*evaluate(experiment.claims[2], result).value(), 80);
 }
 
+TEST(Experiment, evaluate__largest_reduction__is_that_of_the_smallest_quotient) {
+  const Experiment experiment = experiment_from_yaml(kGood, "e.yaml", loaders()).value();
+  Claim claim = experiment.claims[1];
+  claim.of = {{"scheme", {"ring"}}};
+  claim.take = Claim::Take::kMax;
+  // Ring over PS: 1/3 and 2/8.
+  EXPECT_DOUBLE_EQ(*evaluate(claim, four_points(experiment)).value(), 75);
+}
+
 TEST(Experiment, evaluate__nothing_selected_or_no_base__no_value) {
   const Experiment experiment = experiment_from_yaml(kGood, "e.yaml", loaders()).value();
   ExperimentResult result = four_points(experiment);
@@ -118,6 +127,7 @@ TEST(Experiment, bad_input__names_what_is_wrong) {
       {"paper: 2}", "paper: two}", "'two' is not a number"},
       {"paper: 2}", "paper: 0}", "no ratio"},
       {"take: max", "take: most", "mean, geomean, median, min, max"},
+      {"as_reduction: yes,", "as_reduction: yes, take: geomean,", "quotients"},
       {"x: hosts, lines: scheme", "x: hosts", "does not say where 'scheme' goes"},
       {"name: time", "name: ../time", "becomes a file name"},
       {"name: time,", "name: time, paper: {3: 1},", "'3' is not a value of 'hosts'"},
