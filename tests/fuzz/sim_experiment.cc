@@ -5,32 +5,17 @@
 #include <string_view>
 
 #include "sim/experiment.h"
-#include "topology/load.h"
+#include "small_loaders.h"
 
 namespace {
 
-constexpr int kMostHosts = 16;
 constexpr std::size_t kMostPoints = 64;
-
-thalweg::Result<thalweg::Topology> load_topology(const std::string& text) {
-  if (text.size() > 100) return thalweg::Error("too long for a fuzzer");
-  auto topology = thalweg::topology_from_shorthand(text);
-  if (topology.ok() && topology->host_count() > kMostHosts) {
-    return thalweg::Error("too large for a fuzzer");
-  }
-  return topology;
-}
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto experiment = thalweg::experiment_from_yaml(
-      text, "fuzz",
-      {.topology = load_topology,
-       .model = [](const std::string&) -> thalweg::Result<thalweg::ModelTable> {
-         return thalweg::Error("no models here");
-       }});
+  const auto experiment = thalweg::experiment_from_yaml(text, "fuzz", thalweg::small_loaders());
   if (!experiment.ok()) return 0;
   thalweg::ExperimentResult result{.axes = experiment->axes, .points = {}, .results = {}};
   const auto points = thalweg::points_of(experiment->axes);

@@ -5,28 +5,24 @@
 #include <string_view>
 
 #include "sim/scenario_run.h"
-#include "topology/load.h"
+#include "small_loaders.h"
 
 namespace {
 
 // Large ones are only read: the fuzzer is after the reader, and after what runs go wrong.
-constexpr int kMostHosts = 16;
 constexpr std::size_t kMostFlows = 8;
 constexpr std::uint64_t kMostBytes = 100'000;
-
-thalweg::Result<thalweg::Topology> load_topology(const std::string& text) {
-  if (text.size() > 100) return thalweg::Error("too long for a fuzzer");
-  auto topology = thalweg::topology_from_shorthand(text);
-  if (topology.ok() && topology->host_count() > kMostHosts) {
-    return thalweg::Error("too large for a fuzzer");
-  }
-  return topology;
-}
+constexpr thalweg::Duration kShortestInterval = thalweg::Duration::microseconds(200);
 
 bool is_small(const thalweg::Scenario& scenario) {
   if (!scenario.jobs.empty() || scenario.flows.size() > kMostFlows) return false;
   for (const auto& flow : scenario.flows) {
     if (static_cast<std::uint64_t>(flow.size.count()) > kMostBytes) return false;
+  }
+  if (scenario.background.size() > kMostFlows) return false;
+  for (const auto& background : scenario.background) {
+    if (background.options.every < kShortestInterval) return false;
+    if (background.options.sizes.mean_bytes() > static_cast<double>(kMostBytes)) return false;
   }
   return scenario.until <= thalweg::Duration::milliseconds(10);
 }
@@ -35,12 +31,7 @@ bool is_small(const thalweg::Scenario& scenario) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto scenario = thalweg::scenario_from_yaml(
-      text, "fuzz",
-      {.topology = load_topology,
-       .model = [](const std::string&) -> thalweg::Result<thalweg::ModelTable> {
-         return thalweg::Error("no models here");
-       }});
+  const auto scenario = thalweg::scenario_from_yaml(text, "fuzz", thalweg::small_loaders());
   if (!scenario.ok() || !is_small(*scenario)) return 0;
   const auto result = thalweg::run_scenario(*scenario, {});
   if (!result.ok() || !result->violations.empty()) std::abort();
