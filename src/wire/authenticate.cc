@@ -74,7 +74,7 @@ Result<JobKey> JobKey::from_hex(std::string_view text) {
 
 struct Gmac::Context {
   struct Free {
-    void operator()(EVP_CIPHER_CTX* cipher) const { EVP_CIPHER_CTX_free(cipher); }
+    void operator()(EVP_CIPHER_CTX* unused) const { EVP_CIPHER_CTX_free(unused); }
   };
   std::unique_ptr<EVP_CIPHER_CTX, Free> cipher;
 };
