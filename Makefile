@@ -7,6 +7,10 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules
 
 PRESETS := release asan tsan fuzz
+TARGET_release := all
+TARGET_asan := unit_tests
+TARGET_tsan := unit_tests
+TARGET_fuzz := fuzzers
 FUZZ_SECONDS ?= 5
 PYTEST := .venv/bin/python -m pytest -q -p no:cacheprovider
 SOURCES = $(shell git ls-files '*.cc' '*.h' | grep -E '^(src|include|tests|examples|bench)/')
@@ -19,7 +23,7 @@ setup:
 
 $(PRESETS:%=build-%): build-%: setup
 	@cmake --preset $* >build/$*.configure.log 2>&1 || { cat build/$*.configure.log; exit 1; }
-	cmake --build build/$* -- --quiet
+	cmake --build build/$* --target $(TARGET_$*) -- --quiet
 
 # The program is at build/release/thalweg.
 build: build-release ns3
