@@ -40,6 +40,22 @@ constexpr std::size_t size_of(DType type) {
   return 0;
 }
 
+constexpr bool is_floating(DType type) {
+  switch (type) {
+    case DType::kFloat32:
+    case DType::kFloat64:
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return true;
+    case DType::kInt8:
+    case DType::kInt16:
+    case DType::kInt32:
+    case DType::kInt64:
+      return false;
+  }
+  return false;
+}
+
 constexpr const char* name_of(DType type) {
   switch (type) {
     case DType::kFloat32:

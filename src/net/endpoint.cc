@@ -25,9 +25,7 @@ Result<std::shared_ptr<Transfer::State>> make_state(const std::shared_ptr<Link>&
     return Error(fmt::format("a tensor of {} elements without memory", tensor.elements));
   }
   THALWEG_TRY(const LossBound bound, LossBound::of(common.loss_bound));
-  const bool floating = tensor.type == DType::kFloat16 || tensor.type == DType::kBFloat16 ||
-                        tensor.type == DType::kFloat32 || tensor.type == DType::kFloat64;
-  if (!bound.exact() && !floating) {
+  if (!bound.exact() && !is_floating(tensor.type)) {
     return Error(fmt::format("a loss bound of {} on elements of type {}: integers must be exact",
                              common.loss_bound, name_of(tensor.type)));
   }

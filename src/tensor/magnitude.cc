@@ -139,16 +139,11 @@ namespace {
 
 HWY_EXPORT(mean_magnitudes_on_target);
 
-bool is_float(DType type) {
-  return type == DType::kFloat32 || type == DType::kFloat64 || type == DType::kFloat16 ||
-         type == DType::kBFloat16;
-}
-
 }  // namespace
 
 void mean_magnitudes(DType type, const void* data, std::size_t count, std::size_t stretch,
                      double* out) {
-  CHECK(is_float(type) && stretch > 0, "magnitudes of {}, {} at a time", name_of(type), stretch);
+  CHECK(is_floating(type) && stretch > 0, "magnitudes of {}, {} at a time", name_of(type), stretch);
   HWY_DYNAMIC_DISPATCH(mean_magnitudes_on_target)
   (type, static_cast<const std::byte*>(data), count, stretch, out);
 }

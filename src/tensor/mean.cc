@@ -156,17 +156,12 @@ namespace {
 
 HWY_EXPORT(finish_mean_on_target);
 
-bool is_integer(DType type) {
-  return type == DType::kInt8 || type == DType::kInt16 || type == DType::kInt32 ||
-         type == DType::kInt64;
-}
-
 }  // namespace
 
 void finish_mean(DType type, void* data, std::size_t count, std::int64_t contributions) {
   CHECK(contributions > 0, "a mean of {} contributions", contributions);
   if (count == 0) return;
-  if (is_integer(type)) {
+  if (!is_floating(type)) {
     if (contributions == 1) return;
     const std::size_t bits = size_of(type) * 8;
     if (static_cast<std::uint64_t>(contributions) > std::uint64_t{1} << (bits - 1)) {

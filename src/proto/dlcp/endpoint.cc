@@ -14,11 +14,6 @@ namespace {
 
 constexpr Duration kMaxDeadline = Duration::milliseconds(24LL * 3600 * 1000);
 
-bool is_floating(DType type) {
-  return type == DType::kFloat16 || type == DType::kBFloat16 || type == DType::kFloat32 ||
-         type == DType::kFloat64;
-}
-
 }  // namespace
 
 DlcpEndpoint::DlcpEndpoint(const DlcpOptions& options)
