@@ -12,7 +12,6 @@
 // sleeps while there is nothing to do. Nothing throws, except what your own functions throw.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include <thalweg/dscp.h>
 #include <thalweg/result.h>
 #include <thalweg/types.h>
 
@@ -78,8 +78,10 @@ struct TensorSpan {
 
 // What switches may do with a packet (DLCP, section 3.2.2).
 struct PacketTag {
-  std::uint8_t priority = 0;  // queue, 0 first, at most 7; its DSCP is EndpointOptions::dscp
-  bool important = true;      // ECN-capable: marked as congested where others are dropped
+  // Queue, 0 first, at most 7; its DSCP is EndpointOptions::dscp. Queue 0 is for control messages:
+  // switches drop nothing there.
+  std::uint8_t priority = 1;
+  bool important = true;  // ECN-capable: marked as congested where others are dropped
 };
 
 struct SendOptions {
@@ -199,8 +201,8 @@ struct EndpointOptions {
   // A peer whose system does not answer for so long is lost. A peer whose process ends is noticed
   // at once.
   std::chrono::milliseconds peer_timeout = std::chrono::seconds(10);
-  // DSCP of each priority, 0 first.
-  std::array<std::uint8_t, 8> dscp = {46, 40, 34, 32, 26, 24, 18, 10};
+  // DSCP of each queue. Switches must be told of others than these (docs/operating.md).
+  DscpTable dscp = kDefaultDscp;
   // Segmentation by the kernel or the card, where they have it.
   bool offload = true;
   // Where warnings go. None: to standard error.

@@ -13,6 +13,7 @@
 
 #include "net/address.h"
 #include "net/system.h"
+#include "tensor/tags.h"
 
 namespace thalweg {
 namespace {
@@ -68,10 +69,9 @@ Status validate(const EndpointOptions& options) {
     return Error(fmt::format("peer_timeout: {} ms; from 10 ms to a day is allowed",
                              options.peer_timeout.count()));
   }
-  constexpr std::uint8_t kMaxDscp = 63;
   for (const std::uint8_t dscp : options.dscp) {
-    if (dscp > kMaxDscp) {
-      return Error(fmt::format("dscp: {}; from 0 to {} are allowed", dscp, kMaxDscp));
+    if (dscp >= kDscpCount) {
+      return Error(fmt::format("dscp: {}; from 0 to {} are allowed", dscp, kDscpCount - 1));
     }
   }
   return ok_status();

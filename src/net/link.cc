@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "net/system.h"
+#include "tensor/tags.h"
 
 namespace thalweg {
 namespace {
@@ -21,7 +22,6 @@ constexpr int kBatchesPerTurn = 16;
 // always sleeps between two such runs.
 constexpr std::size_t kFastBytes = std::size_t{48} << 10;
 constexpr Duration kFastWait = Duration::microseconds(30);
-constexpr std::uint8_t kEcnCapable = 2;  // ECT(0)
 // Without a rate that anybody named.
 constexpr Bandwidth kUnknownRate = Bandwidth::gbps(100);
 constexpr double kUnknownRateFactor = 1.5;
@@ -68,7 +68,7 @@ Link::Link(std::shared_ptr<EventLoop> loop, Parts parts, const EndpointOptions& 
       lose_packet_(options.lose),
       stream_(std::in_place, std::move(parts.stream), options.job_token),
       dlcp_(dlcp_options(parts, options)),
-      batch_limit_(dlcp_options(parts, options).burst_segments) {
+      batch_limit_(dlcp_.options().burst_segments) {
   udp_.emplace(std::move(parts.udp));
 }
 
@@ -208,9 +208,7 @@ void Link::send_data() {
             {transfer.source + batch_.offset(i).count(), std::size_t{header.length}}};
         ++packet_count_;
       }
-      traffic_class_ =
-          static_cast<std::uint8_t>(static_cast<unsigned>(dscp_[batch_.tag.priority]) << 2 |
-                                    (batch_.tag.important ? kEcnCapable : 0));
+      traffic_class_ = traffic_class_of(batch_.tag, dscp_);
       if (packet_count_ == 0) continue;
     }
     switch (udp_->send(std::span(packets_).first(packet_count_), traffic_class_)) {

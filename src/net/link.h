@@ -82,7 +82,7 @@ class Link final : public EventLoop::Handler, public std::enable_shared_from_thi
   std::string name_;
   std::uint32_t payload_;
   JobToken job_;
-  std::array<std::uint8_t, kPriorityCount> dscp_;
+  DscpTable dscp_;
   std::function<bool(std::uint64_t)> lose_packet_;
   std::optional<ControlStream> stream_;  // both until the connection ends
   std::optional<UdpSocket> udp_;

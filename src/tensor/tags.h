@@ -23,6 +23,7 @@
 #include <span>
 #include <vector>
 
+#include <thalweg/dscp.h>
 #include <thalweg/types.h>
 
 #include "base/segment_tag.h"
@@ -86,11 +87,7 @@ void tag_segments(const Partition& partition, const Function& function, std::spa
 double sampled_median(DType type, const void* data, std::size_t count, const MagnitudeRule& rule,
                       std::vector<std::uint64_t>& scratch);
 
-// DSCP of each queue. The defaults are of the pool for local use (RFC 2474, xxxx11), and their
-// upper three bits rise with urgency: switches that map DSCP / 8 to a queue, as many do by default,
-// order them rightly unconfigured.
-using DscpTable = std::array<std::uint8_t, kPriorityCount>;
-inline constexpr DscpTable kDefaultDscp{59, 51, 43, 35, 27, 19, 11, 3};
+static_assert(std::tuple_size_v<DscpTable> == kPriorityCount);
 inline constexpr std::uint8_t kDscpCount = 64;
 
 // Requires priority < kPriorityCount.

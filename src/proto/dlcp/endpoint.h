@@ -111,6 +111,7 @@ class DlcpEndpoint {
   // Nothing of ours is in flight or yet to be told; the peer may still wait for us to send.
   [[nodiscard]] bool settled() const;
   [[nodiscard]] std::size_t transfers() const;
+  [[nodiscard]] const DlcpOptions& options() const { return options_; }
   [[nodiscard]] const DlcpCounters& counters() const { return counters_; }
   [[nodiscard]] const RateControl& rate_control() const { return rate_; }
   // For a driver that reconnects (DlcpOptions::first_transfer).
