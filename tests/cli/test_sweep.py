@@ -160,3 +160,29 @@ def test_reproduce_same_json_at_any_number_of_processes(thalweg):
 def test_reproduce_unknown(thalweg):
     done = thalweg("reproduce", "rat/fig9")
     assert done.code == 2 and "rat/fig9" in done.err and "rat/fig4" in done.err
+
+
+def test_reproduce_unfinished_points_are_named(thalweg):
+    done = thalweg("reproduce", "rat/fig4", "--quick", "--json", "--no-plots", "--set", "until=1us")
+    assert done.code == 1, done.err
+    result = json.loads(done.out)
+    assert len(result["unfinished"]) == len(result["points"]) > 0
+
+
+def test_reproduce_reads_all_points_before_the_first_runs(thalweg, tmp_path, monkeypatch):
+    experiment = tmp_path / "experiments/some/figure.yaml"
+    experiment.parent.mkdir(parents=True)
+    experiment.write_text("""title: the first point takes hours, the last cannot be read
+scenario:
+  variables: {hosts: 8, last: 3}
+  topology: single-switch:hosts=${hosts},host=10G
+  transport: newreno
+  until: 3600s
+  jobs: [{size: 40GB, scheme: ring, iterations: 100, hosts: [host0, "host${last}"]}]
+sweep: {hosts: [8, 4], last: [3, 7]}
+claims: []
+""")
+    monkeypatch.setenv("THALWEG_HOME", str(tmp_path))
+    done = thalweg("reproduce", "--no-plots", "-j1", timeout=60)
+    assert done.code == 2, done.out
+    assert "some/figure at hosts=4, last=7" in done.err
