@@ -97,10 +97,11 @@ def test_bad_flags(thalweg, scenario, arguments, words):
         assert word in done.err, done.err
 
 
-def test_killed_parent_leaves_no_child(scenario):
+def start_long_sweep(scenario, errors):
+    """A sweep of two processes at once that takes long, and their ids."""
     process = subprocess.Popen(
         [PROGRAM, "sim", "run", scenario, "--set", "jobs.0.size=1GB", "-j2"],
-        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=errors, text=True)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     deadline = time.monotonic() + 20
     pids = []
@@ -108,23 +109,21 @@ def test_killed_parent_leaves_no_child(scenario):
         pids = children.read_text().split()
         time.sleep(0.02)
     assert len(pids) == 2
+    return process, pids
+
+
+def test_killed_parent_leaves_no_child(scenario):
+    process, pids = start_long_sweep(scenario, subprocess.DEVNULL)
     process.send_signal(signal.SIGKILL)
     process.wait(10)
+    deadline = time.monotonic() + 20
     while time.monotonic() < deadline and any(Path(f"/proc/{pid}").exists() for pid in pids):
         time.sleep(0.05)
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
 def test_killed_point_is_an_error_that_names_it(scenario):
-    process = subprocess.Popen(
-        [PROGRAM, "sim", "run", scenario, "--set", "jobs.0.size=1GB", "-j2"],
-        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    deadline = time.monotonic() + 20
-    pids = []
-    while len(pids) < 2 and time.monotonic() < deadline:
-        pids = children.read_text().split()
-        time.sleep(0.02)
+    process, pids = start_long_sweep(scenario, subprocess.PIPE)
     os.kill(int(pids[0]), signal.SIGKILL)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 2
