@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/prng.h"
 
 namespace thalweg {
 namespace {
@@ -14,13 +15,6 @@ constexpr std::uint64_t kDlcpStream = std::uint64_t{4} << 32;
 constexpr std::int64_t kElementBytes = 4;
 // Beyond any simulation: flows of DLCP do not fail, as those of TCP do not.
 constexpr Duration kDeadline = Duration::milliseconds(24LL * 3600 * 1000);
-
-// Every bit of the input reaches the upper bits of the result (the finalizer of SplitMix64).
-constexpr std::uint64_t mixed(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
 
 LossBound bound_of(const FlowSpec& spec) {
   const DlcpParameters& parameters = *spec.transport->dlcp();
@@ -31,8 +25,8 @@ LossBound bound_of(const FlowSpec& spec) {
 }  // namespace
 
 std::size_t DlcpHosts::PairHash::operator()(const PairKey& key) const {
-  return mixed(reinterpret_cast<std::uintptr_t>(key.parameters) ^ (key.host.index() << 40) ^
-               (key.peer.index() << 16));
+  return mix_bits(reinterpret_cast<std::uintptr_t>(key.parameters) ^ (key.host.index() << 40) ^
+                  (key.peer.index() << 16));
 }
 
 DlcpHosts::DlcpHosts(const NetworkOptions& options, EventQueue& events, Fabric& fabric,
@@ -114,7 +108,7 @@ TransferSpec DlcpHosts::transfer_of(std::uint32_t index) const {
 TagSource DlcpHosts::tags_of(const FlowSpec& spec, std::uint64_t seed) const {
   const double important = spec.transport->dlcp()->important;
   return TagSource([priority = spec.priority, seed, important](SegmentIndex segment) {
-    const std::uint64_t hash = mixed(seed + segment.index() * 0x9e3779b97f4a7c15);
+    const std::uint64_t hash = mix_bits(seed + segment.index() * kGoldenStep);
     const double draw = static_cast<double>(hash >> 11) * 0x1p-53;
     return SegmentTag{.priority = priority, .important = draw < important};
   });
