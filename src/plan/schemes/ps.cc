@@ -45,11 +45,7 @@ Result<Roles> assign_roles(const PlanRequest& request, const Parameters& paramet
     std::erase_if(roles.workers, [&](Rank rank) { return rank >= first_server; });
     for (Rank rank = first_server; rank.value() < hosts; ++rank) roles.servers.push_back(rank);
   } else {
-    const std::size_t workers = roles.workers.size();
-    const auto count = static_cast<std::size_t>(servers);
-    for (std::size_t i = 0; i < count; ++i) {
-      roles.servers.push_back(roles.workers[i * workers / count]);
-    }
+    roles.servers = spread_over(roles.workers, static_cast<std::size_t>(servers));
   }
   return roles;
 }
