@@ -90,7 +90,7 @@ void DlcpHosts::on_timer(const Event& event) {
 }
 
 void DlcpHosts::on_drained(Rank host) {
-  lines_[host.index()].watched = false;
+  lines_.on_drained(host);
   send_in_turn(host);
 }
 
@@ -104,7 +104,7 @@ void DlcpHosts::drive(std::uint32_t index) {
   send_control(side);
   if (!side.in_turn && side.endpoint.data_ready(now)) {
     side.in_turn = true;
-    lines_[side.host.index()].sides.push(index);
+    lines_.join(side.host, index);
     send_in_turn(side.host);
   }
   set_timer(index);
@@ -112,30 +112,16 @@ void DlcpHosts::drive(std::uint32_t index) {
 }
 
 void DlcpHosts::send_in_turn(Rank host) {
-  Line& line = lines_[host.index()];
-  const Time now = events_.now();
+  const auto limit = [this](std::uint32_t index) { return limit_of(*sides_[index]); };
   DataBatch batch;
-  while (!line.sides.empty()) {
-    const std::uint32_t index = line.sides.front();
+  lines_.serve(host, limit, [this, &batch](std::uint32_t index) {
     Side& side = *sides_[index];
-    const std::uint64_t waiting = fabric_.host_backlog(host);
-    const std::uint64_t limit = limit_of(side);
-    if (waiting >= limit) {
-      // A paused host says itself when it goes on.
-      const auto time = fabric_.time_to_drain(host, waiting - limit / 2);
-      if (line.watched || !time) return;
-      line.watched = true;
-      events_.push(events_.now_ps() + time->ps(), EventKind::kDlcpDrained,
-                   static_cast<std::uint32_t>(host.value()), 0, 0);
-      return;
-    }
-    line.sides.pop();
-    if (side.endpoint.poll_data(now, 1, batch)) send_data(side, batch);
-    side.in_turn = side.endpoint.data_ready(now);
-    if (side.in_turn) line.sides.push(index);
+    if (side.endpoint.poll_data(events_.now(), 1, batch)) send_data(side, batch);
+    side.in_turn = side.endpoint.data_ready(events_.now());
     send_control(side);
     set_timer(index);
-  }
+    return side.in_turn;
+  });
 }
 
 void DlcpHosts::send_data(Side& side, const DataBatch& batch) {

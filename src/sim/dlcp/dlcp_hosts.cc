@@ -40,7 +40,7 @@ DlcpHosts::DlcpHosts(const NetworkOptions& options, EventQueue& events, Fabric& 
       framing_bytes_(options.framing_bytes),
       host_queue_(static_cast<std::uint64_t>(options.host_queue.count())),
       label_paths_(options.balancing == LoadBalancing::kLabel),
-      lines_(static_cast<std::size_t>(fabric.host_count())) {}
+      lines_(EventKind::kDlcpDrained, events, fabric) {}
 
 std::uint64_t DlcpHosts::limit_of(const Side& side) const {
   return host_queue_ > 0 ? host_queue_
