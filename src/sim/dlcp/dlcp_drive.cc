@@ -43,8 +43,9 @@ void DlcpHosts::on_data(std::uint32_t place) {
   header.tag = {.priority = packet.priority, .important = packet.ecn != Ecn::kNotCapable};
   header.retransmission = packet.retransmission;
   const bool marked = packet.ecn == Ecn::kCongested;
+  const std::uint32_t path = packet.path;
   pool_.release(place);
-  const Placement placement = sides_[index]->endpoint.on_data(header, marked, events_.now());
+  const Placement placement = sides_[index]->endpoint.on_data(header, marked, events_.now(), path);
   if (placement.verdict == Placement::Verdict::kPlace) ++flows_[placement.cookie].placed;
   drive(index);
 }
@@ -55,6 +56,8 @@ void DlcpHosts::on_control(std::uint32_t place) {
   const auto index = static_cast<std::uint32_t>(packet.flow.value());
   Side& side = *sides_[index];
   Side& peer = *sides_[side.other];
+  // A message that comes again: what answered it was lost.
+  if (label_paths_ && packet.sequence < side.in.next()) ++side.control_path;
   side.in.on_packet(packet.sequence);
   while (side.in.has_next()) {
     side.endpoint.on_control(peer.out.message(side.in.take()), events_.now());
@@ -65,7 +68,7 @@ void DlcpHosts::on_control(std::uint32_t place) {
   packet.sequence = side.in.next();
   packet.wire_size = static_cast<std::uint32_t>(side.parameters.control_header.count());
   packet.payload = 0;
-  packet.path_hash = label_paths_ ? side.control_path++ : side.control_path;
+  packet.path_hash = side.control_path;
   fabric_.send(side.host, place);
   drive(index);
 }
@@ -99,6 +102,7 @@ void DlcpHosts::drive(std::uint32_t index) {
   const Time now = events_.now();
   side.endpoint.on_timeout(now);
   if (side.out.on_timeout(now)) {
+    if (label_paths_) ++side.control_path;
     for (std::uint64_t n = side.out.first(); n < side.out.end(); ++n) send_message(side, n);
   }
   send_control(side);
@@ -116,12 +120,28 @@ void DlcpHosts::send_in_turn(Rank host) {
   DataBatch batch;
   lines_.serve(host, limit, [this, &batch](std::uint32_t index) {
     Side& side = *sides_[index];
+    if (label_paths_) look_at_routes(side);
     if (side.endpoint.poll_data(events_.now(), 1, batch)) send_data(side, batch);
     side.in_turn = side.endpoint.data_ready(events_.now());
     send_control(side);
     set_timer(index);
     return side.in_turn;
   });
+}
+
+void DlcpHosts::look_at_routes(Side& side) {
+  if (side.routes_version == fabric_.routes_version()) return;
+  side.routes_version = fabric_.routes_version();
+  const std::uint32_t paths = fabric_.path_count(side.host, side.peer);
+  side.endpoint.set_paths(std::min(paths, static_cast<std::uint32_t>(kMaxReportPaths)),
+                          events_.now());
+}
+
+// Where there are more paths than an endpoint tells apart, packets of one go round those it stands
+// for.
+std::uint32_t DlcpHosts::next_label(Side& side, std::uint32_t path) {
+  const std::uint32_t paths = side.endpoint.path_shares().count();
+  return (path + side.first_label % paths) % paths + paths * side.dealt++;
 }
 
 void DlcpHosts::send_data(Side& side, const DataBatch& batch) {
@@ -141,7 +161,8 @@ void DlcpHosts::send_data(Side& side, const DataBatch& batch) {
   packet.wire_size = header.length + static_cast<std::uint32_t>(side.parameters.header.count());
   packet.rank_in_queue = header.segment;
   packet.labelled = flow.spec.path >= 0;
-  packet.path_hash = label_paths_ && !packet.labelled ? side.data_path++ : flow.path;
+  packet.path = static_cast<std::uint8_t>(batch.path);
+  packet.path_hash = label_paths_ && !packet.labelled ? next_label(side, batch.path) : flow.path;
   packet.kind = PacketKind::kDlcpData;
   packet.priority = header.tag.priority;
   packet.ecn = header.tag.important ? Ecn::kCapable : Ecn::kNotCapable;
@@ -172,7 +193,7 @@ void DlcpHosts::send_message(Side& side, std::uint64_t number) {
       packet.payload + static_cast<std::uint32_t>(side.parameters.control_header.count());
   packet.rank_in_queue = 0;
   packet.labelled = false;
-  packet.path_hash = label_paths_ ? side.control_path++ : side.control_path;
+  packet.path_hash = side.control_path;
   packet.kind = PacketKind::kDlcpControl;
   packet.priority = 0;
   packet.ecn = Ecn::kNotCapable;

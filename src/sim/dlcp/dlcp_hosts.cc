@@ -63,7 +63,7 @@ std::uint32_t DlcpHosts::make_side(const DlcpParameters& parameters, Rank host, 
   const auto index = static_cast<std::uint32_t>(sides_.size());
   sides_.push_back(std::make_unique<Side>(options, parameters, host, peer));
   const std::uint64_t paths = prng_.next();
-  sides_.back()->data_path = static_cast<std::uint32_t>(paths);
+  sides_.back()->first_label = static_cast<std::uint32_t>(paths);
   sides_.back()->control_path = static_cast<std::uint32_t>(paths >> 32);
   side_index_.emplace(PairKey{&parameters, host, peer}, index);
   return index;

@@ -78,8 +78,12 @@ class DlcpHosts {
     std::int64_t timer_ps = kNoTimer;
     std::uint16_t timer_stamp = 0;
     bool in_turn = false;
-    std::uint32_t data_path = 0;     // the next label, where senders deal packets over paths
-    std::uint32_t control_path = 0;  // hash, or the next label
+    // Where senders name paths by labels: the label of the first path, how many packets were dealt,
+    // and which routes the paths are those of.
+    std::uint32_t first_label = 0;
+    std::uint32_t dealt = 0;
+    std::uint32_t routes_version = 0;
+    std::uint32_t control_path = 0;  // hash, or a label that holds until a message is lost
   };
   struct Flow {
     FlowId id;
@@ -119,6 +123,8 @@ class DlcpHosts {
   // and tells of flows that ended.
   void drive(std::uint32_t index);
   void send_in_turn(Rank host);
+  void look_at_routes(Side& side);
+  [[nodiscard]] static std::uint32_t next_label(Side& side, std::uint32_t path);
   void send_data(Side& side, const DataBatch& batch);
   void send_control(Side& side);
   void send_message(Side& side, std::uint64_t number);
