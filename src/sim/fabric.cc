@@ -354,6 +354,18 @@ Bandwidth Fabric::host_rate(Rank host) const {
   return rate;
 }
 
+std::uint32_t Fabric::path_count(Rank source, Rank target) const {
+  const auto end = static_cast<std::uint32_t>(topology_.host(target).value());
+  std::size_t count = 1;
+  for (auto node = static_cast<std::uint32_t>(topology_.host(source).value()); node != end;) {
+    const auto hops = routes_.hops(node, static_cast<std::uint32_t>(target.value()));
+    if (hops.empty()) return 1;
+    count *= hops.size();
+    node = ports_[hops[0]].to_node;
+  }
+  return static_cast<std::uint32_t>(count);
+}
+
 std::uint64_t Fabric::peak_host_backlog() const {
   std::uint64_t peak = 0;
   for (const Port& port : ports_) {

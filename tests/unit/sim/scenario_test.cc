@@ -5,33 +5,14 @@
 
 #include <algorithm>
 
-#include "sim/scenario_run.h"
-#include "topology/load.h"
+#include "scenario_fixture.h"
 
 namespace thalweg {
 namespace {
 
-ModelTable tiny_model() {
-  ModelTable table;
-  table.name = "tiny";
-  table.batch = 4;
-  for (const char* name : {"front", "back"}) {
-    table.layers.push_back({.name = name,
-                            .parameters = 100'000,
-                            .tensors = {100'000},
-                            .forward = Duration::microseconds(100),
-                            .backward = Duration::microseconds(200)});
-  }
-  return table;
-}
-
-ScenarioLoaders loaders() {
-  return {.topology = [](const std::string& text) { return topology_from_shorthand(text); },
-          .model = [](const std::string& name) -> Result<ModelTable> {
-            if (name == "tiny") return tiny_model();
-            return Error(fmt::format("'{}' is not a model", name));
-          }};
-}
+using testing_sim::loaders;
+using testing_sim::result_of;
+using testing_sim::scenario_of;
 
 constexpr const char* kGood = R"(name: all of it
 topology: leaf-spine:racks=2,hosts=2,spines=2,host=10G,uplink=10G
@@ -218,10 +199,7 @@ flows:
   - {{from: host0, to: host3, size: 3MB}}
 )",
                                          limit);
-    const Scenario scenario = scenario_from_yaml(text, "queue.yaml", loaders()).value();
-    const ScenarioResult result = run_scenario(scenario, {}).value();
-    EXPECT_TRUE(result.finished);
-    EXPECT_EQ(result.violations, std::vector<std::string>{});
+    const ScenarioResult result = result_of(scenario_of(text));
     EXPECT_EQ(result.flows.size(), 3U);
     // In turn: all three end together, and the line is never idle.
     if (std::string_view(limit) != "0B") {
