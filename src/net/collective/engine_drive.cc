@@ -69,7 +69,7 @@ void Engine::drive(Lock& lock, const Op& until) {
     if (++looks % kLooksPerTimer == 0) check_timers(now);
     // Another thread may have something to start.
     lock.unlock();
-    if (options_.crowded) sched_yield();
+    sched_yield();
     lock.lock();
     if (now < spin_until || until.result) continue;
     sleep(lock, next_timer(now));
