@@ -59,6 +59,10 @@ Fabric::Fabric(const Topology& topology, const NetworkOptions& options, EventQue
       losses_(topology.arc_count()) {
   policy_.mark_above(options.queues.mark_above, options.queues.per_port_marking);
   policy_.drop_selectively_above(options.queues.selective_threshold, options.queues.selective_step);
+  if (!options.queues.selective_thresholds.empty()) {
+    policy_.drop_selectively_above(options.queues.selective_thresholds);
+  }
+  if (!options.queues.queue_limits.empty()) policy_.limit_queues(options.queues.queue_limits);
   policy_.reserve_for_control(options.queues.control_reserve);
   for (std::size_t a = 0; a < ports_.size(); ++a) {
     make_port(ArcId(static_cast<std::int32_t>(a)), options.queues);
@@ -175,6 +179,7 @@ bool Fabric::admit(Port& port, std::uint32_t place, std::uint8_t queue) {
       ++counters_.marks;
       return true;
     case Verdict::kDropPortFull:
+    case Verdict::kDropQueueFull:
     case Verdict::kDropShared:
       drop_at(port, place, DropReason::kFull);
       return false;
