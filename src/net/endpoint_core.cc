@@ -31,7 +31,11 @@ void add(NetCounters& sum, const NetCounters& more) {
   sum.packets_marked += more.packets_marked;
   sum.packets_unused += more.packets_unused;
   sum.packets_bad += more.packets_bad;
+  sum.packets_forged += more.packets_forged;
+  sum.packets_replayed += more.packets_replayed;
+  sum.packets_stale += more.packets_stale;
   sum.messages_bad += more.messages_bad;
+  sum.messages_forged += more.messages_forged;
   sum.send_errors += more.send_errors;
   sum.send_calls += more.send_calls;
   sum.receive_calls += more.receive_calls;
@@ -50,6 +54,11 @@ Status validate(const EndpointOptions& options) {
   const auto printable = [](char c) { return c >= 0x20 && c < 0x7f; };
   if (!std::ranges::all_of(options.name, printable)) {
     return Error("name: only printable ASCII is allowed");
+  }
+  if (!options.job_key.empty()) {
+    if (const auto key = JobKey::from_hex(options.job_key); !key.ok()) {
+      return key.error().within("job_key");
+    }
   }
   constexpr std::uint32_t kLeast = 8;
   constexpr std::uint32_t kMost = 60'000;
@@ -171,9 +180,12 @@ std::optional<Time> Endpoint::Core::turn_handshakes(Time now) {
       case IncomingPeer::State::kWaiting:
         next = earlier(next, peer->until());
         return false;
-      case IncomingPeer::State::kRefused:
+      case IncomingPeer::State::kRefused: {
         ++refused_;
+        const std::lock_guard lock(mutex_);
+        last_refusal_ = peer->refusal();
         return true;
+      }
       case IncomingPeer::State::kDone:
         links.push_back(std::make_shared<Link>(loop_, peer->take(), options_));
         return true;
@@ -224,8 +236,9 @@ Result<Peer> Endpoint::Core::accept(std::chrono::nanoseconds limit) {
   if (address_.empty()) return Error("accept: this endpoint does not listen");
   std::unique_lock lock(mutex_);
   if (!arrived_.wait_for(lock, limit, [&] { return !accepted_.empty(); })) {
-    return Error(fmt::format("no peer connected to {} within {}", address_,
-                             to_string(Duration::nanoseconds(limit.count()))));
+    return Error(fmt::format("no peer connected to {} within {}{}", address_,
+                             to_string(Duration::nanoseconds(limit.count())),
+                             last_refusal_.empty() ? "" : "; refused " + last_refusal_));
   }
   auto link = std::move(accepted_.front());
   accepted_.pop_front();

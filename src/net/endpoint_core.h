@@ -64,6 +64,7 @@ class Endpoint::Core final : public EventLoop::Handler {
   std::mutex mutex_;  // guards what follows
   std::condition_variable arrived_;
   std::deque<std::shared_ptr<Link>> accepted_;
+  std::string last_refusal_;  // which peer, and why
 };
 
 }  // namespace thalweg

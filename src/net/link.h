@@ -23,6 +23,7 @@
 
 #include "net/control_stream.h"
 #include "net/event_loop.h"
+#include "net/packet_guard.h"
 #include "net/transfer_state.h"
 #include "net/udp_socket.h"
 #include "proto/dlcp/endpoint.h"
@@ -37,6 +38,7 @@ class Link final : public EventLoop::Handler, public std::enable_shared_from_thi
     UdpSocket udp;
     std::string name;
     std::uint32_t payload = 0;
+    std::unique_ptr<PacketGuard> guard = nullptr;  // null without a job key
   };
 
   Link(std::shared_ptr<EventLoop> loop, Parts parts, const EndpointOptions& options);
@@ -84,6 +86,7 @@ class Link final : public EventLoop::Handler, public std::enable_shared_from_thi
   JobToken job_;
   DscpTable dscp_;
   std::function<bool(std::uint64_t)> lose_packet_;
+  std::unique_ptr<PacketGuard> guard_;
   std::optional<ControlStream> stream_;  // both until the connection ends
   std::optional<UdpSocket> udp_;
   DlcpEndpoint dlcp_;
@@ -94,7 +97,7 @@ class Link final : public EventLoop::Handler, public std::enable_shared_from_thi
 
   std::uint32_t batch_limit_;
   DataBatch batch_;
-  std::array<std::array<std::byte, kDataHeaderSize>, UdpSocket::kMaxPackets> headers_;
+  std::array<std::array<std::byte, data_overhead(true)>, UdpSocket::kMaxPackets> headers_;
   std::array<UdpPacket, UdpSocket::kMaxPackets> packets_;
   std::size_t packet_count_ = 0;
   std::uint8_t traffic_class_ = 0;

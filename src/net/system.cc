@@ -1,9 +1,13 @@
 #include "net/system.h"
 
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <time.h>
 
+#include <cerrno>
 #include <system_error>
+
+#include "base/check.h"
 
 namespace thalweg {
 
@@ -15,6 +19,16 @@ Time monotonic_now() {
 
 Error system_error(const std::string& what, int error_number) {
   return Error(what + ": " + std::generic_category().message(error_number));
+}
+
+std::uint64_t random_number() {
+  std::uint64_t number = 0;
+  ssize_t got = 0;
+  do {
+    got = getrandom(&number, sizeof(number), 0);
+  } while (got < 0 && errno == EINTR);
+  CHECK(got == sizeof(number), "the system gives no random numbers");
+  return number;
 }
 
 bool set_option(int fd, int level, int name, int value) {

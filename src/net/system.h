@@ -1,6 +1,7 @@
 // The clock of the real world, and errors of system calls as Results.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include <thalweg/result.h>
@@ -14,6 +15,9 @@ namespace thalweg {
 
 // "cannot bind to 10.0.0.1:7000: Address already in use", from errno.
 [[nodiscard]] Error system_error(const std::string& what, int error_number);
+
+// From the system's source of random numbers, which nobody can guess.
+[[nodiscard]] std::uint64_t random_number();
 
 // An integer option of a socket. False: the system does not know it or refuses the value.
 bool set_option(int fd, int level, int name, int value);

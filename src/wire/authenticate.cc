@@ -5,6 +5,9 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "base/check.h"
 #include "wire/byte_io.h"
 
@@ -13,6 +16,7 @@ namespace {
 
 constexpr std::size_t kNonceSize = 12;
 constexpr std::string_view kPurpose = "thalweg wire 1 AES-128-GMAC";
+constexpr std::string_view kProofPurpose = "thalweg wire 1 session proof";
 
 const unsigned char* octets(const std::byte* bytes) {
   return reinterpret_cast<const unsigned char*>(bytes);
@@ -28,6 +32,17 @@ std::optional<unsigned> hex_digit(char c) {
 
 using DerivedKey = std::array<std::byte, kJobKeySize>;
 
+using Digest = std::array<std::byte, 32>;
+
+Digest hmac_sha256(const JobKey& key, std::span<const std::byte> bytes) {
+  Digest digest{};
+  unsigned length = 0;
+  CHECK(HMAC(EVP_sha256(), key.bytes().data(), static_cast<int>(kJobKeySize), octets(bytes.data()),
+             bytes.size(), octets(digest.data()), &length) != nullptr);
+  CHECK(length == digest.size());
+  return digest;
+}
+
 // One block of a key derivation function in the manner of NIST SP 800-108: HMAC over a label and
 // all that tells scopes apart, each of fixed length.
 DerivedKey derive(const JobKey& key, const KeyScope& scope, WireChannel channel) {
@@ -40,11 +55,7 @@ DerivedKey derive(const JobKey& key, const KeyScope& scope, WireChannel channel)
   writer.put(scope.sender_session);
   writer.put(scope.receiver_session);
   CHECK(writer.ok() && writer.used() == context.size());
-  std::array<std::byte, EVP_MAX_MD_SIZE> digest{};
-  unsigned length = 0;
-  CHECK(HMAC(EVP_sha256(), key.bytes().data(), static_cast<int>(kJobKeySize),
-             octets(context.data()), context.size(), octets(digest.data()), &length) != nullptr);
-  CHECK(length >= kJobKeySize);
+  Digest digest = hmac_sha256(key, context);
   DerivedKey derived{};
   std::copy_n(digest.begin(), derived.size(), derived.begin());
   OPENSSL_cleanse(digest.data(), digest.size());
@@ -115,19 +126,32 @@ KeyedTag Gmac::tag(std::uint64_t sequence, std::span<const std::byte> first,
   return result;
 }
 
-bool same_tag(std::span<const std::byte, kKeyedTagSize> a,
-              std::span<const std::byte, kKeyedTagSize> b) {
-  return CRYPTO_memcmp(a.data(), b.data(), kKeyedTagSize) == 0;
+SessionProof prove_session(const JobKey& key, std::uint32_t prover,
+                           std::span<const std::byte> first_greeting,
+                           std::span<const std::byte> second_greeting) {
+  // Every part but the last has a length that is known before it.
+  std::vector<std::byte> context(kProofPurpose.size() + 4 + 4);
+  ByteWriter writer(context);
+  writer.put_text(kProofPurpose);
+  writer.put(prover);
+  writer.put(static_cast<std::uint32_t>(first_greeting.size()));
+  CHECK(writer.ok() && writer.used() == context.size());
+  context.insert(context.end(), first_greeting.begin(), first_greeting.end());
+  context.insert(context.end(), second_greeting.begin(), second_greeting.end());
+  return hmac_sha256(key, context);
+}
+
+bool same_secret(std::span<const std::byte> a, std::span<const std::byte> b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
 Sealer::Sealer(const JobKey& key, const KeyScope& scope)
     : data_(key, scope, WireChannel::kData), control_(key, scope, WireChannel::kControl) {}
 
-void Sealer::seal_data(std::uint64_t sequence, std::span<std::byte> packet) {
-  CHECK(packet.size() > data_overhead(true));
-  const KeyedTag tag =
-      data_.tag(sequence, packet.first(kDataHeaderSize), packet.subspan(data_overhead(true)));
-  std::ranges::copy(tag, packet.begin() + kDataHeaderSize);
+void Sealer::seal_data(std::uint64_t sequence, std::span<std::byte, data_overhead(true)> head,
+                       std::span<const std::byte> payload) {
+  const KeyedTag tag = data_.tag(sequence, head.first(kDataHeaderSize), payload);
+  std::ranges::copy(tag, head.begin() + kDataHeaderSize);
 }
 
 void Sealer::seal_control(std::uint64_t sequence, std::span<std::byte> message) {
@@ -159,29 +183,29 @@ const char* name_of(Refusal refusal) {
 
 Verifier::Verifier(JobToken job, const std::optional<JobKey>& key, const KeyScope& scope,
                    std::size_t window)
-    : job_(job), window_(window) {
+    : job_(job), session_(key ? session_mark(scope) : std::uint16_t{0}), window_(window) {
   if (!key) return;
   data_.emplace(*key, scope, WireChannel::kData);
   control_.emplace(*key, scope, WireChannel::kControl);
 }
 
-Refusal Verifier::counted(Refusal refusal) {
-  ++counts_[static_cast<std::size_t>(refusal)];
+Refusal Verifier::check_data(std::span<const std::byte> packet, const DataHeader& header) {
+  const Refusal refusal = judge_data(packet, header);
+  ++data_counts_[static_cast<std::size_t>(refusal)];
   return refusal;
 }
 
-Refusal Verifier::check_data(std::span<const std::byte> packet, const DataHeader& header) {
-  return counted(judge_data(packet, header));
-}
-
 Refusal Verifier::check_control(std::span<const std::byte> message, const ControlEnvelope& about) {
-  return counted(judge_control(message, about));
+  const Refusal refusal = judge_control(message, about);
+  ++control_counts_[static_cast<std::size_t>(refusal)];
+  return refusal;
 }
 
 Refusal Verifier::judge_data(std::span<const std::byte> packet, const DataHeader& header) {
   if (header.job != job_) return Refusal::kJob;
   if (header.keyed != data_.has_value()) return Refusal::kKeying;
   if (!header.keyed) return Refusal::kNone;
+  if (header.session != session_) return Refusal::kStale;
   // The window is asked first: it costs less than the tag. What it says of a packet that is not
   // authentic is as good a reason to drop it.
   const ReplayWindow::State state = window_.state(header.sequence);
@@ -189,7 +213,7 @@ Refusal Verifier::judge_data(std::span<const std::byte> packet, const DataHeader
   if (state == ReplayWindow::State::kStale) return Refusal::kStale;
   const KeyedTag expected =
       data_->tag(header.sequence, packet.first(kDataHeaderSize), data_payload(packet, header));
-  if (!same_tag(expected, packet.subspan<kDataHeaderSize, kKeyedTagSize>())) {
+  if (!same_secret(expected, packet.subspan<kDataHeaderSize, kKeyedTagSize>())) {
     return Refusal::kForged;
   }
   window_.accept(header.sequence);
@@ -202,7 +226,7 @@ Refusal Verifier::judge_control(std::span<const std::byte> message, const Contro
   if (!about.keyed) return Refusal::kNone;
   const std::size_t covered = message.size() - kKeyedTagSize;
   const KeyedTag expected = control_->tag(about.sequence, message.first(covered), {});
-  if (!same_tag(expected, message.last<kKeyedTagSize>())) return Refusal::kForged;
+  if (!same_secret(expected, message.last<kKeyedTagSize>())) return Refusal::kForged;
   if (last_control_ && about.sequence <= *last_control_) return Refusal::kReplayed;
   if (about.sequence != (last_control_ ? *last_control_ + 1 : 0)) return Refusal::kGap;
   last_control_ = about.sequence;

@@ -102,7 +102,7 @@ TEST(EndpointFaults, listener__outlives_strangers) {
   }
   // Says hello like a friend of another version.
   const Fd old = raw_connection(server->address());
-  auto hello = encode_hello({HelloStatus::kHello, kToken, 9, 1400, "old"});
+  auto hello = encode_hello({.job = kToken, .udp_port = 9, .payload = 1400, .name = "old"});
   hello[4] = std::byte{77};
   ASSERT_EQ(send(old.get(), hello.data(), hello.size(), 0), static_cast<ssize_t>(hello.size()));
   std::array<std::byte, kHelloSize> answer{};
@@ -125,7 +125,7 @@ TEST(EndpointFaults, signals__nonsense_ends_the_connection) {
   options.listen = "127.0.0.1:0";
   const Result<Endpoint> server = Endpoint::create(options);
   const Fd fd = raw_connection(server->address());
-  const auto hello = encode_hello({HelloStatus::kHello, kToken, 9, 1400, "mad"});
+  const auto hello = encode_hello({.job = kToken, .udp_port = 9, .payload = 1400, .name = "mad"});
   ASSERT_EQ(send(fd.get(), hello.data(), hello.size(), 0), static_cast<ssize_t>(hello.size()));
   const Result<Peer> peer = server->accept(seconds(5));
   ASSERT_TRUE(peer.ok());
@@ -147,8 +147,10 @@ TEST(EndpointFaults, data__nonsense_is_counted) {
   SocketAddress local = *SocketAddress::resolve("127.0.0.1:0");
   ASSERT_EQ(bind(udp.get(), local.get(), local.size()), 0);
   const Fd fd = raw_connection(server->address());
-  const auto hello = encode_hello(
-      {HelloStatus::kHello, kToken, SocketAddress::local_of(udp.get()).port(), 1400, "mad"});
+  const auto hello = encode_hello({.job = kToken,
+                                   .udp_port = SocketAddress::local_of(udp.get()).port(),
+                                   .payload = 1400,
+                                   .name = "mad"});
   ASSERT_EQ(send(fd.get(), hello.data(), hello.size(), 0), static_cast<ssize_t>(hello.size()));
   std::array<std::byte, kHelloSize> answer{};
   ASSERT_EQ(recv(fd.get(), answer.data(), answer.size(), MSG_WAITALL),
