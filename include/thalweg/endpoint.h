@@ -218,6 +218,10 @@ struct EndpointOptions {
   bool offload = true;
   // Where warnings go. None: to standard error.
   std::function<void(const std::string&)> warn = {};
+  // Where each connection is recorded, in a file of its own, for `thalweg trace replay`
+  // (docs/recording.md): "NAME-0.dlcp" and so on, so endpoints that share a folder need names of
+  // their own. Neither tensors nor the token nor the key are in it. Empty: nothing is recorded.
+  std::string record_folder = {};
   // For tests: true loses the data packet with this sequence number instead of sending it. Called
   // by the endpoint's thread.
   std::function<bool(std::uint64_t sequence)> lose = {};

@@ -103,10 +103,13 @@ struct Connected {
   Endpoint endpoint;
   Peer peer;
 
-  static Connected make(const PairProcess& process, std::size_t payload, double line_rate_gbps) {
+  static Connected make(const PairProcess& process, std::size_t payload, double line_rate_gbps,
+                        bool keyed = false) {
     EndpointOptions options;
     options.name = process.sender() ? "sender" : "receiver";
     options.job_token = 0x7468616c77656700;
+    // It protects nothing here; it only costs what any other would.
+    if (keyed) options.job_key = "7468616c776567000123456789abcdef";
     options.packet_payload = static_cast<std::uint32_t>(payload);
     options.line_rate_gbps = line_rate_gbps;
     options.warn = [](const std::string&) {};
@@ -209,7 +212,7 @@ void measure_tcp_rate(const PairProcess& process, const RateSettings& settings,
 
 void measure_dlcp_rate(const PairProcess& process, const RateSettings& settings,
                        RateResult& result) {
-  const Connected here = Connected::make(process, settings.packet_payload, 0);
+  const Connected here = Connected::make(process, settings.packet_payload, 0, settings.keyed);
   std::vector<std::vector<float>> tensors(kTensorsInFlight);
   for (auto& tensor : tensors) tensor.assign(settings.tensor_bytes / sizeof(float), 1.0F);
   std::deque<Transfer> flying;

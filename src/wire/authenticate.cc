@@ -4,6 +4,7 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <openssl/modes.h>
 
 #include <algorithm>
 #include <vector>
@@ -83,21 +84,40 @@ Result<JobKey> JobKey::from_hex(std::string_view text) {
   return JobKey(bytes);
 }
 
+// GCM's own functions under a block cipher of EVP's: for packets EVP's GCM takes half its time to
+// find the nonce's length and the tag's place by name. GMAC is GCM with nothing to encrypt: all
+// bytes are associated data.
 struct Gmac::Context {
-  struct Free {
+  struct FreeCipher {
     void operator()(EVP_CIPHER_CTX* unused) const { EVP_CIPHER_CTX_free(unused); }
   };
-  std::unique_ptr<EVP_CIPHER_CTX, Free> cipher;
+  struct FreeGcm {
+    void operator()(GCM128_CONTEXT* unused) const { CRYPTO_gcm128_release(unused); }
+  };
+  std::unique_ptr<EVP_CIPHER_CTX, FreeCipher> cipher;
+  std::unique_ptr<GCM128_CONTEXT, FreeGcm> gcm;
+
+  static void encrypt_block(const unsigned char in[16], unsigned char out[16], const void* cipher) {
+    constexpr int kBlock = 16;
+    int written = 0;
+    // GCM hands the cipher through as const; encrypting changes nothing of it that lasts.
+    auto* const context = static_cast<EVP_CIPHER_CTX*>(const_cast<void*>(cipher));  // NOLINT
+    CHECK(EVP_EncryptUpdate(context, out, &written, in, kBlock) == 1 && written == kBlock);
+  }
 };
 
 Gmac::Gmac(const JobKey& key, const KeyScope& scope, WireChannel channel)
     : context_(std::make_unique<Context>()) {
   context_->cipher.reset(EVP_CIPHER_CTX_new());
   CHECK(context_->cipher != nullptr);
+  EVP_CIPHER_CTX* const cipher = context_->cipher.get();
   DerivedKey derived = derive(key, scope, channel);
-  CHECK(EVP_EncryptInit_ex(context_->cipher.get(), EVP_aes_128_gcm(), nullptr,
-                           octets(derived.data()), nullptr) == 1);
+  CHECK(EVP_EncryptInit_ex(cipher, EVP_aes_128_ecb(), nullptr, octets(derived.data()), nullptr) ==
+            1 &&
+        EVP_CIPHER_CTX_set_padding(cipher, 0) == 1);
   OPENSSL_cleanse(derived.data(), derived.size());
+  context_->gcm.reset(CRYPTO_gcm128_new(cipher, &Context::encrypt_block));
+  CHECK(context_->gcm != nullptr);
 }
 Gmac::~Gmac() = default;
 Gmac::Gmac(Gmac&&) noexcept = default;
@@ -107,22 +127,13 @@ KeyedTag Gmac::tag(std::uint64_t sequence, std::span<const std::byte> first,
                    std::span<const std::byte> second) {
   std::array<std::byte, kNonceSize> nonce{};
   ByteWriter(nonce).put(sequence);
-  EVP_CIPHER_CTX* const cipher = context_->cipher.get();
-  // GMAC is GCM with nothing to encrypt: all bytes are associated data.
-  int ignored = 0;
-  bool good = EVP_EncryptInit_ex(cipher, nullptr, nullptr, nullptr, octets(nonce.data())) == 1 &&
-              EVP_EncryptUpdate(cipher, nullptr, &ignored, octets(first.data()),
-                                static_cast<int>(first.size())) == 1;
-  if (!second.empty()) {
-    good = good && EVP_EncryptUpdate(cipher, nullptr, &ignored, octets(second.data()),
-                                     static_cast<int>(second.size())) == 1;
-  }
+  GCM128_CONTEXT* const gcm = context_->gcm.get();
+  CRYPTO_gcm128_setiv(gcm, octets(nonce.data()), nonce.size());
+  CHECK(CRYPTO_gcm128_aad(gcm, octets(first.data()), first.size()) == 0 &&
+            CRYPTO_gcm128_aad(gcm, octets(second.data()), second.size()) == 0,
+        "libcrypto fails on a message of {} bytes", first.size() + second.size());
   KeyedTag result{};
-  std::array<unsigned char, kKeyedTagSize> no_text{};
-  good = good && EVP_EncryptFinal_ex(cipher, no_text.data(), &ignored) == 1 &&
-         EVP_CIPHER_CTX_ctrl(cipher, EVP_CTRL_AEAD_GET_TAG, static_cast<int>(kKeyedTagSize),
-                             result.data()) == 1;
-  CHECK(good, "libcrypto fails on a message of {} bytes", first.size() + second.size());
+  CRYPTO_gcm128_tag(gcm, octets(result.data()), result.size());
   return result;
 }
 

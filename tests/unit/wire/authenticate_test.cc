@@ -1,12 +1,16 @@
 #include "wire/authenticate.h"
 
 #include <gtest/gtest.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <vector>
 
 #include "base/prng.h"
+#include "wire/byte_io.h"
 
 namespace thalweg {
 namespace {
@@ -95,6 +99,49 @@ TEST(Gmac, tag__does_not_depend_on_where_the_bytes_are_split) {
   const KeyedTag whole = gmac.tag(42, all, {});
   for (const std::size_t at : {std::size_t{1}, std::size_t{15}, std::size_t{36}, all.size() - 1}) {
     EXPECT_EQ(gmac.tag(42, all.first(at), all.subspan(at)), whole) << at;
+  }
+}
+
+// Against libcrypto's own GMAC, under the key that the scope and channel derive.
+TEST(Gmac, tag__is_aes_128_gmac) {
+  // HMAC-SHA-256 of the key over the label, the channel, and the scope's numbers.
+  constexpr std::string_view kLabel = "thalweg wire 1 AES-128-GMAC";
+  std::vector<std::byte> context(kLabel.size() + 25);
+  ByteWriter writer(context);
+  writer.put_text(kLabel);
+  writer.put(static_cast<std::uint8_t>(WireChannel::kData));
+  writer.put(kScope.sender);
+  writer.put(kScope.receiver);
+  writer.put(kScope.sender_session);
+  writer.put(kScope.receiver_session);
+  const JobKey job_key = key_of();
+  std::array<unsigned char, 32> derived{};
+  ASSERT_NE(HMAC(EVP_sha256(), job_key.bytes().data(), kJobKeySize,
+                 reinterpret_cast<const unsigned char*>(context.data()), context.size(),
+                 derived.data(), nullptr),
+            nullptr);
+  Gmac gmac(job_key, kScope, WireChannel::kData);
+  for (const std::size_t size : {1U, 15U, 16U, 17U, 36U, 255U, 1400U, 8928U}) {
+    SCOPED_TRACE(size);
+    const std::vector<std::byte> bytes = data_packet(1, size);
+    const std::array<unsigned char, 12> nonce{0x34, 0x12};
+    const std::unique_ptr<EVP_CIPHER_CTX, decltype(&EVP_CIPHER_CTX_free)> cipher(
+        EVP_CIPHER_CTX_new(), &EVP_CIPHER_CTX_free);
+    KeyedTag expected{};
+    std::array<unsigned char, 16> no_text{};
+    int ignored = 0;
+    ASSERT_EQ(
+        EVP_EncryptInit_ex(cipher.get(), EVP_aes_128_gcm(), nullptr, derived.data(), nonce.data()),
+        1);
+    ASSERT_EQ(EVP_EncryptUpdate(cipher.get(), nullptr, &ignored,
+                                reinterpret_cast<const unsigned char*>(bytes.data()),
+                                static_cast<int>(bytes.size())),
+              1);
+    ASSERT_EQ(EVP_EncryptFinal_ex(cipher.get(), no_text.data(), &ignored), 1);
+    ASSERT_EQ(
+        EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_AEAD_GET_TAG, kKeyedTagSize, expected.data()),
+        1);
+    EXPECT_EQ(gmac.tag(0x1234, bytes, {}), expected);
   }
 }
 
