@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "net/address.h"
+#include "net/record_file.h"
 #include "net/system.h"
 #include "tensor/tags.h"
 
@@ -77,6 +78,10 @@ Status validate(const EndpointOptions& options) {
       options.peer_timeout > std::chrono::hours(24)) {
     return Error(fmt::format("peer_timeout: {} ms; from 10 ms to a day is allowed",
                              options.peer_timeout.count()));
+  }
+  if (!options.record_folder.empty() && access(options.record_folder.c_str(), W_OK | X_OK) != 0) {
+    return system_error(fmt::format("record_folder: cannot write to '{}'", options.record_folder),
+                        errno);
   }
   for (const std::uint8_t dscp : options.dscp) {
     if (dscp >= kDscpCount) {
@@ -187,7 +192,7 @@ std::optional<Time> Endpoint::Core::turn_handshakes(Time now) {
         return true;
       }
       case IncomingPeer::State::kDone:
-        links.push_back(std::make_shared<Link>(loop_, peer->take(), options_));
+        links.push_back(make_link(peer->take()));
         return true;
     }
     return true;
@@ -217,6 +222,27 @@ void Endpoint::Core::on_ready(int fd, std::uint32_t /*events*/) {
   }
 }
 
+std::shared_ptr<Link> Endpoint::Core::make_link(Link::Parts parts) {
+  auto link = std::make_shared<Link>(loop_, std::move(parts), options_);
+  if (options_.record_folder.empty()) return link;
+  std::string name = options_.name;
+  std::ranges::replace(name, '/', '_');
+  const std::string path =
+      fmt::format("{}/{}-{}.dlcp", options_.record_folder, name, recordings_++);
+  Result<RecordFile> opened = RecordFile::open(path);
+  if (!opened.ok()) {
+    options_.warn("nothing is recorded: " + opened.error().message());
+    return link;
+  }
+  link->record([file = std::make_shared<RecordFile>(std::move(*opened)), path, broken = false,
+                warn = options_.warn](std::span<const std::byte> content) mutable {
+    if (broken || file->write(content)) return;
+    broken = true;
+    warn(system_error(fmt::format("the recording {} ends early", path), errno).message());
+  });
+  return link;
+}
+
 void Endpoint::Core::adopt(const std::shared_ptr<Link>& link) {
   links_.push_back(link);
   link->open();
@@ -227,7 +253,7 @@ Result<Peer> Endpoint::Core::connect(const std::string& address, std::chrono::na
   THALWEG_TRY(
       Link::Parts parts,
       connect_peer(address, options_, monotonic_now() + Duration::nanoseconds(limit.count())));
-  auto link = std::make_shared<Link>(loop_, std::move(parts), options_);
+  auto link = make_link(std::move(parts));
   loop_->post([this, link] { adopt(link); });
   return Peer(std::make_shared<Peer::State>(Peer::State{link}));
 }

@@ -91,12 +91,9 @@ void Link::start(const std::shared_ptr<Transfer::State>& transfer) {
   TransferSpec spec = transfer->spec;
   spec.cookie = reinterpret_cast<std::uint64_t>(transfer.get());
   const Time now = monotonic_now();
-  const auto tags = transfer->tags.size() == 1
-                        ? TagSource(transfer->tags.front())
-                        : TagSource(std::span<const SegmentTag>(transfer->tags));
   active_.emplace(transfer.get(), transfer);
   const Result<TransferHandle> handle = transfer->direction == Direction::kSend
-                                            ? dlcp_.start_send(spec, tags, now)
+                                            ? dlcp_.start_send(spec, transfer->tags, now)
                                             : dlcp_.start_recv(spec, now);
   if (handle.ok()) {
     transfer->handle = *handle;
@@ -133,6 +130,7 @@ void Link::lose(const std::string& cause) {
   udp_.reset();
   dlcp_.connection_lost(cause, monotonic_now());
   deliver_events();
+  dlcp_.end_record();
 }
 
 std::optional<Time> Link::turn() {
