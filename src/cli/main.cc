@@ -12,6 +12,7 @@
 #include "cli/plan.h"
 #include "cli/reproduce.h"
 #include "cli/sim_run.h"
+#include "cli/trace_replay.h"
 #include "cli/tune_thresholds.h"
 
 int main(int argc, char** argv) {
@@ -43,6 +44,10 @@ int main(int argc, char** argv) {
   CLI::App& tune = *app.add_subcommand("tune", "settings from a model and a network");
   tune.require_subcommand(1);
   thalweg::add_tune_thresholds(tune);
+
+  CLI::App& trace = *app.add_subcommand("trace", "recordings of real connections");
+  trace.require_subcommand(1);
+  thalweg::add_trace_replay(trace);
 
   try {
     app.parse(argc, argv);

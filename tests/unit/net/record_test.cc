@@ -116,9 +116,9 @@ TEST_F(Record, replay__a_changed_input_is_a_difference_or_an_error) {
       EXPECT_NE(summary->difference->recorded, summary->difference->replayed);
     }
   }
-  EXPECT_GT(different, kTries / 2);
+  EXPECT_GT(different, kTries / 3);
   // The rest are inputs that make no difference, such as when a packet that came twice was sent.
-  EXPECT_GT(different + refused, kTries * 9 / 10);
+  EXPECT_GT(different + refused, kTries * 8 / 10);
 }
 
 TEST_F(Record, create__a_folder_that_is_not_there_is_named) {
