@@ -262,9 +262,10 @@ Result<Peer> Endpoint::Core::accept(std::chrono::nanoseconds limit) {
   if (address_.empty()) return Error("accept: this endpoint does not listen");
   std::unique_lock lock(mutex_);
   if (!arrived_.wait_for(lock, limit, [&] { return !accepted_.empty(); })) {
-    return Error(fmt::format("no peer connected to {} within {}{}", address_,
-                             to_string(Duration::nanoseconds(limit.count())),
-                             last_refusal_.empty() ? "" : "; refused " + last_refusal_));
+    return Error(
+        fmt::format("no peer connected to {} within {}{}", address_,
+                    to_string(Duration::nanoseconds(limit.count())),
+                    last_refusal_.empty() ? "" : "; the last one refused was " + last_refusal_));
   }
   auto link = std::move(accepted_.front());
   accepted_.pop_front();
