@@ -10,14 +10,15 @@ A figure is a dict, as JSON has it (optional keys end in ?):
     mark    x, label?           a vertical line: something happened then
     reference line  y, label    a horizontal line: a limit or a target
 
-`steps` holds a value until the next x. `stack` does too, and lays series that share their x on one another. A series with `reference` (a paper's numbers, a bound) is dashed, or
-hatched as bars. Series of one `color` (0, 1, …) share it; without, each has its own.
+`steps` holds a value until the next x. `stack` does too, and lays series that share their x on one another. A
+series with `reference` (a paper's numbers, a bound) is dashed, or hatched as bars. Series of one `color` (0, 1, …)
+share it; without, each has its own.
 
     python figure.py < request.json      {"figures": [{"path": "a.svg", "figure": {…}}, …]}
 
 draws each to its path, completely or not at all. With --to-stdout the images are written there instead, each
 after a line with its size in bytes; with --check only the presence of matplotlib is looked at. The same figure
-gives the same bytes. Needs matplotlib, and nothing else of this package.
+gives the same bytes. Needs matplotlib, and of this package only figure_check.py.
 """
 import importlib.util
 import io
@@ -26,11 +27,12 @@ import math
 import os
 import sys
 import textwrap
+from pathlib import Path
 
-FORMATS = ("svg", "png", "pdf")
-KINDS = ("lines", "steps", "points", "area", "stack", "bars")
-MAX_PANELS = 64
-MAX_VALUES = 2_000_000  # in one figure
+if __name__ == "__main__":  # what a program finds first is the package, not what is in it
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from thalweg.figure_check import FigureError, check, check_list, check_map, format_of  # noqa: E402
 
 # Okabe and Ito: told apart with any colour vision. Its yellow is too light for lines on white and comes last.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#F0E442")
@@ -53,128 +55,6 @@ FEW_BARS = 24       # so few bars carry their values
 THIN_ABOVE = 100    # points of a line; so that neighbours can be told apart
 REFERENCE_DASHES = ((0, (6, 3)), (0, (2, 2)), (0, (8, 2, 2, 2)))
 MARK_ROWS = 4       # of labels over a panel
-
-
-class FigureError(ValueError):
-    """What is wrong with a figure, where, and what is allowed."""
-
-
-# --- Checking ---------------------------------------------------------------------------------------------
-
-def _number(value):
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _map(value, where, required, optional):
-    if not isinstance(value, dict):
-        raise FigureError(f"{where}: must be a map, not {type(value).__name__}")
-    allowed = [*required, *optional]
-    for key in value:
-        if key not in allowed:
-            raise FigureError(f"{where}: unknown key '{key}'; allowed: {', '.join(allowed)}")
-    for key in required:
-        if key not in value:
-            raise FigureError(f"{where}: '{key}' is missing")
-    for key, kind in [("title", str), ("x_label", str), ("y_label", str), ("name", str), ("label", str),
-                      ("log_x", bool), ("log_y", bool), ("reference", bool)]:
-        if key in value and not isinstance(value[key], kind):
-            raise FigureError(f"{where}.{key}: must be a {kind.__name__}, not {value[key]!r}")
-
-
-def _list(value, where, at_least=0):
-    if not isinstance(value, list) or len(value) < at_least:
-        raise FigureError(f"{where}: must be a list" + (f" of at least {at_least}" if at_least else ""))
-    return value
-
-
-def _numbers(values, where, positive, gaps=False):
-    for i, value in enumerate(_list(values, where)):
-        if value is None and gaps:
-            continue
-        if not _number(value):
-            raise FigureError(f"{where}[{i}]: must be a number, not {value!r}")
-        if positive and value <= 0:
-            raise FigureError(f"{where}[{i}]: {value} cannot be on a logarithmic axis")
-
-
-def _check_series(series, where, panel):
-    bars = panel["kind"] == "bars"
-    _map(series, where, ("name", "y") if bars else ("name", "x", "y"), ("reference", "color"))
-    _numbers(series["y"], f"{where}.y", panel.get("log_y", False), gaps=True)
-    if not bars:
-        _numbers(series["x"], f"{where}.x", panel.get("log_x", False))
-    wanted = len(panel["categories"] if bars else series["x"])
-    if len(series["y"]) != wanted:
-        raise FigureError(f"{where}.y: has {len(series['y'])} values, but "
-                          f"{'there are' if bars else 'x has'} {wanted}{' categories' if bars else ''}")
-    color = series.get("color", 0)
-    if not isinstance(color, int) or isinstance(color, bool) or color < 0:
-        raise FigureError(f"{where}.color: must be a whole number from 0 on, not {color!r}")
-
-
-def _check_range(panel, key, log, where):
-    if key not in panel:
-        return
-    _numbers(panel[key], f"{where}.{key}", log)
-    if len(panel[key]) != 2 or not panel[key][0] < panel[key][1]:
-        raise FigureError(f"{where}.{key}: must be [low, high], not {panel[key]}")
-
-
-def _check_panel(panel, where):
-    if not isinstance(panel, dict) or panel.get("kind") not in KINDS:
-        kind = panel.get("kind") if isinstance(panel, dict) else panel
-        raise FigureError(f"{where}.kind: {kind!r} is not one of {', '.join(KINDS)}")
-    bars = panel["kind"] == "bars"
-    _map(panel, where, ("kind", "series", *(["categories"] if bars else [])),
-         ("title", "x_label", "y_label", "log_x", "log_y", "x_range", "y_range", "x_ticks", "marks", "references"))
-    if bars:
-        for key in ("log_x", "x_range", "x_ticks", "marks"):
-            if panel.get(key):
-                raise FigureError(f"{where}.{key}: bars have categories, no x")
-        for i, category in enumerate(_list(panel["categories"], f"{where}.categories", at_least=1)):
-            if not isinstance(category, str):
-                raise FigureError(f"{where}.categories[{i}]: must be a str, not {category!r}")
-    log_x, log_y = panel.get("log_x", False), panel.get("log_y", False)
-    if panel["kind"] == "stack" and log_y:
-        raise FigureError(f"{where}.log_y: a stack begins at 0")
-    for i, series in enumerate(_list(panel["series"], f"{where}.series")):
-        _check_series(series, f"{where}.series[{i}]", panel)
-        if panel["kind"] == "stack" and series["x"] != panel["series"][0]["x"]:
-            raise FigureError(f"{where}.series[{i}].x: series of a stack must share their x")
-    for i, mark in enumerate(_list(panel.get("marks", []), f"{where}.marks")):
-        _map(mark, f"{where}.marks[{i}]", ("x",), ("label",))
-        _numbers([mark["x"]], f"{where}.marks[{i}].x", log_x)
-    for i, line in enumerate(_list(panel.get("references", []), f"{where}.references")):
-        _map(line, f"{where}.references[{i}]", ("y", "label"), ())
-        _numbers([line["y"]], f"{where}.references[{i}].y", log_y)
-    _check_range(panel, "x_range", log_x, where)
-    _check_range(panel, "y_range", log_y, where)
-    _numbers(panel.get("x_ticks", []), f"{where}.x_ticks", log_x)
-
-
-def check(figure):
-    """Raises FigureError unless the figure can be drawn."""
-    _map(figure, "figure", ("panels",), ("title", "columns"))
-    columns = figure.get("columns", 1)
-    if not isinstance(columns, int) or isinstance(columns, bool) or columns < 1:
-        raise FigureError(f"figure.columns: must be a whole number from 1 on, not {columns!r}")
-    panels = _list(figure["panels"], "figure.panels", at_least=1)
-    if len(panels) > MAX_PANELS:
-        raise FigureError(f"figure.panels: has {len(panels)}, at most {MAX_PANELS} are allowed")
-    for i, panel in enumerate(panels):
-        _check_panel(panel, f"figure.panels[{i}]")
-    values = sum(len(s["y"]) for panel in panels for s in panel["series"])
-    if values > MAX_VALUES:
-        raise FigureError(f"figure: has {values} values, at most {MAX_VALUES} are allowed")
-
-
-def format_of(path):
-    """The image format a path asks for by its ending."""
-    ending = os.path.splitext(str(path))[1].lower().removeprefix(".")
-    if ending not in FORMATS:
-        raise FigureError(f"{path}: a figure is written as {', '.join('.' + f for f in FORMATS)}")
-    return ending
-
 
 # --- Drawing ----------------------------------------------------------------------------------------------
 
@@ -388,9 +268,9 @@ def _read_request(text):
         request = json.loads(text)
     except ValueError as error:
         raise FigureError(f"the request is not JSON: {error}") from None
-    _map(request, "request", ("figures",), ())
-    for i, entry in enumerate(_list(request["figures"], "figures")):
-        _map(entry, f"figures[{i}]", ("path", "figure"), ())
+    check_map(request, "request", ("figures",), ())
+    for i, entry in enumerate(check_list(request["figures"], "figures")):
+        check_map(entry, f"figures[{i}]", ("path", "figure"), ())
         if not isinstance(entry["path"], str):
             raise FigureError(f"figures[{i}].path: must be a str, not {entry['path']!r}")
         format_of(entry["path"])

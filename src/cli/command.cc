@@ -1,6 +1,7 @@
 #include "cli/command.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,6 +48,25 @@ void exit_with_error(const Error& error) {
 
 void exit_unless_zero(int code) {
   if (code != 0) throw CLI::RuntimeError(code);
+}
+
+std::optional<Error> missing_subcommand(const CLI::App& program) {
+  const CLI::App* app = &program;
+  std::string path = program.get_name();
+  while (!app->get_subcommands().empty()) {
+    app = app->get_subcommands().front();
+    path += " " + app->get_name();
+  }
+  if (app->get_require_subcommand_min() == 0) return std::nullopt;
+  std::vector<std::string> names;
+  for (const CLI::App* sub : app->get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(sub->get_name());
+  }
+  const std::vector<std::string> rest = app->remaining();
+  const std::string problem = rest.empty()
+                                  ? "a subcommand is required"
+                                  : fmt::format("'{}' is not one of its subcommands", rest.front());
+  return Error(fmt::format("{}: {}; there are: {}", path, problem, fmt::join(names, ", ")));
 }
 
 Result<std::string> read_file(const std::string& path) {

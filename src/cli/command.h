@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,6 +24,9 @@ template <class Body>
 void on_run(CLI::App& app, Body body);
 [[noreturn]] void exit_with_error(const Error& error);
 void exit_unless_zero(int code);
+
+// If a subcommand was due and none came: the word that came instead, and those there are.
+[[nodiscard]] std::optional<Error> missing_subcommand(const CLI::App& program);
 
 Result<std::string> read_file(const std::string& path);
 

@@ -54,6 +54,12 @@ int main(int argc, char** argv) {
   } catch (const CLI::RuntimeError& error) {
     return error.get_exit_code();
   } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError)) {
+      if (const auto missing = thalweg::missing_subcommand(app)) {
+        std::cerr << missing->message() << '\n';
+        return thalweg::kExitBadInput;
+      }
+    }
     return app.exit(error) == 0 ? 0 : thalweg::kExitBadInput;
   }
   // A full disk or a closed pipe must not look like success.

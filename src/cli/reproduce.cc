@@ -11,11 +11,10 @@
 #include "cli/command.h"
 #include "cli/experiment_figure.h"
 #include "cli/home.h"
-#include "cli/points.h"
 #include "cli/scenario_files.h"
+#include "cli/sim_sweep.h"
 #include "cli/sweep_output.h"
 #include "sim/experiment.h"
-#include "sim/scenario_run.h"
 
 namespace thalweg {
 namespace {
@@ -23,8 +22,7 @@ namespace {
 struct Arguments {
   std::string what;  // "", "rat" or "rat/fig4"
   std::string output = "reproduce";
-  std::vector<std::string> settings;
-  int at_once = 0;
+  SweepArguments sweep;
   bool list = false;
   bool quick = false;
   bool json = false;
@@ -67,44 +65,46 @@ Result<std::vector<Found>> choose(const std::vector<Found>& all, const std::stri
   return Error(fmt::format("'{}' is not an experiment; there are{}", what, names));
 }
 
+// One experiment, ready to run.
+struct Prepared {
+  Found found;
+  Experiment experiment;
+  std::vector<Axis> axes;
+  Sweep sweep;
+};
+
+Result<Prepared> prepare(const Found& found, const Arguments& arguments, const Settings& settings) {
+  THALWEG_TRY(const std::string text, read_file(found.path));
+  const ScenarioLoaders loaders = scenario_loaders("");
+  Prepared p{.found = found, .experiment = {}, .axes = {}, .sweep = {}};
+  THALWEG_TRY(p.experiment, experiment_from_yaml(text, found.path, loaders));
+  p.axes = arguments.quick ? p.experiment.quick : p.experiment.axes;
+  p.sweep.name = found.name;
+  p.sweep.settings = settings;
+  THALWEG_TRY(p.sweep.points, points_of(p.axes));
+  p.sweep.read = [text, path = found.path, loaders](const Settings& all) {
+    return scenario_of_experiment(text, path, loaders, all);
+  };
+  THALWEG_TRY_STATUS(check_points(p.sweep));
+  return p;
+}
+
 // One experiment with what its points gave and what that says of the paper's numbers.
 struct Reproduced {
   Experiment experiment;
   ExperimentResult result;
   std::vector<std::optional<double>> ours;  // [claim]
-  long peak_memory_kib = 0;
+  std::string summary;
 };
 
-Result<std::optional<Reproduced>> reproduce(const Found& found, const Arguments& arguments,
-                                            const Settings& settings) {
-  const ScenarioLoaders loaders = scenario_loaders("");
-  THALWEG_TRY(const std::string text, read_file(found.path));
-  Reproduced r;
-  THALWEG_TRY(r.experiment, experiment_from_yaml(text, found.path, loaders));
-  r.result.axes = arguments.quick ? r.experiment.quick : r.experiment.axes;
-  THALWEG_TRY(r.result.points, points_of(r.result.axes));
-  const auto run_point = [&](std::size_t i) -> Result<std::string> {
-    Settings all = settings;
-    const Settings& own = r.result.points[i].settings;
-    all.insert(all.end(), own.begin(), own.end());
-    THALWEG_TRY(const Scenario scenario, scenario_of_experiment(text, found.path, loaders, all));
-    THALWEG_TRY(const ScenarioResult result, run_scenario(scenario, {}));
-    if (!result.violations.empty()) {
-      return Error("a checker of the simulator complains: " + result.violations.front());
-    }
-    return to_json(result, scenario).dump();
-  };
-  THALWEG_TRY(auto done, run_points(r.result.points.size(),
-                                    {.at_once = arguments.at_once,
-                                     .name =
-                                         [&](std::size_t i) {
-                                           return found.name + " at " +
-                                                  to_string(r.result.points[i].settings);
-                                         }},
-                                    run_point));
+Result<std::optional<Reproduced>> reproduce(const Prepared& prepared, int at_once) {
+  THALWEG_TRY(auto done, run_sweep(prepared.sweep, at_once));
   if (!done) return std::optional<Reproduced>();
-  for (const std::string& point : done->texts) r.result.results.push_back(Json::parse(point));
-  r.peak_memory_kib = done->peak_memory_kib;
+  Reproduced r{.experiment = prepared.experiment,
+               .result = {.axes = prepared.axes, .points = prepared.sweep.points, .results = {}},
+               .ours = {},
+               .summary = done->summary()};
+  r.result.results = std::move(done->results);
   for (const Claim& claim : r.experiment.claims) {
     THALWEG_TRY(const std::optional<double> ours, evaluate(claim, r.result));
     r.ours.push_back(ours);
@@ -116,7 +116,7 @@ Result<std::optional<Reproduced>> reproduce(const Found& found, const Arguments&
 std::vector<std::string> unfinished(const Reproduced& r) {
   std::vector<std::string> names;
   for (std::size_t p = 0; p < r.result.points.size(); ++p) {
-    if (!r.result.results[p]["finished"].get<bool>()) {
+    if (!finished(r.result.results[p])) {
       names.push_back(to_string(r.result.points[p].settings));
     }
   }
@@ -161,8 +161,22 @@ void print(const Found& found, const Reproduced& r, const std::vector<std::strin
     std::cout << "did not finish, and is left out: " << point << '\n';
   }
   for (const std::string& plot : plots) std::cout << "plot: " << plot << '\n';
-  std::cout << fmt::format("{} points; the largest took {} MiB of memory\n", r.result.points.size(),
-                           r.peak_memory_kib / 1024);
+  std::cout << r.summary << '\n';
+}
+
+// The paths of the plots.
+Result<std::vector<std::string>> draw_plots(const Found& found, const Reproduced& r,
+                                            const std::string& folder) {
+  THALWEG_TRY(std::vector<FigureFile> figures, experiment_figures(r.experiment, r.result));
+  std::string name = found.name;
+  std::ranges::replace(name, '/', '-');
+  std::vector<std::string> plots;
+  for (FigureFile& figure : figures) {
+    figure.path = fmt::format("{}/{}-{}.svg", folder, name, figure.path);
+    plots.push_back(figure.path);
+  }
+  if (!figures.empty()) THALWEG_TRY_STATUS(draw_figures(figures));
+  return plots;
 }
 
 Status prepare_folder(const std::string& path) {
@@ -192,41 +206,35 @@ Result<int> list_experiments(const std::vector<Found>& all) {
 Result<int> run(const Arguments& arguments) {
   THALWEG_TRY(const std::vector<Found> all, find_experiments());
   if (arguments.list) return list_experiments(all);
-  if (arguments.at_once < 0) return Error("-j: must be 0 (all cores) or above");
   THALWEG_TRY(const std::vector<Found> chosen, choose(all, arguments.what));
-  Settings settings;
-  for (const std::string& text : arguments.settings) {
-    const Result<Setting> setting = parse_setting(text);
-    if (!setting.ok()) return setting.error().within("--set");
-    settings.push_back(*setting);
+  THALWEG_TRY(const Settings settings, parse_settings(arguments.sweep));
+  // Bad input is found before the first point of the first experiment runs.
+  std::vector<Prepared> experiments;
+  for (const Found& found : chosen) {
+    THALWEG_TRY(Prepared prepared, prepare(found, arguments, settings));
+    experiments.push_back(std::move(prepared));
   }
   if (!arguments.no_plots) {
     THALWEG_TRY_STATUS(check_figure_paths({arguments.output + "/figure.svg"}));
     THALWEG_TRY_STATUS(prepare_folder(arguments.output));
   }
   Json results = Json::array();
-  for (const Found& found : chosen) {
-    THALWEG_TRY(const auto r, reproduce(found, arguments, settings));
+  bool all_finished = true;
+  for (const Prepared& experiment : experiments) {
+    THALWEG_TRY(const auto r, reproduce(experiment, arguments.sweep.at_once));
     if (!r) continue;
-    std::vector<FigureFile> figures;
     std::vector<std::string> plots;
     if (!arguments.no_plots) {
-      THALWEG_TRY(figures, experiment_figures(r->experiment, r->result));
-      for (FigureFile& figure : figures) {
-        std::string name = found.name;
-        std::ranges::replace(name, '/', '-');
-        figure.path = fmt::format("{}/{}-{}.svg", arguments.output, name, figure.path);
-        plots.push_back(figure.path);
-      }
-      if (!figures.empty()) THALWEG_TRY_STATUS(draw_figures(figures));
+      THALWEG_TRY(plots, draw_plots(experiment.found, *r, arguments.output));
     }
-    results.push_back(to_json(found, *r, plots));
-    if (!arguments.json) print(found, *r, plots);
+    results.push_back(to_json(experiment.found, *r, plots));
+    if (!arguments.json) print(experiment.found, *r, plots);
+    all_finished = all_finished && unfinished(*r).empty();
   }
   if (arguments.json && !results.empty()) {
     std::cout << (results.size() == 1 ? results[0] : results).dump(2) << '\n';
   }
-  return 0;
+  return all_finished ? 0 : kExitNo;
 }
 
 }  // namespace
@@ -234,17 +242,15 @@ Result<int> run(const Arguments& arguments) {
 void add_reproduce(CLI::App& program) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App& app = *program.add_subcommand(
-      "reproduce", "figures of the papers: the paper's numbers, ours and the ratio, with plots");
+      "reproduce",
+      "figures of the papers: the paper's numbers, ours and the ratio, with plots; "
+      "exit code 1 if a point did not finish");
   app.add_option("experiment", arguments->what, "PAPER or PAPER/FIGURE; all if none is named");
   app.add_flag("--list", arguments->list, "list the experiments");
   app.add_flag("--quick", arguments->quick, "a first look: the few points the experiment names");
   app.add_option("--output", arguments->output, "folder for the plots");
   app.add_flag("--no-plots", arguments->no_plots, "draw nothing");
-  app.add_option("--set", arguments->settings, "key=value: changes every point's scenario")
-      ->type_name("K=V")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("-j,--jobs", arguments->at_once, "points at once (0: all cores)");
+  add_sweep_options(app, arguments->sweep, "key=value: changes every point's scenario");
   app.add_flag("--json", arguments->json, "print a JSON object");
   on_run(app, [arguments] { return run(*arguments); });
 }

@@ -7,13 +7,12 @@
 #include <memory>
 
 #include "cli/command.h"
-#include "cli/points.h"
 #include "cli/scenario_files.h"
 #include "cli/sim_pictures.h"
 #include "cli/sim_summary.h"
+#include "cli/sim_sweep.h"
 #include "cli/sweep_output.h"
 #include "sim/result_json.h"
-#include "sim/scenario_run.h"
 
 namespace thalweg {
 namespace {
@@ -21,9 +20,8 @@ namespace {
 struct Arguments {
   std::string scenario;
   std::string models;
-  std::vector<std::string> settings;
+  SweepArguments sweep;
   std::vector<std::string> axes;
-  int at_once = 0;
   std::string flows;
   std::string csv;
   PictureArguments pictures;
@@ -73,17 +71,6 @@ std::string flows_csv(const ScenarioResult& r, const Topology& topology) {
   return text;
 }
 
-Result<ScenarioResult> run_checked(const Scenario& scenario,
-                                   const std::function<void(Time now)>& progress,
-                                   RunRecorder* recorder = nullptr) {
-  THALWEG_TRY(ScenarioResult result, run_scenario(scenario, progress, recorder));
-  if (!result.violations.empty()) {
-    return Error("a checker of the simulator complains, the result cannot be trusted: " +
-                 result.violations.front());
-  }
-  return result;
-}
-
 Result<int> run_one(const Arguments& arguments, const Scenario& scenario) {
   THALWEG_TRY_STATUS(check_pictures(arguments.pictures));
   const auto recorder = recorder_for(arguments.pictures, scenario);
@@ -113,61 +100,36 @@ Result<int> run_one(const Arguments& arguments, const Scenario& scenario) {
   return result.finished ? 0 : kExitNo;
 }
 
-Result<int> run_sweep(const Arguments& arguments, const std::string& text, const Settings& settings,
-                      const std::vector<Axis>& axes) {
+Result<int> run_all(const Arguments& arguments, const Sweep& sweep, const std::vector<Axis>& axes) {
   if (!arguments.flows.empty()) return Error("--flows is for a single run, not for a sweep");
   if (arguments.pictures.any()) {
     return Error("--trace and --plot are for a single run, not for a sweep");
   }
-  THALWEG_TRY(const std::vector<SweepPoint> points, points_of(axes));
-  const ScenarioLoaders loaders = scenario_loaders(arguments.models);
-  const auto read_point = [&](std::size_t i) {
-    Settings all = settings;
-    all.insert(all.end(), points[i].settings.begin(), points[i].settings.end());
-    return scenario_from_yaml(text, arguments.scenario, loaders, all);
-  };
-  // Bad input is found before the first point runs.
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    if (const auto scenario = read_point(i); !scenario.ok()) return scenario.error();
-  }
-  THALWEG_TRY(const auto done,
-              run_points(points.size(),
-                         {.at_once = arguments.at_once,
-                          .name = [&](std::size_t i) { return to_string(points[i].settings); }},
-                         [&](std::size_t i) -> Result<std::string> {
-                           THALWEG_TRY(const Scenario scenario, read_point(i));
-                           THALWEG_TRY(const ScenarioResult result, run_checked(scenario, {}));
-                           return to_json(result, scenario).dump();
-                         }));
+  THALWEG_TRY_STATUS(check_points(sweep));
+  THALWEG_TRY(const auto done, run_sweep(sweep, arguments.sweep.at_once));
   if (!done) return 0;
-  std::vector<Json> results;
-  for (const std::string& result : done->texts) results.push_back(Json::parse(result));
   if (!arguments.csv.empty()) {
-    THALWEG_TRY_STATUS(write_files({{arguments.csv, points_csv(axes, points, results)}}));
+    THALWEG_TRY_STATUS(
+        write_files({{arguments.csv, points_csv(axes, sweep.points, done->results)}}));
   }
   if (arguments.json) {
-    std::cout << sweep_json(axes, points, results).dump(2) << '\n';
+    std::cout << sweep_json(axes, sweep.points, done->results).dump(2) << '\n';
   } else {
-    std::cout << format_table(sweep_table(axes, points, results));
-    std::cout << fmt::format("\n{} points; the largest took {} MiB of memory\n", points.size(),
-                             done->peak_memory_kib / 1024);
+    std::cout << format_table(sweep_table(axes, sweep.points, done->results));
+    std::cout << '\n' << done->summary() << '\n';
   }
-  const bool all = std::ranges::all_of(results, [](const Json& r) { return r["finished"]; });
-  return all ? 0 : kExitNo;
+  return std::ranges::all_of(done->results, finished) ? 0 : kExitNo;
 }
 
 Result<int> run(const Arguments& arguments) {
-  Settings settings;
-  for (const std::string& text : arguments.settings) {
-    const Result<Setting> setting = parse_setting(text);
-    if (!setting.ok()) return setting.error().within("--set");
-    settings.push_back(*setting);
-  }
-  if (arguments.at_once < 0) return Error("-j: must be 0 (all cores) or above");
+  Sweep sweep;
+  THALWEG_TRY(sweep.settings, parse_settings(arguments.sweep));
   THALWEG_TRY(const std::string text, read_file(arguments.scenario));
-  THALWEG_TRY(
-      const Scenario scenario,
-      scenario_from_yaml(text, arguments.scenario, scenario_loaders(arguments.models), settings));
+  sweep.read = [&](const Settings& settings) {
+    return scenario_from_yaml(text, arguments.scenario, scenario_loaders(arguments.models),
+                              settings);
+  };
+  THALWEG_TRY(const Scenario scenario, sweep.read(sweep.settings));
   std::vector<Axis> axes = scenario.sweep;
   for (const std::string& given : arguments.axes) {
     Result<Axis> axis = parse_axis(given);
@@ -175,7 +137,8 @@ Result<int> run(const Arguments& arguments) {
     put_axis(axes, std::move(*axis));
   }
   if (axes.empty()) return run_one(arguments, scenario);
-  return run_sweep(arguments, text, settings, axes);
+  THALWEG_TRY(sweep.points, points_of(axes));
+  return run_all(arguments, sweep, axes);
 }
 
 }  // namespace
@@ -186,16 +149,11 @@ void add_sim_run(CLI::App& sim) {
       *sim.add_subcommand("run", "run a scenario; exit code 1 if it did not finish by its 'until'");
   app.add_option("scenario", arguments->scenario, "a scenario file (docs/scenario-format.md)")
       ->required();
-  app.add_option("--set", arguments->settings,
-                 "key=value: a variable of the scenario or a path in it")
-      ->type_name("K=V")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_sweep_options(app, arguments->sweep, "key=value: a variable of the scenario or a path in it");
   app.add_option("--sweep", arguments->axes, "key=[value, value]: every value in turn")
       ->type_name("K=[V,V]")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("-j,--jobs", arguments->at_once, "points of a sweep at once (0: all cores)");
   app.add_option("--models", arguments->models, "folder of the layer tables");
   app.add_option("--flows", arguments->flows, "write every flow that ended, as CSV");
   app.add_option("--csv", arguments->csv, "write the result, one line a point, as CSV");

@@ -11,6 +11,8 @@
 #include <fstream>
 #include <memory>
 
+#include "base/check.h"
+
 namespace thalweg {
 namespace {
 
@@ -34,7 +36,7 @@ bool same_host(const sockaddr* a, const SocketAddress& b) {
 
 }  // namespace
 
-Result<SocketAddress> SocketAddress::resolve(const std::string& text) {
+Result<HostPort> HostPort::parse(const std::string& text) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0) return bad_address(text);
   std::string host = text.substr(0, colon);
@@ -49,20 +51,38 @@ Result<SocketAddress> SocketAddress::resolve(const std::string& text) {
   if (port.empty() || error != std::errc() || end != port.data() + port.size()) {
     return bad_address(text);
   }
+  return HostPort{std::move(host), number};
+}
+
+std::string HostPort::to_string() const {
+  const bool v6 = host.find(':') != std::string::npos;
+  return v6 ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
+}
+
+Result<SocketAddress> SocketAddress::resolve(const std::string& text) {
+  THALWEG_TRY(const HostPort parsed, HostPort::parse(text));
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const int failure = getaddrinfo(host.c_str(), nullptr, &hints, &found);
+  const int failure = getaddrinfo(parsed.host.c_str(), nullptr, &hints, &found);
   if (failure != 0) {
-    return Error(fmt::format("no address of '{}': {}", host, gai_strerror(failure)));
+    return Error(fmt::format("no address of '{}': {}", parsed.host, gai_strerror(failure)));
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
   SocketAddress address;
   std::memcpy(&address.storage_, found->ai_addr, found->ai_addrlen);
   address.size_ = found->ai_addrlen;
-  address.set_port(number);
+  address.set_port(parsed.port);
   return address;
+}
+
+SocketAddress SocketAddress::from(const sockaddr& address) {
+  CHECK(address.sa_family == AF_INET || address.sa_family == AF_INET6);
+  SocketAddress copy;
+  copy.size_ = address.sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  std::memcpy(&copy.storage_, &address, copy.size_);
+  return copy;
 }
 
 SocketAddress SocketAddress::local_of(int fd) {
@@ -82,6 +102,16 @@ SocketAddress SocketAddress::remote_of(int fd) {
 std::uint16_t SocketAddress::port() const {
   // The port is at the same place in both families.
   return ntohs(reinterpret_cast<const sockaddr_in*>(&storage_)->sin_port);
+}
+
+bool SocketAddress::loopback() const {
+  const SocketAddress plain = unmapped();
+  if (plain.family() == AF_INET) {
+    const in_addr host = reinterpret_cast<const sockaddr_in*>(plain.get())->sin_addr;
+    return ntohl(host.s_addr) >> 24 == 127;
+  }
+  const in6_addr& host = reinterpret_cast<const sockaddr_in6*>(plain.get())->sin6_addr;
+  return plain.family() == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&host);
 }
 
 void SocketAddress::set_port(std::uint16_t port) {

@@ -11,11 +11,21 @@
 
 namespace thalweg {
 
+// "host:port" or "[v6]:port", taken apart; nothing is looked up.
+struct HostPort {
+  std::string host;
+  std::uint16_t port = 0;
+  static Result<HostPort> parse(const std::string& text);
+  [[nodiscard]] std::string to_string() const;
+};
+
 class SocketAddress {
  public:
   SocketAddress() = default;
   // "host:port" or "[v6]:port"; the host may be a name, which is looked up.
   static Result<SocketAddress> resolve(const std::string& text);
+  // Of family AF_INET or AF_INET6.
+  static SocketAddress from(const sockaddr& address);
   // The two ends of a socket.
   static SocketAddress local_of(int fd);
   static SocketAddress remote_of(int fd);
@@ -24,6 +34,7 @@ class SocketAddress {
   [[nodiscard]] socklen_t size() const { return size_; }
   [[nodiscard]] int family() const { return storage_.ss_family; }
   [[nodiscard]] std::uint16_t port() const;
+  [[nodiscard]] bool loopback() const;  // of this host alone
   void set_port(std::uint16_t port);
   // An IPv4 address that came in IPv6 clothes, as itself.
   [[nodiscard]] SocketAddress unmapped() const;

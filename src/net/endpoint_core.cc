@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <future>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "net/address.h"
 #include "net/record_file.h"
 #include "net/system.h"
+#include "net/tcp.h"
 #include "tensor/tags.h"
 
 namespace thalweg {
@@ -22,7 +22,6 @@ namespace {
 constexpr Duration kHelloTime = Duration::milliseconds(5'000);
 constexpr Duration kFarewellTime = Duration::milliseconds(500);
 constexpr std::size_t kMaxIncoming = 256;
-constexpr int kBacklog = 1024;
 constexpr std::size_t kMaxAccepted = 4096;
 
 void add(NetCounters& sum, const NetCounters& more) {
@@ -125,16 +124,8 @@ Result<std::unique_ptr<Endpoint::Core>> Endpoint::Core::make(const EndpointOptio
 }
 
 Status Endpoint::Core::listen() {
-  THALWEG_TRY(const SocketAddress local, SocketAddress::resolve(options_.listen));
-  Fd fd(socket(local.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return system_error("cannot make a TCP socket", errno);
-  // A port of a process that has just ended may be taken again; one in use may not.
-  set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-  if (::bind(fd.get(), local.get(), local.size()) != 0 || ::listen(fd.get(), kBacklog) != 0) {
-    return system_error(fmt::format("cannot listen at {}", options_.listen), errno);
-  }
-  address_ = SocketAddress::local_of(fd.get()).to_string();
-  listener_ = std::move(fd);
+  THALWEG_TRY(listener_, listen_tcp(options_.listen));
+  address_ = SocketAddress::local_of(listener_.get()).to_string();
   return loop_->add(listener_.get(), EPOLLIN, *this);
 }
 

@@ -9,17 +9,16 @@
 #include <array>
 #include <cerrno>
 #include <span>
-#include <thread>
 #include <utility>
 
 #include "base/check.h"
 #include "net/address.h"
 #include "net/system.h"
+#include "net/tcp.h"
 
 namespace thalweg {
 namespace {
 
-constexpr auto kRetryPause = std::chrono::milliseconds(20);
 // A jumbo frame's payload. Longer ones (loopback) would make a loss bound too coarse.
 constexpr std::size_t kMostPayload = 8928;
 // Whole elements of every type.
@@ -56,36 +55,9 @@ std::string name_of(const Hello& hello, const SocketAddress& address) {
   return fmt::format("{} ({})", hello.name, address.to_string());
 }
 
-std::chrono::milliseconds left_until(Time until) {
-  return std::chrono::milliseconds(
-      std::max<std::int64_t>(0, static_cast<std::int64_t>((until - monotonic_now()).ms())));
-}
-
-// True when the socket is ready in time.
-bool wait_for(int fd, short events, Time until) {
-  pollfd item{fd, events, 0};
-  return poll(&item, 1, static_cast<int>(left_until(until).count())) > 0;
-}
-
-// 0, or the errno of the attempt.
-int connect_stream(const SocketAddress& remote, Time until, Fd& out) {
-  Fd fd(socket(remote.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return errno;
-  if (connect(fd.get(), remote.get(), remote.size()) != 0) {
-    if (errno != EINPROGRESS) return errno;
-    if (!wait_for(fd.get(), POLLOUT, until)) return ETIMEDOUT;
-    int failure = 0;
-    socklen_t size = sizeof(failure);
-    getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &failure, &size);
-    if (failure != 0) return failure;
-  }
-  out = std::move(fd);
-  return 0;
-}
-
 Status read_all(int fd, const std::string& address, Time until, std::span<std::byte> out) {
   for (std::size_t size = 0; size < out.size();) {
-    if (!wait_for(fd, POLLIN, until)) {
+    if (!wait_for_socket(fd, POLLIN, until)) {
       return Error(fmt::format("{} did not answer our hello in time", address));
     }
     const ssize_t got = recv(fd, &out[size], out.size() - size, 0);
@@ -132,18 +104,7 @@ Status prove(int fd, const std::string& address, Time until, const KeyExchange& 
 Result<Link::Parts> connect_peer(const std::string& address, const EndpointOptions& options,
                                  Time until) {
   THALWEG_TRY(const SocketAddress remote, SocketAddress::resolve(address));
-  Fd stream;
-  const Time started = monotonic_now();
-  while (true) {
-    const int failure = connect_stream(remote, until, stream);
-    if (failure == 0) break;
-    if (monotonic_now() + Duration::milliseconds(kRetryPause.count()) >= until) {
-      return system_error(fmt::format("cannot connect to {} within {}", address,
-                                      to_human(monotonic_now() - started)),
-                          failure);
-    }
-    std::this_thread::sleep_for(kRetryPause);
-  }
+  THALWEG_TRY(Fd stream, connect_tcp(remote, address, until));
   set_signal_options(stream.get(), static_cast<int>(options.peer_timeout.count()));
   THALWEG_TRY(UdpSocket udp,
               UdpSocket::bind(SocketAddress::local_of(stream.get()), udp_options(options)));

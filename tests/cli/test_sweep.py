@@ -97,10 +97,11 @@ def test_bad_flags(thalweg, scenario, arguments, words):
         assert word in done.err, done.err
 
 
-def test_killed_parent_leaves_no_child(scenario):
+def start_long_sweep(scenario, errors):
+    """A sweep of two processes at once that takes long, and their ids."""
     process = subprocess.Popen(
         [PROGRAM, "sim", "run", scenario, "--set", "jobs.0.size=1GB", "-j2"],
-        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=errors, text=True)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     deadline = time.monotonic() + 20
     pids = []
@@ -108,23 +109,21 @@ def test_killed_parent_leaves_no_child(scenario):
         pids = children.read_text().split()
         time.sleep(0.02)
     assert len(pids) == 2
+    return process, pids
+
+
+def test_killed_parent_leaves_no_child(scenario):
+    process, pids = start_long_sweep(scenario, subprocess.DEVNULL)
     process.send_signal(signal.SIGKILL)
     process.wait(10)
+    deadline = time.monotonic() + 20
     while time.monotonic() < deadline and any(Path(f"/proc/{pid}").exists() for pid in pids):
         time.sleep(0.05)
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
 def test_killed_point_is_an_error_that_names_it(scenario):
-    process = subprocess.Popen(
-        [PROGRAM, "sim", "run", scenario, "--set", "jobs.0.size=1GB", "-j2"],
-        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    deadline = time.monotonic() + 20
-    pids = []
-    while len(pids) < 2 and time.monotonic() < deadline:
-        pids = children.read_text().split()
-        time.sleep(0.02)
+    process, pids = start_long_sweep(scenario, subprocess.PIPE)
     os.kill(int(pids[0]), signal.SIGKILL)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 2
@@ -160,3 +159,29 @@ def test_reproduce_same_json_at_any_number_of_processes(thalweg):
 def test_reproduce_unknown(thalweg):
     done = thalweg("reproduce", "rat/fig9")
     assert done.code == 2 and "rat/fig9" in done.err and "rat/fig4" in done.err
+
+
+def test_reproduce_unfinished_points_are_named(thalweg):
+    done = thalweg("reproduce", "rat/fig4", "--quick", "--json", "--no-plots", "--set", "until=1us")
+    assert done.code == 1, done.err
+    result = json.loads(done.out)
+    assert len(result["unfinished"]) == len(result["points"]) > 0
+
+
+def test_reproduce_reads_all_points_before_the_first_runs(thalweg, tmp_path, monkeypatch):
+    experiment = tmp_path / "experiments/some/figure.yaml"
+    experiment.parent.mkdir(parents=True)
+    experiment.write_text("""title: the first point takes hours, the last cannot be read
+scenario:
+  variables: {hosts: 8, last: 3}
+  topology: single-switch:hosts=${hosts},host=10G
+  transport: newreno
+  until: 3600s
+  jobs: [{size: 40GB, scheme: ring, iterations: 100, hosts: [host0, "host${last}"]}]
+sweep: {hosts: [8, 4], last: [3, 7]}
+claims: []
+""")
+    monkeypatch.setenv("THALWEG_HOME", str(tmp_path))
+    done = thalweg("reproduce", "--no-plots", "-j1", timeout=60)
+    assert done.code == 2, done.out
+    assert "some/figure at hosts=4, last=7" in done.err

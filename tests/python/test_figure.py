@@ -12,8 +12,8 @@ pytest.importorskip("matplotlib")
 
 SCRIPT = Path(__file__).resolve().parents[2] / "python/thalweg/figure.py"
 sys.path.insert(0, str(SCRIPT.parents[1]))
-from thalweg import figure as figures  # noqa: E402
-from thalweg.figure import FigureError, check, draw, render  # noqa: E402
+from thalweg.figure import draw, render  # noqa: E402
+from thalweg.figure_check import KINDS, FigureError, check  # noqa: E402
 
 
 def panel(kind="lines", **changes):
@@ -34,7 +34,7 @@ def figure(*panels):
     return {"title": "a figure", "panels": list(panels) or [panel()]}
 
 
-@pytest.mark.parametrize("kind", figures.KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("image_format,start", [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
 def test_every_kind_in_every_format(kind, image_format, start):
     image = render(figure(panel(kind)), image_format)

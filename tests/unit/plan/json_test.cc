@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/messages.h"
 #include "plan/builder.h"
 #include "plan/scheme.h"
 #include "topology/load.h"
@@ -53,13 +54,6 @@ constexpr std::string_view kChainText = R"({
   ]
 }
 )";
-
-std::string replaced(std::string_view what, std::string_view with) {
-  std::string text(kChainText);
-  const std::size_t at = text.find(what);
-  EXPECT_NE(at, std::string::npos) << what;
-  return text.replace(at, what.size(), with);
-}
 
 TEST(PlanJson, to_json__one_transfer_a_line) { EXPECT_EQ(plan_to_json(chain()), kChainText); }
 
@@ -156,7 +150,7 @@ TEST(PlanJson, from_json__errors_name_the_place_the_value_and_what_is_allowed) {
   };
   for (const BadText& bad : cases) {
     SCOPED_TRACE(testing::Message() << bad.what << " as " << bad.with);
-    const auto plan = plan_from_json(replaced(bad.what, bad.with), "bad.json");
+    const auto plan = plan_from_json(replaced(kChainText, bad.what, bad.with), "bad.json");
     ASSERT_FALSE(plan);
     const std::string& message = plan.error().message();
     EXPECT_TRUE(message.starts_with("bad.json: ")) << message;
@@ -184,8 +178,8 @@ TEST(PlanJson, from_json__deep_nesting_is_refused_at_once) {
 }
 
 TEST(PlanJson, from_json__a_long_value_is_cut_in_the_error) {
-  const auto plan =
-      plan_from_json(replaced("\"reduce\"", "\"" + std::string(100'000, 'x') + "\""), "long.json");
+  const auto plan = plan_from_json(
+      replaced(kChainText, "\"reduce\"", "\"" + std::string(100'000, 'x') + "\""), "long.json");
   ASSERT_FALSE(plan);
   EXPECT_LT(plan.error().message().size(), 300U);
 }

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/messages.h"
 #include "plan/builder.h"
 #include "plan/scheme.h"
 #include "topology/load.h"
@@ -29,7 +30,7 @@ Chunk part(std::int64_t offset, std::int64_t length, Rank target = {}) {
   return {.offset = offset, .length = length, .source = {}, .target = target};
 }
 
-Transfer reduce(int from, int to, int chunk, int after) {
+PlanTransfer reduce(int from, int to, int chunk, int after) {
   return {.source = Rank(from),
           .target = Rank(to),
           .chunk = ChunkIndex(chunk),
@@ -46,10 +47,7 @@ pugi::xml_document parsed(const Plan& plan) {
   return document;
 }
 
-std::string error_of(const Plan& plan) {
-  const auto xml = plan_to_msccl_xml(plan);
-  return xml ? "no error" : xml.error().message();
-}
+std::string error_of(const Plan& plan) { return message_of(plan_to_msccl_xml(plan)); }
 
 // Two ranks swap and add: each receive waits until the rank's own send has read the buffer.
 TEST(Msccl, swap__receive_waits_for_the_send_of_the_old_version) {

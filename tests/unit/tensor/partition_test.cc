@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "base/messages.h"
 #include "base/prng.h"
 
 namespace thalweg {
@@ -16,8 +17,7 @@ Partition make(std::int64_t elements, std::int64_t element_size, std::int64_t pa
 }
 
 std::string error_of(std::int64_t elements, std::int64_t element_size, std::int64_t payload) {
-  const auto partition = Partition::make(elements, Bytes(element_size), Bytes(payload));
-  return partition.ok() ? "no error" : partition.error().message();
+  return message_of(Partition::make(elements, Bytes(element_size), Bytes(payload)));
 }
 
 TEST(Partition, make__payload_that_is_no_multiple_of_the_element) {

@@ -1,23 +1,12 @@
 // What the files of other tools become, and what is wrong with bad ones.
 #include <gtest/gtest.h>
 
+#include "base/messages.h"
 #include "topology/invariants.h"
 #include "topology/load.h"
 
 namespace thalweg {
 namespace {
-
-std::string message_of(const Result<Topology>& result) {
-  return result.ok() ? "no error" : result.error().message();
-}
-
-std::string replaced(std::string_view original, std::string_view old_text,
-                     std::string_view new_text) {
-  std::string text(original);
-  const std::size_t at = text.find(old_text);
-  EXPECT_NE(at, std::string::npos) << old_text;
-  return text.replace(at, old_text.size(), new_text);
-}
 
 Bandwidth rate_between(const Topology& t, std::string_view a, std::string_view b) {
   for (const ArcId arc : t.arcs_from(t.find_node(a))) {

@@ -1,15 +1,13 @@
 #include <gtest/gtest.h>
 
+#include "base/messages.h"
 #include "topology/invariants.h"
 #include "topology/load.h"
 
 namespace thalweg {
 namespace {
 
-std::string error_of(std::string_view text) {
-  const Result<Topology> result = topology_from_shorthand(text);
-  return result.ok() ? "no error" : result.error().message();
-}
+std::string error_of(std::string_view text) { return message_of(topology_from_shorthand(text)); }
 
 std::size_t switch_count(const Topology& t) {
   return t.nodes().size() - static_cast<std::size_t>(t.host_count());

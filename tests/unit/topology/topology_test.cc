@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/messages.h"
 #include "base/prng.h"
 #include "topology/invariants.h"
 #include "topology/load.h"
@@ -11,11 +12,6 @@ namespace thalweg {
 namespace {
 
 constexpr LinkSpec kLink{Bandwidth::gbps(10), Duration::microseconds(1), Bytes(1000)};
-
-template <class T>
-std::string message_of(const Result<T>& result) {
-  return result.ok() ? "no error" : result.error().message();
-}
 
 // Two hosts, each on a switch of its own.
 struct TwoHosts {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "base/messages.h"
 #include "topology/invariants.h"
 #include "topology/load.h"
 #include "topology/random_topology.h"
@@ -26,16 +27,12 @@ links:
 )";
 
 std::string error_of(std::string_view text) {
-  const Result<Topology> result = topology_from_yaml(text, "net.yaml");
-  return result.ok() ? "no error" : result.error().message();
+  return message_of(topology_from_yaml(text, "net.yaml"));
 }
 
 // kGood with one piece of text replaced.
 std::string error_with(std::string_view old_text, std::string_view new_text) {
-  std::string text(kGood);
-  const std::size_t at = text.find(old_text);
-  EXPECT_NE(at, std::string::npos) << old_text;
-  return error_of(text.replace(at, old_text.size(), new_text));
+  return error_of(replaced(kGood, old_text, new_text));
 }
 
 TEST(Yaml, good__every_field) {

@@ -1,0 +1,209 @@
+#include "net/bootstrap/store_client.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include "net/control_stream.h"
+#include "net/system.h"
+#include "net/tcp.h"
+
+namespace thalweg {
+namespace {
+
+// A store whose system does not answer for so long is lost.
+constexpr int kStoreTimeoutMs = 30'000;
+// How long after the deadline the store may say that nothing came until then.
+constexpr Duration kReplyTime = Duration::milliseconds(100);
+constexpr std::size_t kReadSize = std::size_t{1} << 16;
+
+using Outcome = StoreReply::Outcome;
+using What = StoreRequest::What;
+
+// A key as errors show it.
+std::string shown(const std::string& key) {
+  constexpr std::size_t kMost = 64;
+  std::string text = key.substr(0, kMost);
+  for (char& c : text) {
+    if (c < 0x20 || c >= 0x7f) c = '?';
+  }
+  return key.size() > kMost ? text + "…" : text;
+}
+
+Status check_sizes(const std::string& key, const std::string& value) {
+  if (key.empty() || key.size() > kMaxStoreKey) {
+    return Error(fmt::format("key '{}': has {} bytes; from 1 to {} are allowed", shown(key),
+                             key.size(), kMaxStoreKey));
+  }
+  if (value.size() > kMaxStoreValue) {
+    return Error(fmt::format("value of key '{}': has {} bytes; at most {} are allowed", shown(key),
+                             value.size(), kMaxStoreValue));
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+Result<StoreClient> StoreClient::connect(const std::string& address, JobToken token,
+                                         Time deadline) {
+  const std::string name = fmt::format("the store at {}", address);
+  THALWEG_TRY(const SocketAddress remote, SocketAddress::resolve(address));
+  THALWEG_TRY(Fd fd, connect_tcp(remote, name, deadline));
+  set_signal_options(fd.get(), kStoreTimeoutMs);
+  StoreClient client(std::move(fd), name);
+  THALWEG_TRY_STATUS(client.greet(token, deadline));
+  return client;
+}
+
+Status StoreClient::greet(JobToken token, Time deadline) {
+  THALWEG_TRY_STATUS(send_all(encode_store_hello({HelloStatus::kHello, token}), deadline));
+  while (in_.size() < kStoreHelloSize) THALWEG_TRY_STATUS(read_more("hello", deadline));
+  StoreHello hello;
+  const WireError error =
+      decode_store_hello(std::span<const std::byte>(in_).first<kStoreHelloSize>(), hello);
+  if (error != WireError::kNone) {
+    return lost(fmt::format("its hello is wrong ({}): something else listens there",
+                            thalweg::name_of(error)));
+  }
+  if (hello.status != HelloStatus::kHello) {
+    return lost(fmt::format("it refused us: {}", describe(hello.status)));
+  }
+  in_.erase(in_.begin(), in_.begin() + kStoreHelloSize);
+  return ok_status();
+}
+
+Error StoreClient::lost(const std::string& why) {
+  fd_.reset();
+  lost_ = why;
+  return Error(fmt::format("{}: {}", name_, why));
+}
+
+Status StoreClient::send_all(std::span<const std::byte> bytes, Time deadline) {
+  while (!bytes.empty()) {
+    const ssize_t sent = send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    } else if (errno == EAGAIN) {
+      // Half a request cannot be taken back.
+      if (!wait_for_socket(fd_.get(), POLLOUT, deadline)) return lost("it does not read in time");
+    } else if (errno != EINTR) {
+      return lost("cannot send: " + std::generic_category().message(errno));
+    }
+  }
+  return ok_status();
+}
+
+Status StoreClient::read_more(const std::string& waiting_for, Time deadline) {
+  while (true) {
+    if (!wait_for_socket(fd_.get(), POLLIN, deadline)) {
+      return Error(fmt::format("{}: no {} in time", name_, waiting_for));
+    }
+    const std::size_t had = in_.size();
+    in_.resize(had + kReadSize);
+    const ssize_t got = recv(fd_.get(), &in_[had], kReadSize, 0);
+    in_.resize(had + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    if (got > 0) return ok_status();
+    if (got == 0) return lost("it closed the connection");
+    if (errno != EAGAIN && errno != EINTR) {
+      return lost("the connection broke: " + std::generic_category().message(errno));
+    }
+  }
+}
+
+Result<StoreReply> StoreClient::receive(std::uint32_t number, const std::string& key,
+                                        Time deadline) {
+  while (true) {
+    std::span<const std::byte> left(in_);
+    StoreReply reply;
+    const WireError error = take_store(left, reply);
+    in_.erase(in_.begin(), in_.end() - static_cast<std::ptrdiff_t>(left.size()));
+    if (error == WireError::kShort) {
+      THALWEG_TRY_STATUS(read_more(fmt::format("reply about '{}'", shown(key)), deadline));
+    } else if (error != WireError::kNone) {
+      return lost(fmt::format("it sent a reply that makes no sense ({})", thalweg::name_of(error)));
+    } else if (reply.number == number) {
+      return reply;
+    }
+    // Else it answers a request whose deadline has passed.
+  }
+}
+
+Result<StoreReply> StoreClient::ask(StoreRequest request, Time deadline) {
+  if (!fd_.valid()) return Error(fmt::format("{}: {}", name_, lost_));
+  THALWEG_TRY_STATUS(check_sizes(request.key, request.value));
+  THALWEG_TRY_STATUS(check_sizes(request.key, request.expected.value_or("")));
+  request.number = next_number_++;
+  std::vector<std::byte> bytes;
+  encode_store(request, bytes);
+  THALWEG_TRY_STATUS(send_all(bytes, deadline));
+  THALWEG_TRY(StoreReply reply, receive(request.number, request.key, deadline));
+  if (reply.outcome == Outcome::kFull) {
+    return Error(fmt::format("{}: '{}': it has no room for more", name_, shown(request.key)));
+  }
+  return reply;
+}
+
+Status StoreClient::set(const std::string& key, const std::string& value, Time deadline) {
+  THALWEG_TRY(const StoreReply reply,
+              ask({.what = What::kSet, .key = key, .value = value}, deadline));
+  return ok_status();
+}
+
+Result<std::string> StoreClient::wait_for(What what, const std::string& key, Time deadline) {
+  const Time started = monotonic_now();
+  const double left_ms = std::clamp((deadline - started).ms(), 0.0, 4e9);
+  THALWEG_TRY(StoreReply reply,
+              ask({.what = what, .key = key, .wait_ms = static_cast<std::uint32_t>(left_ms)},
+                  deadline + kReplyTime));
+  if (reply.outcome == Outcome::kDone) return std::move(reply.value);
+  return Error(fmt::format("{}: nobody has set '{}' within {}", name_, shown(key),
+                           to_human(monotonic_now() - started)));
+}
+
+Result<std::string> StoreClient::get(const std::string& key, Time deadline) {
+  return wait_for(What::kGet, key, deadline);
+}
+
+Status StoreClient::wait(const std::string& key, Time deadline) {
+  THALWEG_TRY(const std::string nothing, wait_for(What::kWait, key, deadline));
+  return ok_status();
+}
+
+Result<std::int64_t> StoreClient::add(const std::string& key, std::int64_t delta, Time deadline) {
+  THALWEG_TRY(const StoreReply reply,
+              ask({.what = What::kAdd, .key = key, .delta = delta}, deadline));
+  std::int64_t sum = 0;
+  const std::string& text = reply.value;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), sum);
+  if (reply.outcome != Outcome::kDone || failure != std::errc()) {
+    return Error(
+        fmt::format("{}: cannot add {} to '{}': it holds no decimal number, or the sum "
+                    "has more than 63 bits",
+                    name_, delta, shown(key)));
+  }
+  return sum;
+}
+
+Result<bool> StoreClient::compare_and_set(const std::string& key,
+                                          const std::optional<std::string>& expected,
+                                          const std::string& value, Time deadline) {
+  THALWEG_TRY(const StoreReply reply,
+              ask({.what = What::kCompareAndSet, .key = key, .value = value, .expected = expected},
+                  deadline));
+  return reply.outcome == Outcome::kDone;
+}
+
+Result<bool> StoreClient::remove(const std::string& key, Time deadline) {
+  THALWEG_TRY(const StoreReply reply, ask({.what = What::kDelete, .key = key}, deadline));
+  return reply.outcome == Outcome::kDone;
+}
+
+}  // namespace thalweg

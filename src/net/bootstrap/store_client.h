@@ -1,0 +1,66 @@
+// A connection to the rendezvous store of the job. For one thread; several threads take a client
+// each, so that none waits for another's key.
+//
+// Every call ends by its deadline (of monotonic_now()), or at most 0.1 s later. Errors name the
+// store's address and the cause. After a connection is lost every call fails; a deadline that
+// passes does no harm.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <thalweg/result.h>
+
+#include "base/units.h"
+#include "net/address.h"
+#include "net/bootstrap/store_message.h"
+#include "net/fd.h"
+
+namespace thalweg {
+
+class StoreClient {
+ public:
+  // The store may start later: tried until the deadline. One that refuses us is an error at once.
+  [[nodiscard]] static Result<StoreClient> connect(const std::string& address, JobToken token,
+                                                   Time deadline);
+
+  // Keys have from 1 to kMaxStoreKey bytes, values at most kMaxStoreValue, any bytes.
+  [[nodiscard]] Status set(const std::string& key, const std::string& value, Time deadline);
+  // Waits until the key exists.
+  [[nodiscard]] Result<std::string> get(const std::string& key, Time deadline);
+  [[nodiscard]] Status wait(const std::string& key, Time deadline);
+  // The new value. A key that does not exist counts as 0; its value is a decimal number.
+  [[nodiscard]] Result<std::int64_t> add(const std::string& key, std::int64_t delta, Time deadline);
+  // Sets it if it is `expected`; none: if it does not exist. False: it was something else.
+  [[nodiscard]] Result<bool> compare_and_set(const std::string& key,
+                                             const std::optional<std::string>& expected,
+                                             const std::string& value, Time deadline);
+  // False: there was none.
+  [[nodiscard]] Result<bool> remove(const std::string& key, Time deadline);
+
+  // The address of this host by which it reaches the store; the port is the connection's.
+  [[nodiscard]] SocketAddress local_address() const { return SocketAddress::local_of(fd_.get()); }
+
+ private:
+  StoreClient(Fd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
+
+  Status greet(JobToken token, Time deadline);
+  Result<std::string> wait_for(StoreRequest::What what, const std::string& key, Time deadline);
+  Result<StoreReply> ask(StoreRequest request, Time deadline);
+  Result<StoreReply> receive(std::uint32_t number, const std::string& key, Time deadline);
+  // Reads at least one byte more into in_.
+  Status read_more(const std::string& waiting_for, Time deadline);
+  Status send_all(std::span<const std::byte> bytes, Time deadline);
+  Error lost(const std::string& why);
+
+  Fd fd_;             // not valid: the connection is lost
+  std::string name_;  // "the store at host:port"
+  std::string lost_;  // why
+  std::vector<std::byte> in_;
+  std::uint32_t next_number_ = 0;
+};
+
+}  // namespace thalweg

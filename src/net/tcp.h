@@ -1,0 +1,25 @@
+// TCP connections as the handshake, the store and the communicator make them: non-blocking sockets,
+// waits that end at a time.
+#pragma once
+
+#include <string>
+
+#include <thalweg/result.h>
+
+#include "base/units.h"
+#include "net/address.h"
+#include "net/fd.h"
+
+namespace thalweg {
+
+// True when the socket is ready for `events` of poll by then, or broken.
+[[nodiscard]] bool wait_for_socket(int fd, short events, Time until);
+
+// Tries until then: the other end may not have started yet. `name` is how errors call it.
+[[nodiscard]] Result<Fd> connect_tcp(const SocketAddress& remote, const std::string& name,
+                                     Time until);
+
+// Listens at "host:port", or at all addresses of this host if the host is "*". Port 0: any.
+[[nodiscard]] Result<Fd> listen_tcp(const std::string& address);
+
+}  // namespace thalweg
