@@ -26,7 +26,7 @@ std::array<std::byte, kHelloSize> encode_hello(const Hello& hello) {
   writer.put(hello.udp_port);
   writer.put(hello.job);
   writer.put(hello.payload);
-  writer.put(std::uint32_t{hello.keyed ? kKeyedFlag : 0});
+  writer.put(hello.keyed ? kKeyedFlag : std::uint32_t{0});
   writer.put(hello.session);
   writer.put(static_cast<std::uint8_t>(hello.name.size()));
   writer.put_text(hello.name);
