@@ -30,8 +30,10 @@ enum class FrameKind : std::uint8_t {
   kAnswer,   // rank: whom the sender waits for, or none; payload: its call of `operation` in words
   kAbort,    // the communicator is broken; rank: by whom; payload: in words
   kLeave,    // the sender leaves; nothing follows
+  kOffer,    // memory to share; operation: process; slot: its file; signature: the file's label
+  kShared,   // all that follows comes through the shared memory; further bytes mean "look there"
 };
-inline constexpr int kFrameKindCount = 7;
+inline constexpr int kFrameKindCount = 9;
 
 struct Frame {
   FrameKind kind = FrameKind::kData;

@@ -45,11 +45,13 @@ void Connection::drop_data(Handler& handler) {
   }
   if (!stalled_) return;
   stalled_ = false;
-  feed(std::exchange(kept_, {}), handler);
+  const std::vector<std::byte> kept = std::exchange(kept_, {});
+  feed_or_keep(kept, handler);
 }
 
 bool Connection::read(std::span<std::byte> buffer, Handler& handler) {
   if (stalled_ || !connected()) return false;
+  if (reads_shared_) return read_shared(handler);
   std::span<std::byte> into =
       buffer.first(std::min(buffer.size(), left_ + kFrameSize + kReadAhead));
   bool direct = false;
@@ -73,7 +75,7 @@ bool Connection::read(std::span<std::byte> buffer, Handler& handler) {
   }
   const auto size = static_cast<std::size_t>(got);
   if (!direct) {
-    feed(into.first(size), handler);
+    feed_or_keep(into.first(size), handler);
     return true;
   }
   left_ -= size;
@@ -82,7 +84,15 @@ bool Connection::read(std::span<std::byte> buffer, Handler& handler) {
   return true;
 }
 
-void Connection::feed(std::span<const std::byte> bytes, Handler& handler) {
+void Connection::feed_or_keep(std::span<const std::byte> bytes, Handler& handler) {
+  const std::size_t taken = feed(bytes, handler);
+  if (!stalled_) return;
+  bytes = bytes.subspan(taken);
+  kept_.assign(bytes.begin(), bytes.end());
+}
+
+std::size_t Connection::feed(std::span<const std::byte> bytes, Handler& handler) {
+  const std::size_t all = bytes.size();
   while (!bytes.empty() && connected()) {
     if (left_ == 0) {
       const std::size_t size = std::min(bytes.size(), kFrameSize - header_size_);
@@ -90,12 +100,9 @@ void Connection::feed(std::span<const std::byte> bytes, Handler& handler) {
                         header_.begin() + static_cast<std::ptrdiff_t>(header_size_));
       header_size_ += size;
       bytes = bytes.subspan(size);
-      if (header_size_ < kFrameSize) return;
+      if (header_size_ < kFrameSize) break;
       begin_frame(handler);
-      if (stalled_) {
-        kept_.assign(bytes.begin(), bytes.end());
-        return;
-      }
+      if (stalled_ || frame_.kind == FrameKind::kShared) break;
       continue;
     }
     const std::span<const std::byte> part = bytes.first(std::min(bytes.size(), left_));
@@ -110,6 +117,7 @@ void Connection::feed(std::span<const std::byte> bytes, Handler& handler) {
       if (left_ == 0) handler.on_frame(*this, frame_, text_);
     }
   }
+  return all - bytes.size();
 }
 
 void Connection::begin_frame(Handler& handler) {
@@ -119,6 +127,13 @@ void Connection::begin_frame(Handler& handler) {
     return;
   }
   peer_started = std::max(peer_started, frame_.started);
+  if (frame_.kind == FrameKind::kShared) {
+    if (!shared_ || reads_shared_ || frame_.length > 0) {
+      break_off("it speaks of shared memory that there is not");
+      return;
+    }
+    reads_shared_ = true;
+  }
   if (frame_.kind != FrameKind::kData) {
     left_ = frame_.length;
     text_.clear();
@@ -138,7 +153,8 @@ void Connection::resume(Handler& handler) {
   target_ = handler.on_data(*this, frame_);
   if (!connected() || (target_ == nullptr && !drop_data_)) return;
   stalled_ = false;
-  feed(std::exchange(kept_, {}), handler);
+  const std::vector<std::byte> kept = std::exchange(kept_, {});
+  feed_or_keep(kept, handler);
 }
 
 void Connection::queue(const Frame& frame, const std::string& text) {
@@ -158,6 +174,7 @@ bool Connection::prepare(Handler& handler) {
   } else if (!handler.next_data(*this, frame, out_)) {
     return false;
   }
+  says_shared_ = frame.kind == FrameKind::kShared;
   out_header_ = encode_frame(frame);
   out_header_left_ = kFrameSize;
   return true;
@@ -167,7 +184,10 @@ void Connection::flush(Handler& handler) {
   blocked_ = false;
   while (connected()) {
     const bool idle = out_header_left_ == 0 && out_text_left_ == 0 && out_.bytes.empty();
-    if (idle && !prepare(handler)) return;
+    if (idle) {
+      writes_shared_ = writes_shared_ || std::exchange(says_shared_, false);
+      if (!prepare(handler)) break;
+    }
     std::array<iovec, 2> pieces{};
     std::size_t count = 0;
     if (out_header_left_ > 0) {
@@ -179,20 +199,30 @@ void Connection::flush(Handler& handler) {
       // The kernel reads what is sent; iovec has no const.
       pieces[count++] = {const_cast<std::byte*>(out_.bytes.data()), out_.bytes.size()};  // NOLINT
     }
-    msghdr message{};
-    message.msg_iov = pieces.data();
-    message.msg_iovlen = count;
+    const std::size_t sent = send_pieces(std::span(pieces).first(count));
+    if (sent == 0) break;
+    account(sent, handler);
+  }
+  if (writes_shared_ && connected() && shared_->out().must_wake_reader()) ring_bell();
+}
+
+std::size_t Connection::send_pieces(std::span<iovec> pieces) {
+  if (writes_shared_) {
+    const std::size_t sent = shared_->out().write(pieces);
+    blocked_ = sent == 0;
+    if (shared_->out().broken()) break_off("it wrote nonsense into the shared memory");
+    return sent;
+  }
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = pieces.size();
+  for (;;) {
     const ssize_t sent = sendmsg(fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent < 0) {
-      if (errno == EINTR) continue;
-      if (errno == EAGAIN) {
-        blocked_ = true;
-        return;
-      }
-      break_off(std::generic_category().message(errno));
-      return;
-    }
-    account(static_cast<std::size_t>(sent), handler);
+    if (sent > 0) return static_cast<std::size_t>(sent);
+    if (sent < 0 && errno == EINTR) continue;
+    blocked_ = errno == EAGAIN;
+    if (!blocked_) break_off(std::generic_category().message(errno));
+    return 0;
   }
 }
 

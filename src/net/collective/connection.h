@@ -4,6 +4,10 @@
 // Reading: data goes straight to where the executor wants it, or through a small buffer. A frame
 // that nobody can take yet stalls the stream, until resume(). Writing: whole frames, one after the
 // other; of data frames the payload is sent from the tensor. Both sides of it never block.
+//
+// Two ranks of one host may share memory (shared_link.h). Each then says kShared, once, and all
+// frames after that one go through its ring; on the socket there are bells for a peer that sleeps,
+// and its end. Until both have said so, one way may be by the socket and the other by the ring.
 #pragma once
 
 #include <sys/uio.h>
@@ -20,6 +24,7 @@
 #include <thalweg/communicator.h>
 
 #include "base/units.h"
+#include "net/collective/shared_link.h"
 #include "net/fd.h"
 #include "wire/frame.h"
 
@@ -69,6 +74,21 @@ class Connection {
   // Nothing of the operations is sent or received any more: what arrives for them is dropped.
   void drop_data(Handler& handler);
 
+  // Shared memory: what the peer may send by it from now on.
+  void share(std::unique_ptr<SharedLink> link) { shared_ = std::move(link); }
+  [[nodiscard]] SharedLink* shared() const { return shared_.get(); }
+  // Says kShared, behind what is queued. Requires shared().
+  void use_shared();
+  [[nodiscard]] bool reads_shared() const { return reads_shared_; }
+  [[nodiscard]] bool writes_shared() const { return writes_shared_; }
+  // The socket has something to read, and it is not frames: bells, or its end.
+  void hear_bells(std::span<std::byte> buffer);
+  // No bell will follow: the peer has closed the socket.
+  [[nodiscard]] bool deaf() const { return !end_.empty(); }
+  // Before a thread sleeps: asks the peer for a bell. True: there is something to do already.
+  [[nodiscard]] bool prepare_sleep();
+  void wake_up();
+
   // Ends it: by the peer, by an error, or by us. over() says why; empty while it is not.
   void break_off(std::string why);
   [[nodiscard]] const std::string& over() const { return over_; }
@@ -95,7 +115,13 @@ class Connection {
   Answer answer;
 
  private:
-  void feed(std::span<const std::byte> bytes, Handler& handler);
+  // Returns how many bytes it took: all, unless it stalls or is over, or they are bells.
+  std::size_t feed(std::span<const std::byte> bytes, Handler& handler);
+  void feed_or_keep(std::span<const std::byte> bytes, Handler& handler);
+  bool read_shared(Handler& handler);
+  // Sends once, and says how much; nothing: it is blocked or over.
+  std::size_t send_pieces(std::span<iovec> pieces);
+  void ring_bell() const;
   // The header is complete: who takes the payload.
   void begin_frame(Handler& handler);
   bool prepare(Handler& handler);
@@ -104,6 +130,8 @@ class Connection {
   Rank peer_;
   Fd fd_;
   std::string over_;
+  std::unique_ptr<SharedLink> shared_;
+  std::string end_;  // why the socket ended; what the ring still holds counts
 
   // In.
   std::array<std::byte, kFrameSize> header_ = {};
@@ -114,6 +142,7 @@ class Connection {
   std::string text_;
   bool stalled_ = false;
   bool drop_data_ = false;
+  bool reads_shared_ = false;
   std::vector<std::byte> kept_;  // behind the header of a stalled frame
 
   // Out.
@@ -128,6 +157,8 @@ class Connection {
   };
   std::deque<Queued> queue_;
   bool blocked_ = false;
+  bool says_shared_ = false;  // by the frame that is being sent
+  bool writes_shared_ = false;
 };
 
 }  // namespace thalweg

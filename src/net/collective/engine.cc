@@ -27,7 +27,8 @@ Result<std::shared_ptr<Engine>> Engine::make(EngineOptions options, Fd listener)
   Fd epoll(epoll_create1(EPOLL_CLOEXEC));
   Fd outer(epoll_create1(EPOLL_CLOEXEC));
   Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!epoll.valid() || !outer.valid() || !wake.valid()) {
+  Fd nudge(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll.valid() || !outer.valid() || !wake.valid() || !nudge.valid()) {
     return system_error("cannot make an epoll", errno);
   }
   const auto add = [](const Fd& to, int fd, std::uint32_t events) {
@@ -36,22 +37,24 @@ Result<std::shared_ptr<Engine>> Engine::make(EngineOptions options, Fd listener)
     event.data.fd = fd;
     return epoll_ctl(to.get(), EPOLL_CTL_ADD, fd, &event) == 0;
   };
-  if (!add(epoll, listener.get(), EPOLLIN) || !add(outer, wake.get(), EPOLLIN) ||
-      !add(outer, epoll.get(), EPOLLONESHOT)) {
+  if (!add(epoll, listener.get(), EPOLLIN) || !add(epoll, nudge.get(), EPOLLIN) ||
+      !add(outer, wake.get(), EPOLLIN) || !add(outer, epoll.get(), EPOLLONESHOT)) {
     return system_error("cannot watch a socket", errno);
   }
   std::shared_ptr<Engine> engine(new Engine(std::move(options), std::move(listener),
-                                            std::move(epoll), std::move(outer), std::move(wake)));
+                                            std::move(epoll), std::move(outer), std::move(wake),
+                                            std::move(nudge)));
   engine->thread_ = std::thread([raw = engine.get()] { raw->run_thread(); });
   return engine;
 }
 
-Engine::Engine(EngineOptions options, Fd listener, Fd epoll, Fd outer, Fd wake)
+Engine::Engine(EngineOptions options, Fd listener, Fd epoll, Fd outer, Fd wake, Fd nudge)
     : options_(std::move(options)),
       listener_(std::move(listener)),
       epoll_(std::move(epoll)),
       outer_(std::move(outer)),
       wake_(std::move(wake)),
+      nudge_(std::move(nudge)),
       connections_(static_cast<std::size_t>(options_.size)),
       buffer_(kReadBuffer) {
   for (std::size_t r = 0; r < connections_.size(); ++r) {
@@ -125,10 +128,14 @@ void Engine::begin(const std::shared_ptr<Op>& op, Time /*now*/) {
       connection.queue({.kind = FrameKind::kStarted, .started = started_}, "");
       touch(connection);
     }
-    if (connection.stalled()) connection.resume(*this);
+    if (connection.stalled()) {
+      connection.resume(*this);
+      touch(connection);
+    }
   }
   settle();
   if (!running_.empty() && !driven_) arm();
+  if (driver_sleeps_ && prepare_sleep()) eventfd_write(nudge_.get(), 1);
 }
 
 Engine::Op* Engine::find(std::uint32_t number) {
@@ -260,6 +267,17 @@ void Engine::on_frame(Connection& connection, const Frame& frame, const std::str
     case FrameKind::kLeave:
       connection.peer_left = true;
       connection.break_off("it has left");
+      break;
+    case FrameKind::kOffer:
+      take_offer(connection, frame);
+      break;
+    case FrameKind::kShared:
+      // Who offered it comes second.
+      if (connection.peer().value() < options_.rank) {
+        connection.shared()->close_offer();
+        connection.use_shared();
+        touch(connection);
+      }
       break;
     case FrameKind::kHello:
     case FrameKind::kData:

@@ -6,6 +6,9 @@
 // thread drives: it sleeps on the epoll of all streams, through a second one that the drivers
 // switch off (a system call, and only after a pause), so that it is not woken for what they read.
 //
+// A driver that looks, looks into shared memory; before any thread sleeps on the epoll, all peers
+// that share memory are asked for bells (connection.h), which come by the sockets.
+//
 // Order. Operations are numbered in the order of their calls, which is the same on all ranks. A
 // frame of an operation that this rank has not started stalls its stream. That is safe, because a
 // rank sends data of an operation only if it is the oldest one with data for that peer, or if the
@@ -52,6 +55,9 @@ struct EngineOptions {
   bool crowded = false;
   // How long a driver looks again before it sleeps.
   Duration spin = Duration::microseconds(100);
+  // With ranks of this host, memory is shared.
+  bool share_memory = true;
+  std::size_t ring_bytes = kRingBytes;
   // A connected stream to a lower rank; blocks until the time at the latest. From any thread.
   std::function<Result<Fd>(int rank, Time until)> connect;
 };
@@ -77,7 +83,7 @@ class Engine final : private Connection::Handler, public std::enable_shared_from
   using Op = Operation::State;
   using Lock = std::unique_lock<std::mutex>;
 
-  Engine(EngineOptions options, Fd listener, Fd epoll, Fd outer, Fd wake);
+  Engine(EngineOptions options, Fd listener, Fd epoll, Fd outer, Fd wake, Fd nudge);
 
   // Connection::Handler.
   Op* on_data(Connection& connection, const Frame& frame) override;
@@ -91,6 +97,11 @@ class Engine final : private Connection::Handler, public std::enable_shared_from
   // Reads and writes what can be without waiting. True: something happened.
   bool poll();
   void sleep(Lock& lock, Time until);
+  // Reads one stream. True: something happened.
+  bool read(Connection& connection);
+  // Asks for bells on behalf of a thread that sleeps, or will. True: there is something to do.
+  [[nodiscard]] bool prepare_sleep();
+  void wake_up();
   bool handle_events(int timeout_ms);
   void settle();
   void look_over(Connection& connection);
@@ -103,6 +114,8 @@ class Engine final : private Connection::Handler, public std::enable_shared_from
   // Streams.
   Status connect_to(Lock& lock, const std::vector<Rank>& peers, Time until);
   void adopt(Connection& connection, Fd fd);
+  void offer_memory(Connection& connection);
+  void take_offer(Connection& connection, const Frame& frame);
   void accept_streams();
   void greet(std::size_t index);
   [[nodiscard]] bool streams_missing();
@@ -129,11 +142,13 @@ class Engine final : private Connection::Handler, public std::enable_shared_from
   Fd epoll_;  // of all streams and the listener
   Fd outer_;  // of epoll_ and wake_: what the engine's thread sleeps on
   Fd wake_;
+  Fd nudge_;  // in epoll_: wakes whoever sleeps on that
   std::thread thread_;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  bool driven_ = false;         // by a thread that waits for an operation
+  bool driven_ = false;  // by a thread that waits for an operation
+  bool driver_sleeps_ = false;
   bool armed_ = false;          // outer_ listens to epoll_
   bool thread_sleeps_ = false;  // without a time to wake up by itself
   bool stopping_ = false;

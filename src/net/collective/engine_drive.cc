@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <functional>
 #include <utility>
 
 #include "base/check.h"
@@ -17,7 +18,7 @@ namespace thalweg {
 namespace {
 
 // Up to so many streams are read one by one while a driver looks again; more, by what epoll says.
-constexpr std::size_t kFewStreams = 4;
+constexpr std::ptrdiff_t kFewStreams = 4;
 constexpr int kEventsPerWait = 64;
 // Nobody has driven for so long: the engine's thread listens again.
 constexpr int kPauseMs = 20;
@@ -79,29 +80,48 @@ void Engine::drive(Lock& lock, const Op& until) {
 }
 
 void Engine::sleep(Lock& lock, Time until) {
-  const int timeout = to_ms(until - monotonic_now());
-  lock.unlock();
-  // Only to wait: what is ready is seen again, with the lock.
-  epoll_event event{};
-  epoll_wait(epoll_.get(), &event, 1, timeout);
-  lock.lock();
+  if (!prepare_sleep()) {
+    const int timeout = to_ms(until - monotonic_now());
+    driver_sleeps_ = true;
+    lock.unlock();
+    // Only to wait: what is ready is seen again, with the lock.
+    epoll_event event{};
+    epoll_wait(epoll_.get(), &event, 1, timeout);
+    lock.lock();
+    driver_sleeps_ = false;
+    handle_events(0);
+  }
+  wake_up();
+}
+
+bool Engine::prepare_sleep() {
+  bool work = false;
+  for (Connection* connection : open_) work = connection->prepare_sleep() || work;
+  return work;
+}
+
+void Engine::wake_up() {
+  for (Connection* connection : open_) connection->wake_up();
+}
+
+bool Engine::read(Connection& connection) {
+  if (!connection.read(buffer_, *this)) return false;
+  look_over(connection);
+  watch(connection);
+  return true;
 }
 
 bool Engine::poll() {
   bool moved = false;
-  if (open_.size() <= kFewStreams && newcomers_.empty() && !streams_missing()) {
-    for (Connection* connection : open_) {
-      if (connection->read(buffer_, *this)) {
-        moved = true;
-        look_over(*connection);
-        watch(*connection);
-      }
-      if (connection->blocked()) touch(*connection);
-    }
-    std::erase_if(open_, [](const Connection* c) { return !c->connected(); });
-  } else {
-    moved = handle_events(0);
+  const auto by_socket = std::ranges::count_if(open_, std::not_fn(&Connection::reads_shared));
+  const bool few = by_socket <= kFewStreams && newcomers_.empty() && !streams_missing();
+  for (Connection* connection : open_) {
+    if (!few && !connection->reads_shared()) continue;
+    moved = read(*connection) || moved;
+    if (connection->blocked()) touch(*connection);
   }
+  std::erase_if(open_, [](const Connection* c) { return !c->connected(); });
+  if (!few) moved = handle_events(0) || moved;
   settle();
   return moved;
 }
@@ -111,6 +131,11 @@ bool Engine::handle_events(int timeout_ms) {
   const int count = epoll_wait(epoll_.get(), events.data(), kEventsPerWait, timeout_ms);
   for (int i = 0; i < count; ++i) {
     const int fd = events[static_cast<std::size_t>(i)].data.fd;
+    if (fd == nudge_.get()) {
+      eventfd_t value = 0;
+      eventfd_read(nudge_.get(), &value);
+      continue;
+    }
     if (fd == listener_.get()) {
       accept_streams();
       continue;
@@ -118,6 +143,7 @@ bool Engine::handle_events(int timeout_ms) {
     const auto connection = std::ranges::find_if(
         open_, [&](const Connection* c) { return c->connected() && c->fd() == fd; });
     if (connection != open_.end()) {
+      if ((*connection)->reads_shared()) (*connection)->hear_bells(buffer_);
       (*connection)->read(buffer_, *this);
       if ((events[static_cast<std::size_t>(i)].events & EPOLLOUT) != 0) touch(**connection);
       look_over(**connection);
@@ -173,17 +199,23 @@ void Engine::settle() {
 
 void Engine::watch(Connection& connection) {
   if (!connection.connected()) return;
-  const std::uint32_t wanted = (connection.stalled() ? 0U : static_cast<std::uint32_t>(EPOLLIN)) |
-                               (connection.blocked() ? static_cast<std::uint32_t>(EPOLLOUT) : 0U);
+  const bool frames = !connection.reads_shared() && !connection.stalled();
+  const bool bells = connection.reads_shared() && !connection.deaf();
+  const bool room = !connection.writes_shared() && connection.blocked();
+  const std::uint32_t wanted = (frames || bells ? static_cast<std::uint32_t>(EPOLLIN) : 0U) |
+                               (room ? static_cast<std::uint32_t>(EPOLLOUT) : 0U);
   if (wanted == connection.watching) return;
   connection.watching = wanted;
   epoll_event event{};
   event.events = wanted;
   event.data.fd = connection.fd();
-  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection.fd(), &event);
+  // One that has ended would go on reporting that.
+  const int change = connection.deaf() ? EPOLL_CTL_DEL : EPOLL_CTL_MOD;
+  epoll_ctl(epoll_.get(), change, connection.fd(), &event);
 }
 
 void Engine::arm() {
+  if (prepare_sleep()) eventfd_write(nudge_.get(), 1);
   if (armed_) return;
   armed_ = true;
   epoll_event event{};
@@ -195,6 +227,7 @@ void Engine::arm() {
 
 void Engine::disarm() {
   if (!armed_) return;
+  wake_up();
   armed_ = false;
   epoll_event event{};
   event.data.fd = epoll_.get();
@@ -241,8 +274,9 @@ void Engine::run_thread() {
     eventfd_read(wake_.get(), &value);
     if (driven_ || stopping_) continue;
     disarm();
-    while (handle_events(0)) settle();
-    settle();
+    handle_events(0);
+    while (poll()) {
+    }
     check_timers(monotonic_now());
     arm();
   }

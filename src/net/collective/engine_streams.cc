@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "net/address.h"
 #include "net/collective/engine.h"
 #include "net/system.h"
 
@@ -41,8 +42,46 @@ Status Engine::connect_to(Lock& lock, const std::vector<Rank>& peers, Time until
       return system_error(fmt::format("cannot greet rank {}", peer.value()), errno);
     }
     adopt(connection, std::move(*stream));
+    offer_memory(connection);
   }
   return ok_status();
+}
+
+// Two ends with one address are on one host, and in one network: ranks that somebody keeps in
+// networks of their own are to use them.
+void Engine::offer_memory(Connection& connection) {
+  if (!options_.share_memory) return;
+  SocketAddress here = SocketAddress::local_of(connection.fd()).unmapped();
+  SocketAddress there = SocketAddress::remote_of(connection.fd()).unmapped();
+  here.set_port(0);
+  there.set_port(0);
+  if (here.to_string() != there.to_string()) return;
+  Result<std::unique_ptr<SharedLink>> link = SharedLink::make(options_.ring_bytes);
+  // Without shared memory the socket carries all.
+  if (!link.ok()) return;
+  const SharedLink::Offer offer = (*link)->offer();
+  connection.share(std::move(*link));
+  connection.queue({.kind = FrameKind::kOffer,
+                    .operation = offer.pid,
+                    .slot = offer.fd,
+                    .signature = offer.label,
+                    .started = started_},
+                   "");
+}
+
+void Engine::take_offer(Connection& connection, const Frame& frame) {
+  if (connection.shared() != nullptr) {
+    connection.break_off("it offered shared memory twice");
+    return;
+  }
+  if (!options_.share_memory) return;
+  Result<std::unique_ptr<SharedLink>> link =
+      SharedLink::open({frame.operation, frame.slot, frame.signature});
+  // It cannot be seen from here: another container, another user.
+  if (!link.ok()) return;
+  connection.share(std::move(*link));
+  connection.use_shared();
+  touch(connection);
 }
 
 // Higher ranks connect to us; as long as one is missing, the listener must be looked at.

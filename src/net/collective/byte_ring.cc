@@ -1,0 +1,76 @@
+#include "net/collective/byte_ring.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace thalweg {
+namespace {
+
+// So much is copied before the reader gets to see it: both work at the same time, in their caches.
+constexpr std::size_t kStep = std::size_t{16} << 10;
+
+}  // namespace
+
+std::size_t RingWriter::room() {
+  read_ = memory_.state->read.load(std::memory_order_seq_cst);
+  const std::uint64_t used = written_ - read_;
+  broken_ = broken_ || used > memory_.capacity;
+  return broken_ ? 0 : memory_.capacity - static_cast<std::size_t>(used);
+}
+
+std::size_t RingWriter::write(std::span<const iovec> pieces) {
+  const std::uint64_t begin = written_;
+  std::uint64_t published = begin;
+  std::size_t free = memory_.capacity - static_cast<std::size_t>(written_ - read_);
+  for (const iovec& piece : pieces) {
+    for (std::size_t at = 0; at < piece.iov_len;) {
+      const std::size_t wanted = std::min(piece.iov_len - at, kStep);
+      if (wanted > free) free = room();
+      const std::size_t size = wanted <= free ? wanted : free - free % kRingGrain;
+      if (size == 0) {
+        if (written_ != published) publish();
+        return static_cast<std::size_t>(written_ - begin);
+      }
+      std::memcpy(memory_.bytes + (written_ & (memory_.capacity - 1)),
+                  static_cast<const std::byte*>(piece.iov_base) + at, size);
+      written_ += size;
+      free -= size;
+      at += size;
+      if (written_ - published >= kStep) {
+        publish();
+        published = written_;
+      }
+    }
+  }
+  if (written_ != published) publish();
+  return static_cast<std::size_t>(written_ - begin);
+}
+
+bool RingWriter::prepare_sleep() {
+  memory_.state->writer_sleeps.store(1, std::memory_order_seq_cst);
+  return room() >= kRingGrain || broken_;
+}
+
+std::span<const std::byte> RingReader::peek() {
+  const std::uint64_t written = memory_.state->written.load(std::memory_order_seq_cst);
+  const std::uint64_t size = written - read_;
+  broken_ = broken_ || size > memory_.capacity;
+  seen_ = broken_ ? 0 : static_cast<std::size_t>(size);
+  return {memory_.bytes + (read_ & (memory_.capacity - 1)), seen_};
+}
+
+void RingReader::consume(std::size_t bytes) {
+  CHECK(bytes <= seen_);
+  seen_ -= bytes;
+  read_ += bytes;
+  memory_.state->read.store(read_, std::memory_order_seq_cst);
+}
+
+bool RingReader::prepare_sleep() {
+  memory_.state->reader_sleeps.store(1, std::memory_order_seq_cst);
+  return !peek().empty() || broken_;
+}
+
+}  // namespace thalweg
