@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,11 +13,12 @@
 #include <cstring>
 #include <thread>
 
+#include "cli/spawn.h"
+
 namespace thalweg {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{5};
-constexpr int kCannotStart = 127;
 
 class MemoryFile {
  public:
@@ -56,35 +56,6 @@ class MemoryFile {
   int descriptor_;
 };
 
-std::vector<char*> pointers_to(std::vector<std::string>& strings) {
-  std::vector<char*> pointers;
-  pointers.reserve(strings.size() + 1);
-  for (std::string& string : strings) pointers.push_back(string.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-std::vector<std::string> environment_with(const std::vector<std::string>& additions) {
-  std::vector<std::string> all = additions;
-  for (char** variable = environ; *variable != nullptr; ++variable) all.emplace_back(*variable);
-  return all;
-}
-
-// Runs in the child, where only calls that are safe in a signal handler may be made: the parent may
-// have threads. The errno of a program that cannot be started goes to the error file.
-[[noreturn]] void become(char* const* command, char* const* environment, int in, int out, int err,
-                         pid_t parent) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(kCannotStart);
-  dup2(in, STDIN_FILENO);
-  dup2(out, STDOUT_FILENO);
-  dup2(err, STDERR_FILENO);
-  execvpe(command[0], command, environment);
-  const char* reason = strerrordesc_np(errno);
-  if (reason != nullptr && write(STDERR_FILENO, reason, std::strlen(reason)) < 0) _exit(1);
-  _exit(kCannotStart);
-}
-
 // Waits until the child has ended; kills it at the limit. False: it ran past the limit.
 bool wait_for(pid_t child, std::chrono::milliseconds limit, int& status) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
@@ -103,11 +74,7 @@ bool wait_for(pid_t child, std::chrono::milliseconds limit, int& status) {
 }  // namespace
 
 Result<ChildOutcome> run_child(const ChildRequest& request) {
-  std::vector<std::string> command = request.command;
-  std::vector<std::string> environment = environment_with(request.environment);
-  const std::vector<char*> command_pointers = pointers_to(command);
-  const std::vector<char*> environment_pointers = pointers_to(environment);
-  const auto failed = [&](const char* reason) {
+  const auto failed = [&](const std::string& reason) {
     return Error(fmt::format("cannot run {}: {}", request.command.front(), reason));
   };
   MemoryFile in("input");
@@ -117,25 +84,18 @@ Result<ChildOutcome> run_child(const ChildRequest& request) {
       !in.fill(request.input)) {
     return failed(std::strerror(errno));
   }
-  const pid_t parent = getpid();
-  const pid_t child = fork();
-  if (child < 0) return failed(std::strerror(errno));
-  if (child == 0) {
-    become(command_pointers.data(), environment_pointers.data(), in.descriptor(), out.descriptor(),
-           err.descriptor(), parent);
-  }
+  THALWEG_TRY(const pid_t child, spawn({.command = request.command,
+                                        .environment = request.environment,
+                                        .in = in.descriptor(),
+                                        .out = out.descriptor(),
+                                        .err = err.descriptor()}));
   int status = 0;
   if (!wait_for(child, request.limit, status)) {
-    return failed(fmt::format("it took more than {} s", request.limit.count() / 1000).c_str());
+    return failed(fmt::format("it took more than {} s", request.limit.count() / 1000));
   }
-  ChildOutcome outcome{
-      .exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
-      .output = out.content(),
-      .errors = err.content()};
-  if (outcome.exit_code == kCannotStart && outcome.output.empty()) {
-    return failed(outcome.errors.c_str());
-  }
-  return outcome;
+  return ChildOutcome{.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+                      .output = out.content(),
+                      .errors = err.content()};
 }
 
 }  // namespace thalweg

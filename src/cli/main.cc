@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/plan.h"
 #include "cli/reproduce.h"
+#include "cli/run.h"
 #include "cli/sim_run.h"
 #include "cli/trace_replay.h"
 #include "cli/tune_thresholds.h"
@@ -34,6 +35,7 @@ int main(int argc, char** argv) {
   thalweg::add_sim_run(sim);
 
   thalweg::add_reproduce(app);
+  thalweg::add_run(app, thalweg::take_rank_command(argc, argv));
 
   CLI::App& bench = *app.add_subcommand("bench", "measure, with the peer and the limit beside");
   bench.require_subcommand(1);
