@@ -35,7 +35,8 @@ Result<std::vector<Peer>> DlcpLinks::connect(const std::vector<int>& ranks, Time
   for (const int rank : ranks) {
     auto known = peers_.find(rank);
     if (known == peers_.end()) {
-      THALWEG_TRY(Peer peer, rank < options_.rank ? connect_to(rank, until) : wait_for(rank, until));
+      THALWEG_TRY(Peer peer,
+                  rank < options_.rank ? connect_to(rank, until) : wait_for(rank, until));
       known = peers_.emplace(rank, std::move(peer)).first;
     }
     peers.push_back(known->second);
