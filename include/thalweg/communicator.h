@@ -138,6 +138,8 @@ class Communicator {
  private:
   class Core;
   explicit Communicator(std::unique_ptr<Core> core);
+  [[nodiscard]] Result<Operation> start_allreduce(TensorSpan tensor, const CallOptions& options,
+                                                  bool awaited) const;
   std::unique_ptr<Core> core_;
 };
 

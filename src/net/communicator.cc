@@ -60,6 +60,16 @@ int Communicator::size() const { return core_->size(); }
 
 Result<Operation> Communicator::allreduce_async(TensorSpan tensor,
                                                 const CallOptions& options) const {
+  return start_allreduce(tensor, options, false);
+}
+
+Status Communicator::allreduce(TensorSpan tensor, const CallOptions& options) const {
+  THALWEG_TRY(const Operation operation, start_allreduce(tensor, options, true));
+  return operation.wait();
+}
+
+Result<Operation> Communicator::start_allreduce(TensorSpan tensor, const CallOptions& options,
+                                                bool awaited) const {
   THALWEG_TRY_STATUS(check("allreduce", tensor.data, tensor.elements));
   std::shared_ptr<const PreparedPlan> plan;
   THALWEG_TRY(const std::shared_ptr<State> op, core_->prepare({.collective = Collective::kAllreduce,
@@ -68,6 +78,7 @@ Result<Operation> Communicator::allreduce_async(TensorSpan tensor,
                                                                .type = tensor.type,
                                                                .reduces = true},
                                                               options, plan));
+  op->awaited = awaited;
   lay_over(*op, plan.get(), static_cast<std::byte*>(tensor.data));
   if (options.loss_bound > 0) {
     op->last_step = [raw = op.get(), mean = options.op == ReduceOp::kMean, ranks = size()] {
@@ -80,11 +91,6 @@ Result<Operation> Communicator::allreduce_async(TensorSpan tensor,
   }
   core_->start(op);
   return Operation(op);
-}
-
-Status Communicator::allreduce(TensorSpan tensor, const CallOptions& options) const {
-  THALWEG_TRY(const Operation operation, allreduce_async(tensor, options));
-  return operation.wait();
 }
 
 Result<Operation> Communicator::reduce_async(TensorSpan tensor, int root,
@@ -230,6 +236,7 @@ Status Communicator::barrier(const CallOptions& options) const {
                                                                .elements = 1,
                                                                .type = DType::kInt8},
                                                               options, plan));
+  op->awaited = true;
   lay_over(*op, plan.get(), reinterpret_cast<std::byte*>(&token));
   core_->start(op);
   return core_->wait(*op);

@@ -144,8 +144,8 @@ void Engine::begin(const std::shared_ptr<Op>& op) {
     }
   }
   settle();
-  if (!running_.empty() && !driven_) arm();
-  if (driver_sleeps_ && prepare_sleep()) eventfd_write(nudge_.get(), 1);
+  if (!running_.empty() && !driven_ && !op->awaited) arm();
+  nudge();
 }
 
 Engine::Op* Engine::find(std::uint32_t number) {
@@ -169,6 +169,7 @@ void Engine::finish(Op& op, Status result) {
   const std::shared_ptr<Op> kept = std::move(*place);
   running_.erase(place);
   changed_.notify_all();
+  nudge();
 }
 
 void Engine::on_progress(Op& op) {

@@ -110,6 +110,8 @@ class Engine final : private Connection::Handler, public std::enable_shared_from
   void disarm();
   [[nodiscard]] Time next_timer(Time now) const;
   void check_timers(Time now);
+  // The driver may have to look again.
+  void nudge();
 
   // Streams.
   Status connect_to(Lock& lock, const std::vector<Rank>& peers, Time until);
@@ -152,15 +154,15 @@ class Engine final : private Connection::Handler, public std::enable_shared_from
   Fd epoll_;  // of all streams and the listener
   Fd outer_;  // of epoll_ and wake_: what the engine's thread sleeps on
   Fd wake_;
-  Fd nudge_;  // in epoll_: wakes whoever sleeps on that
+  Fd nudge_;  // in epoll_
   std::thread thread_;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  bool driven_ = false;  // by a thread that waits for an operation
-  bool driver_sleeps_ = false;
+  bool driven_ = false;         // by a thread that waits for an operation
   bool armed_ = false;          // outer_ listens to epoll_
   bool thread_sleeps_ = false;  // without a time to wake up by itself
+  bool driver_sleeps_ = false;
   bool stopping_ = false;
   std::string broken_;
   std::vector<std::unique_ptr<Connection>> connections_;  // [rank]

@@ -25,6 +25,8 @@ constexpr int kPauseMs = 20;
 constexpr Duration kLongest = Duration::milliseconds(1000);
 // Timers are looked at this often by a driver that does not sleep.
 constexpr int kLooksPerTimer = 64;
+// With a core for every rank, one that waits lets others run only this often.
+constexpr int kLooksPerYield = 16;
 
 int to_ms(Duration duration) {
   return static_cast<int>(std::clamp(duration.ms() + 0.999, 0.0, 1000.0));
@@ -66,9 +68,11 @@ void Engine::drive(Lock& lock, const Op& until) {
       spin_until = Time();
       continue;
     }
+    ++looks;
+    if (!options_.crowded && looks % kLooksPerYield != 0) continue;
     const Time now = monotonic_now();
     if (spin_until == Time()) spin_until = now + options_.spin;
-    if (++looks % kLooksPerTimer == 0) check_timers(now);
+    if (looks % kLooksPerTimer == 0) check_timers(now);
     // Another thread may have something to start.
     lock.unlock();
     sched_yield();
@@ -89,10 +93,17 @@ void Engine::sleep(Lock& lock, Time until) {
     epoll_event event{};
     epoll_wait(epoll_.get(), &event, 1, timeout);
     lock.lock();
-    driver_sleeps_ = false;
+    if (!std::exchange(driver_sleeps_, false)) {
+      eventfd_t value = 0;
+      eventfd_read(nudge_.get(), &value);
+    }
     handle_events(0);
   }
   wake_up();
+}
+
+void Engine::nudge() {
+  if (std::exchange(driver_sleeps_, false)) eventfd_write(nudge_.get(), 1);
 }
 
 bool Engine::prepare_sleep() {
@@ -132,11 +143,6 @@ bool Engine::handle_events(int timeout_ms) {
   const int count = epoll_wait(epoll_.get(), events.data(), kEventsPerWait, timeout_ms);
   for (int i = 0; i < count; ++i) {
     const int fd = events[static_cast<std::size_t>(i)].data.fd;
-    if (fd == nudge_.get()) {
-      eventfd_t value = 0;
-      eventfd_read(nudge_.get(), &value);
-      continue;
-    }
     if (fd == listener_.get()) {
       accept_streams();
       continue;
@@ -216,7 +222,7 @@ void Engine::watch(Connection& connection) {
 }
 
 void Engine::arm() {
-  if (prepare_sleep()) eventfd_write(nudge_.get(), 1);
+  if (prepare_sleep()) eventfd_write(wake_.get(), 1);
   if (armed_) return;
   armed_ = true;
   epoll_event event{};

@@ -33,6 +33,7 @@ struct Operation::State {
   std::vector<std::byte> scratch;   // memory of the operation's own
   std::function<void()> last_step;  // when all has arrived: what the plan does not do
   int priority = 0;
+  bool awaited = false;  // its caller waits for it as soon as it has started, and so drives
   Duration limit;
   // Over DLCP, if it is set: the operation's peers, and how its transfers go.
   std::vector<Peer> dlcp_peers;  // of plan->peers()
