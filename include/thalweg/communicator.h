@@ -57,6 +57,10 @@ struct CommunicatorOptions {
   std::string topology = {};
   // How calls go that do not say.
   Transport transport = Transport::kTcp;
+  // Of what goes over TCP: ranks of one host exchange it through memory that they share, where the
+  // system lets them (docs/collectives.md). False, or THALWEG_SHARED_MEMORY=0 in the environment of
+  // either rank: over the network also within a host.
+  bool shared_memory = true;
   // Of DLCP, as EndpointOptions has them. The payload must fit the MTU of every path.
   std::uint32_t dlcp_payload = 1400;
   double dlcp_line_rate_gbps = 0;

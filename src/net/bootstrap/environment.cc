@@ -73,6 +73,7 @@ class Reader {
   Status read_local_ranks(const Launcher& launcher);
   Status read_token();
   Status read_interfaces();
+  Status read_shared_memory();
   Status read_store();
   Result<std::string> store_of_master() const;
   Result<std::string> store_of_launcher() const;
@@ -176,6 +177,13 @@ Status Reader::read_interfaces() {
   return ok_status();
 }
 
+Status Reader::read_shared_memory() {
+  const std::string text = get("THALWEG_SHARED_MEMORY").value_or("1");
+  if (text != "0" && text != "1") return bad_value("THALWEG_SHARED_MEMORY", text, "0 or 1");
+  e_.shared_memory = text == "1";
+  return ok_status();
+}
+
 std::string Reader::job_name() const {
   for (const char* name : {"TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
     if (const auto value = get(name)) return *value;
@@ -250,6 +258,7 @@ Result<Environment> Reader::read() {
   THALWEG_TRY_STATUS(read_store());
   THALWEG_TRY_STATUS(read_token());
   THALWEG_TRY_STATUS(read_interfaces());
+  THALWEG_TRY_STATUS(read_shared_memory());
   e_.key_file = get("THALWEG_KEY_FILE").value_or("");
   return e_;
 }

@@ -37,6 +37,7 @@ struct Environment {
   JobToken token = 0;
   std::string key_file;                 // of the job key; empty: none
   std::vector<std::string> interfaces;  // to use, by name; empty: the one that reaches the store
+  bool shared_memory = true;            // between processes of a host
   std::string launcher;                 // for messages: "torchrun", …; "" if the process is alone
 };
 

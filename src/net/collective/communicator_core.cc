@@ -95,6 +95,7 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
   engine.size = core->size_;
   engine.signature = hash_of(core->members_.group, environment.token);
   const int local = environment.local_size.value_or(core->size_);
+  engine.share_memory = options.shared_memory && environment.shared_memory;
   engine.crowded = local > static_cast<int>(std::thread::hardware_concurrency());
   engine.connect = [job = core->job_, prefix](int rank, Time by) -> Result<Fd> {
     const std::lock_guard lock(job->mutex);

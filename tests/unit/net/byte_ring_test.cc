@@ -1,0 +1,200 @@
+#include "net/collective/byte_ring.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <initializer_list>
+#include <thread>
+#include <vector>
+
+#include "base/prng.h"
+#include "net/fd.h"
+
+namespace thalweg {
+namespace {
+
+constexpr std::size_t kCapacity = 4096;
+
+// A ring in this process's own memory, mapped twice as it must be.
+class Ring {
+ public:
+  Ring() {
+    const Fd file(memfd_create("ring", MFD_CLOEXEC));
+    EXPECT_EQ(ftruncate(file.get(), kCapacity), 0);
+    area_ = static_cast<std::byte*>(
+        mmap(nullptr, 2 * kCapacity, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    for (const std::size_t at : {std::size_t{0}, kCapacity}) {
+      EXPECT_NE(mmap(area_ + at, kCapacity, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                     file.get(), 0),
+                MAP_FAILED);
+    }
+  }
+  ~Ring() { munmap(area_, 2 * kCapacity); }
+  Ring(const Ring&) = delete;
+  Ring& operator=(const Ring&) = delete;
+
+  RingState state;
+  [[nodiscard]] RingMemory memory() { return {&state, area_, kCapacity}; }
+
+ private:
+  std::byte* area_;
+};
+
+// Byte i of the stream that the tests send.
+std::byte byte_at(std::uint64_t i) { return static_cast<std::byte>(mix_bits(i / 8) >> (i % 8)); }
+
+std::vector<std::byte> bytes_from(std::uint64_t begin, std::size_t size) {
+  std::vector<std::byte> bytes(size);
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = byte_at(begin + i);
+  return bytes;
+}
+
+std::size_t write(RingWriter& writer, std::vector<std::byte> bytes) {
+  const std::array<iovec, 1> pieces{{{bytes.data(), bytes.size()}}};
+  return writer.write(pieces);
+}
+
+TEST(ByteRing, write__in_order_and_in_one_piece_past_the_end) {
+  Ring ring;
+  RingWriter writer(ring.memory());
+  RingReader reader(ring.memory());
+  Prng random(7);
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+  while (received < 50 * kCapacity) {
+    sent += write(writer, bytes_from(sent, 1 + random.below(2 * kCapacity)));
+    const std::span<const std::byte> seen = reader.peek();
+    ASSERT_EQ(seen.size(), sent - received) << "all that was written, whole";
+    const std::size_t take = random.below(seen.size() + 1);
+    ASSERT_TRUE(std::ranges::equal(seen.first(take), bytes_from(received, take)));
+    reader.consume(take);
+    received += take;
+  }
+}
+
+TEST(ByteRing, write__several_pieces_follow_each_other) {
+  Ring ring;
+  RingWriter writer(ring.memory());
+  RingReader reader(ring.memory());
+  std::vector<std::byte> a = bytes_from(0, 32);
+  std::vector<std::byte> b = bytes_from(32, 100);
+  const std::array<iovec, 2> pieces{{{a.data(), a.size()}, {b.data(), b.size()}}};
+  EXPECT_EQ(writer.write(pieces), 132U);
+  EXPECT_TRUE(std::ranges::equal(reader.peek(), bytes_from(0, 132)));
+}
+
+TEST(ByteRing, write__full_ring_cuts_where_no_element_is) {
+  Ring ring;
+  RingWriter writer(ring.memory());
+  RingReader reader(ring.memory());
+  ASSERT_EQ(write(writer, bytes_from(0, 100)), 100U);
+  // 3996 bytes are free, of which 3968 are a multiple of the grain.
+  EXPECT_EQ(write(writer, bytes_from(100, 5000)), kCapacity - 100 - (kCapacity - 100) % kRingGrain);
+  EXPECT_EQ(write(writer, bytes_from(0, 5000)), 0U) << "28 bytes are free: less than a grain";
+  EXPECT_EQ(write(writer, bytes_from(4068, 28)), 28U) << "what fits whole is not cut";
+  EXPECT_EQ(reader.peek().size(), kCapacity);
+  reader.consume(64);
+  EXPECT_EQ(write(writer, bytes_from(4096, 5000)), 64U);
+  EXPECT_TRUE(std::ranges::equal(reader.peek(), bytes_from(64, kCapacity)));
+}
+
+TEST(ByteRing, prepare_sleep__asks_for_one_bell_and_looks_again) {
+  Ring ring;
+  RingWriter writer(ring.memory());
+  RingReader reader(ring.memory());
+  EXPECT_FALSE(writer.must_wake_reader());
+  EXPECT_FALSE(reader.prepare_sleep());
+  ASSERT_EQ(write(writer, bytes_from(0, kCapacity)), kCapacity);
+  EXPECT_TRUE(writer.must_wake_reader());
+  EXPECT_FALSE(writer.must_wake_reader()) << "once";
+  EXPECT_TRUE(reader.prepare_sleep()) << "there is something to read";
+  reader.wake_up();
+  EXPECT_FALSE(writer.must_wake_reader());
+
+  EXPECT_FALSE(reader.must_wake_writer());
+  EXPECT_FALSE(writer.prepare_sleep());
+  static_cast<void>(reader.peek());
+  reader.consume(1);
+  EXPECT_TRUE(reader.must_wake_writer());
+  EXPECT_FALSE(writer.prepare_sleep()) << "less than a grain is free";
+  reader.consume(kRingGrain);
+  EXPECT_TRUE(writer.prepare_sleep());
+}
+
+TEST(ByteRing, peek__nonsense_of_the_writer_is_never_read) {
+  for (const std::uint64_t written : {std::uint64_t{kCapacity + 11}, std::uint64_t{1} << 40,
+                                      std::uint64_t{9}, ~std::uint64_t{0}}) {
+    Ring ring;
+    RingWriter writer(ring.memory());
+    RingReader reader(ring.memory());
+    ASSERT_EQ(write(writer, bytes_from(0, 10)), 10U);
+    ASSERT_EQ(reader.peek().size(), 10U);
+    reader.consume(10);
+    ring.state.written = written;
+    EXPECT_TRUE(reader.peek().empty()) << written;
+    EXPECT_TRUE(reader.broken()) << written;
+    ring.state.written = 12;
+    EXPECT_TRUE(reader.peek().empty()) << "it stays broken";
+    EXPECT_TRUE(reader.prepare_sleep()) << "and nobody sleeps on it";
+  }
+}
+
+TEST(ByteRing, write__nonsense_of_the_reader_is_never_overwritten) {
+  for (const std::uint64_t read : {std::uint64_t{kCapacity + 1}, ~std::uint64_t{0} - 100}) {
+    Ring ring;
+    RingWriter writer(ring.memory());
+    ASSERT_EQ(write(writer, bytes_from(0, kCapacity)), kCapacity);
+    ring.state.read = read;
+    EXPECT_EQ(write(writer, bytes_from(0, 100)), 0U) << read;
+    EXPECT_TRUE(writer.broken()) << read;
+    EXPECT_TRUE(writer.prepare_sleep());
+  }
+}
+
+// Sleeps until the bell rings. False: it never did.
+bool sleep_on(const Fd& bell) {
+  pollfd wait{bell.get(), POLLIN, 0};
+  if (poll(&wait, 1, 20'000) != 1) return false;
+  eventfd_t value = 0;
+  eventfd_read(bell.get(), &value);
+  return true;
+}
+
+TEST(ByteRing, two_threads__no_byte_and_no_bell_is_lost) {
+  constexpr std::uint64_t kAll = std::uint64_t{8} << 20;
+  Ring ring;
+  const Fd reader_bell(eventfd(0, EFD_CLOEXEC));
+  const Fd writer_bell(eventfd(0, EFD_CLOEXEC));
+  std::thread other([&] {
+    RingWriter writer(ring.memory());
+    Prng random(1);
+    for (std::uint64_t sent = 0; sent < kAll;) {
+      const std::size_t size = std::min<std::uint64_t>(1 + random.below(3000), kAll - sent);
+      sent += write(writer, bytes_from(sent, size));
+      if (writer.must_wake_reader()) eventfd_write(reader_bell.get(), 1);
+      if (writer.prepare_sleep()) continue;
+      ASSERT_TRUE(sleep_on(writer_bell)) << "the writer sleeps for ever after " << sent;
+    }
+  });
+  RingReader reader(ring.memory());
+  Prng random(2);
+  for (std::uint64_t received = 0; received < kAll;) {
+    const std::span<const std::byte> seen = reader.peek();
+    const std::size_t take = std::min<std::size_t>(seen.size(), 1 + random.below(3000));
+    ASSERT_TRUE(std::ranges::equal(seen.first(take), bytes_from(received, take))) << received;
+    reader.consume(take);
+    received += take;
+    if (reader.must_wake_writer()) eventfd_write(writer_bell.get(), 1);
+    if (received == kAll || reader.prepare_sleep()) continue;
+    ASSERT_TRUE(sleep_on(reader_bell)) << "the reader sleeps for ever after " << received;
+  }
+  other.join();
+}
+
+}  // namespace
+}  // namespace thalweg
