@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -20,10 +21,12 @@ Duration to_duration(std::chrono::nanoseconds ns) { return Duration::nanoseconds
 
 std::uint64_t hash_of(std::string_view text, std::uint64_t seed) {
   std::uint64_t hash = mix_bits(seed + kGoldenStep);
-  for (const char c : text) {
-    hash = mix_bits(hash ^ static_cast<unsigned char>(c)) + kGoldenStep;
+  for (std::size_t at = 0; at < text.size(); at += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, text.data() + at, std::min(sizeof(word), text.size() - at));
+    hash = mix_bits(hash ^ word) + kGoldenStep;
   }
-  return hash;
+  return mix_bits(hash ^ text.size());
 }
 
 Result<Environment> environment_of(const CommunicatorOptions& options) {
