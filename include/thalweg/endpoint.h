@@ -18,63 +18,15 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include <thalweg/dscp.h>
 #include <thalweg/result.h>
+#include <thalweg/tensor.h>
 #include <thalweg/types.h>
 
 namespace thalweg {
-
-// The element type of a C++ type, where there is one.
-template <class T>
-struct DTypeOf;
-template <>
-struct DTypeOf<float> : std::integral_constant<DType, DType::kFloat32> {};
-template <>
-struct DTypeOf<double> : std::integral_constant<DType, DType::kFloat64> {};
-template <>
-struct DTypeOf<std::int8_t> : std::integral_constant<DType, DType::kInt8> {};
-template <>
-struct DTypeOf<std::int16_t> : std::integral_constant<DType, DType::kInt16> {};
-template <>
-struct DTypeOf<std::int32_t> : std::integral_constant<DType, DType::kInt32> {};
-template <>
-struct DTypeOf<std::int64_t> : std::integral_constant<DType, DType::kInt64> {};
-
-// Memory of the caller's, which must stay as it is until the transfer is over.
-struct TensorView {
-  const void* data = nullptr;
-  std::int64_t elements = 0;
-  DType type = DType::kFloat32;
-
-  template <class T>
-  static TensorView of(std::span<const T> values) {
-    return {values.data(), static_cast<std::int64_t>(values.size()), DTypeOf<T>::value};
-  }
-  template <class T>
-  static TensorView of(const std::vector<T>& values) {
-    return of(std::span<const T>(values));
-  }
-};
-// The same, to be written. Until its transfer is over its content is undefined; afterwards what
-// did not arrive is as it was before.
-struct TensorSpan {
-  void* data = nullptr;
-  std::int64_t elements = 0;
-  DType type = DType::kFloat32;
-
-  template <class T>
-  static TensorSpan of(std::span<T> values) {
-    return {values.data(), static_cast<std::int64_t>(values.size()), DTypeOf<T>::value};
-  }
-  template <class T>
-  static TensorSpan of(std::vector<T>& values) {
-    return of(std::span<T>(values));
-  }
-};
 
 // What switches may do with a packet (DLCP, section 3.2.2).
 struct PacketTag {
@@ -154,11 +106,17 @@ struct NetCounters {
   std::uint64_t packets_marked = 0;    // as congested, by a switch
   std::uint64_t packets_unused = 0;    // arrived twice, or after their transfer was over
   std::uint64_t packets_bad = 0;       // no packets of ours, or not of this job: dropped
+  // With a job key, dropped: the tag is wrong; seen before; of an earlier connection, or far older
+  // than the newest.
+  std::uint64_t packets_forged = 0;
+  std::uint64_t packets_replayed = 0;
+  std::uint64_t packets_stale = 0;
   std::uint64_t messages_bad = 0;
-  std::uint64_t send_errors = 0;    // packets that the kernel would not take
-  std::uint64_t peers_refused = 0;  // endpoint only: wrong token, wrong version, no hello
-  std::uint64_t send_calls = 0;     // system calls that sent data
-  std::uint64_t receive_calls = 0;  // and received it
+  std::uint64_t messages_forged = 0;  // with a job key; the first ends the connection
+  std::uint64_t send_errors = 0;      // packets that the kernel would not take
+  std::uint64_t peers_refused = 0;    // endpoint only: wrong token, key or version, no hello
+  std::uint64_t send_calls = 0;       // system calls that sent data
+  std::uint64_t receive_calls = 0;    // and received it
 };
 
 // A connection to another endpoint. Copies speak of the same one. It ends when the endpoint does,
@@ -167,6 +125,7 @@ class Peer {
  public:
   // `tensor` is read, without a copy, until the transfer is over.
   [[nodiscard]] Result<Transfer> send(TensorView tensor, const SendOptions& options) const;
+  // Afterwards what did not arrive is as it was before.
   [[nodiscard]] Result<Transfer> recv(TensorSpan tensor, const RecvOptions& options) const;
 
   [[nodiscard]] const std::string& name() const;     // "name (address)", as in errors
@@ -187,6 +146,11 @@ struct EndpointOptions {
   std::string listen = {};
   // The random number that all processes of a job hold and nobody else; others are refused.
   std::uint64_t job_token = 0;
+  // The secret of the job: 32 hexadecimal digits, the same at all its processes (read_job_key()).
+  // Every packet and message is then authenticated, and only once accepted; the data itself is
+  // not hidden. Empty: no such protection, and no peers that have a key. docs/transport.md says
+  // what it costs.
+  std::string job_key = {};
   // How peers call this end in their errors. Empty: the process id. At most 63 bytes.
   std::string name = {};
   // Bytes of a tensor in one packet. 0: what the path's MTU allows, at most a jumbo frame.
@@ -207,10 +171,18 @@ struct EndpointOptions {
   bool offload = true;
   // Where warnings go. None: to standard error.
   std::function<void(const std::string&)> warn = {};
+  // Where each connection is recorded, in a file of its own, for `thalweg trace replay`
+  // (docs/recording.md): "NAME-0.dlcp" and so on, so endpoints that share a folder need names of
+  // their own. Neither tensors nor the token nor the key are in it. Empty: nothing is recorded.
+  std::string record_folder = {};
   // For tests: true loses the data packet with this sequence number instead of sending it. Called
   // by the endpoint's thread.
   std::function<bool(std::uint64_t sequence)> lose = {};
 };
+
+// The job key in the first line of a file, which keeps it off command lines and out of the
+// environment. `openssl rand -hex 16` makes one.
+[[nodiscard]] Result<std::string> read_job_key(const std::string& path);
 
 class Endpoint {
  public:

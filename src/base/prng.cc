@@ -10,11 +10,8 @@ namespace {
 
 // SplitMix64: spreads a seed over the whole state, so that close seeds give unrelated sequences.
 std::uint64_t split_mix(std::uint64_t& x) {
-  x += 0x9e3779b97f4a7c15;
-  std::uint64_t z = x;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31);
+  x += kGoldenStep;
+  return mix_bits(x);
 }
 
 }  // namespace

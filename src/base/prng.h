@@ -9,6 +9,16 @@
 
 namespace thalweg {
 
+// SplitMix64 (Steele, Lea and Flood): its step, 2^64 over the golden ratio, and its finalizer, by
+// which every bit of the input reaches every bit of the result.
+inline constexpr std::uint64_t kGoldenStep = 0x9e3779b97f4a7c15;
+
+constexpr std::uint64_t mix_bits(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
 class Prng {
  public:
   explicit Prng(std::uint64_t seed);

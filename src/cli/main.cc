@@ -13,6 +13,7 @@
 #include "cli/reproduce.h"
 #include "cli/run.h"
 #include "cli/sim_run.h"
+#include "cli/trace_replay.h"
 #include "cli/tune_thresholds.h"
 
 int main(int argc, char** argv) {
@@ -45,6 +46,10 @@ int main(int argc, char** argv) {
   CLI::App& tune = *app.add_subcommand("tune", "settings from a model and a network");
   tune.require_subcommand(1);
   thalweg::add_tune_thresholds(tune);
+
+  CLI::App& trace = *app.add_subcommand("trace", "recordings of real connections");
+  trace.require_subcommand(1);
+  thalweg::add_trace_replay(trace);
 
   try {
     app.parse(argc, argv);

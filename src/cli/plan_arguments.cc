@@ -22,7 +22,7 @@ std::string chrome_timeline(const EvaluatedPlan& e) {
   std::ostringstream out;
   ChromeTraceWriter writer(out);
   for (const TransferSpan& span : e.cost.timeline) {
-    const Transfer& t = e.plan.transfers[span.transfer];
+    const PlanTransfer& t = e.plan.transfers[span.transfer];
     writer.write(TransferEvent{.start = span.start,
                                .end = span.end,
                                .source = t.source,

@@ -47,7 +47,7 @@ void print_transfers(const EvaluatedPlan& e, const Topology& topology, std::size
       {"transfer", "from", "to", "chunk", "after", "does", "bytes", "step"}};
   const std::size_t shown = std::min(most, e.plan.transfers.size());
   for (std::size_t i = 0; i < shown; ++i) {
-    const Transfer& t = e.plan.transfers[i];
+    const PlanTransfer& t = e.plan.transfers[i];
     rows.push_back({std::to_string(i), topology.node(topology.host(t.source)).name,
                     topology.node(topology.host(t.target)).name, std::to_string(t.chunk.value()),
                     std::to_string(t.after), t.kind == TransferKind::kReduce ? "reduce" : "copy",

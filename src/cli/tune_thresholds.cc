@@ -280,6 +280,10 @@ Result<int> run(const Arguments& arguments) {
   } else if (arguments.format == "json") {
     std::cout << to_json(subject, answer, arguments).dump(2) << '\n';
   } else if (arguments.format == "thalweg") {
+    if (answer.settings.queues.size() != kDataPriorities) {
+      return Error(fmt::format("--format thalweg with --queues {}: ports of the simulator have {}",
+                               arguments.queues, kPriorityCount));
+    }
     std::cout << to_scenario(answer.settings);
   } else if (arguments.format == "sonic") {
     std::cout << to_sonic(answer.settings);

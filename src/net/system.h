@@ -10,7 +10,7 @@
 
 namespace thalweg {
 
-// CLOCK_MONOTONIC: the same for all processes of a machine.
+// CLOCK_MONOTONIC, from a second before this process first asked.
 [[nodiscard]] Time monotonic_now();
 
 // "cannot bind to 10.0.0.1:7000: Address already in use", from errno.

@@ -23,7 +23,7 @@ void for_each_pair(const Plan& plan, Visit visit) {
   for (std::size_t source = 0; source < ranks; ++source) {
     touched.clear();
     for (const std::uint32_t i : by_source[source]) {
-      const Transfer& t = plan.transfers[i];
+      const PlanTransfer& t = plan.transfers[i];
       if (to[t.target.index()] == Bytes(0)) touched.push_back(t.target);
       to[t.target.index()] += plan.size_of(t.chunk);
     }
@@ -53,7 +53,7 @@ int peak_fan_in(const Plan& plan, const PlanProof& proof) {
   static_assert(kMaxPlanRanks <= 1 << 14);
   std::vector<std::uint64_t> keys(plan.transfers.size());
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    const Transfer& t = plan.transfers[i];
+    const PlanTransfer& t = plan.transfers[i];
     keys[i] = static_cast<std::uint64_t>(proof.step_of[i]) << 28 | t.target.index() << 14 |
               t.source.index();
   }

@@ -83,7 +83,7 @@ class FluidRun {
   void connect(const Routing& routing) {
     std::unordered_map<std::uint64_t, std::uint32_t> ids;
     connection_of_.reserve(plan_.transfers.size());
-    for (const Transfer& t : plan_.transfers) {
+    for (const PlanTransfer& t : plan_.transfers) {
       const std::uint64_t key = t.source.index() << 32 | t.target.index();
       const auto [entry, fresh] = ids.try_emplace(key, connections_.size());
       if (fresh) {

@@ -85,7 +85,7 @@ std::vector<DrawRoleMark> roles_in(const Plan& plan, const std::vector<std::size
   };
   std::map<Rank, Part> parts;
   for (const std::size_t i : transfers) {
-    const Transfer& t = plan.transfers[i];
+    const PlanTransfer& t = plan.transfers[i];
     if (t.kind != TransferKind::kReduce) continue;
     ++parts[t.source].sent;
     Part& target = parts[t.target];
@@ -153,7 +153,7 @@ std::vector<DrawTree> draw_trees(const Plan& plan, const PlanProof& proof,
     std::map<DrawArrow, int> arrows;
     for (const ChunkIndex c : tree.chunks) {
       for (const std::size_t i : by_chunk[c.index()]) {
-        const Transfer& t = plan.transfers[i];
+        const PlanTransfer& t = plan.transfers[i];
         ++arrows[{.from = columns.column_of[t.source.index()],
                   .to = columns.column_of[t.target.index()],
                   .row = row_of(steps[i]),

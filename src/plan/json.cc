@@ -57,7 +57,7 @@ std::string plan_to_json(const Plan& plan) {
     append_rank(out, "target", chunk.target);
     out += '}';
   });
-  append_list(out, "transfers", plan.transfers, [&out](const Transfer& transfer) {
+  append_list(out, "transfers", plan.transfers, [&out](const PlanTransfer& transfer) {
     fmt::format_to(std::back_inserter(out),
                    "{{\"from\": {}, \"to\": {}, \"chunk\": {}, \"after\": {}, \"kind\": \"{}\"}}",
                    transfer.source.value(), transfer.target.value(), transfer.chunk.value(),

@@ -159,7 +159,7 @@ class ProgramBuilder {
 };
 
 void ProgramBuilder::open_blocks() {
-  for (const Transfer& t : plan_.transfers) {
+  for (const PlanTransfer& t : plan_.transfers) {
     block_at_[{t.source.value(), Role::kSend, t.target.value()}];
     block_at_[{t.target.value(), Role::kReceive, t.source.value()}];
     buffer(t.target, t.chunk).receives = true;
@@ -206,7 +206,7 @@ MscclPlace ProgramBuilder::place(Rank rank, ChunkIndex chunk, std::int32_t versi
 }
 
 void ProgramBuilder::add_transfers() {
-  for (const Transfer& t : plan_.transfers) {
+  for (const PlanTransfer& t : plan_.transfers) {
     const std::int64_t count = slots_.count[t.chunk.index()];
     Buffer& from = buffer(t.source, t.chunk);
     Buffer& to = buffer(t.target, t.chunk);

@@ -25,10 +25,10 @@ Plan pipelined(const Plan& plan, int parts) {
     }
   }
   first_part.push_back(static_cast<std::int32_t>(result.chunks.size()));
-  for (const Transfer& transfer : plan.transfers) {
+  for (const PlanTransfer& transfer : plan.transfers) {
     const std::size_t old = transfer.chunk.index();
     for (std::int32_t part = first_part[old]; part < first_part[old + 1]; ++part) {
-      Transfer copy = transfer;
+      PlanTransfer copy = transfer;
       copy.chunk = ChunkIndex(part);
       result.transfers.push_back(copy);
     }

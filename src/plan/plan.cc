@@ -150,7 +150,7 @@ Status check_tiling(const Plan& plan) {
 
 Status check_transfers(const Plan& plan) {
   for (std::size_t i = 0; i < plan.transfers.size(); ++i) {
-    const Transfer& t = plan.transfers[i];
+    const PlanTransfer& t = plan.transfers[i];
     if (!rank_below(t.source, plan.ranks) || !rank_below(t.target, plan.ranks)) {
       return Error(fmt::format("transfers[{}]: {} → {}: ranks are 0 to {}", i, t.source.value(),
                                t.target.value(), plan.ranks - 1));

@@ -64,13 +64,13 @@ struct Chunk {
 
 enum class TransferKind : std::uint8_t { kReduce, kCopy };
 
-struct Transfer {
+struct PlanTransfer {
   Rank source;
   Rank target;
   ChunkIndex chunk;
   std::int32_t after = 0;  // the version of the source's buffer that it carries
   TransferKind kind = TransferKind::kReduce;
-  bool operator==(const Transfer&) const = default;
+  bool operator==(const PlanTransfer&) const = default;
 };
 
 struct Plan {
@@ -85,7 +85,7 @@ struct Plan {
   int element_bytes = 4;
   std::vector<Chunk> chunks;
   // An order in which the plan can be executed one transfer after the other.
-  std::vector<Transfer> transfers;
+  std::vector<PlanTransfer> transfers;
   std::vector<std::vector<Rank>> mixes;  // kMix: whose contributions rank r ends with
 
   [[nodiscard]] Bytes size() const { return Bytes(elements * element_bytes); }

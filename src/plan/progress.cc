@@ -53,7 +53,7 @@ PlanProgress::PlanProgress(const Plan& plan, Index index)
   for (std::size_t b = 0; b < rank_of_.size(); ++b) {
     std::ranges::stable_sort(sends_[b], {}, [&](auto i) { return plan.transfers[i].after; });
   }
-  for (const Transfer& t : plan.transfers) ++arrivals_left_[t.target.index()];
+  for (const PlanTransfer& t : plan.transfers) ++arrivals_left_[t.target.index()];
 }
 
 }  // namespace thalweg

@@ -167,6 +167,14 @@ std::vector<Rank> ranks_in_region_order(const Topology& topology) {
   return order;
 }
 
+std::vector<Rank> spread_over(std::span<const Rank> ranks, std::size_t count) {
+  CHECK(count > 0 && count <= ranks.size());
+  std::vector<Rank> chosen;
+  chosen.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) chosen.push_back(ranks[i * ranks.size() / count]);
+  return chosen;
+}
+
 std::vector<std::vector<Rank>> innermost_groups(const Topology& topology) {
   std::vector<std::vector<Rank>> groups;
   append_groups(topology, kWholeNetwork, groups);

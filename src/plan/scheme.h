@@ -70,6 +70,9 @@ Result<Plan> make_plan(std::string_view spec, const PlanRequest& request);
 Plan plan_header(const PlanRequest& request);
 // The hosts in region order (depth first), so that neighbours in the order share regions.
 std::vector<Rank> ranks_in_region_order(const Topology& topology);
+// `count` of them, evenly spaced from the first on: in region order, spread over the regions.
+// Requires 0 < count <= ranks.size().
+std::vector<Rank> spread_over(std::span<const Rank> ranks, std::size_t count);
 // The hosts of each innermost region that has any, in region order.
 std::vector<std::vector<Rank>> innermost_groups(const Topology& topology);
 

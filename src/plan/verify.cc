@@ -79,7 +79,7 @@ class ChunkRun {
     return Error(fmt::format("chunk {}: {}", chunk_.value(), problem));
   }
   [[nodiscard]] std::string describe(const Move& move) const {
-    const Transfer& t = plan_.transfers[move.transfer];
+    const PlanTransfer& t = plan_.transfers[move.transfer];
     return fmt::format("transfer {} ({} → {})", move.transfer, t.source.value(), t.target.value());
   }
   [[nodiscard]] bool contributes(Rank rank) const {
@@ -108,7 +108,7 @@ class ChunkRun {
     values_used_ = 0;
     moves_.clear();
     for (const std::uint32_t index : transfers) {
-      const Transfer& t = plan_.transfers[index];
+      const PlanTransfer& t = plan_.transfers[index];
       const std::uint32_t source = local(t.source);
       const std::uint32_t target = local(t.target);
       const auto move = static_cast<std::uint32_t>(moves_.size());

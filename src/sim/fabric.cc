@@ -59,6 +59,10 @@ Fabric::Fabric(const Topology& topology, const NetworkOptions& options, EventQue
       losses_(topology.arc_count()) {
   policy_.mark_above(options.queues.mark_above, options.queues.per_port_marking);
   policy_.drop_selectively_above(options.queues.selective_threshold, options.queues.selective_step);
+  if (!options.queues.selective_thresholds.empty()) {
+    policy_.drop_selectively_above(options.queues.selective_thresholds);
+  }
+  if (!options.queues.queue_limits.empty()) policy_.limit_queues(options.queues.queue_limits);
   policy_.reserve_for_control(options.queues.control_reserve);
   for (std::size_t a = 0; a < ports_.size(); ++a) {
     make_port(ArcId(static_cast<std::int32_t>(a)), options.queues);
@@ -175,6 +179,7 @@ bool Fabric::admit(Port& port, std::uint32_t place, std::uint8_t queue) {
       ++counters_.marks;
       return true;
     case Verdict::kDropPortFull:
+    case Verdict::kDropQueueFull:
     case Verdict::kDropShared:
       drop_at(port, place, DropReason::kFull);
       return false;
@@ -352,6 +357,18 @@ Bandwidth Fabric::host_rate(Rank host) const {
     rate += topology_.arc(arc).spec.rate;
   }
   return rate;
+}
+
+std::uint32_t Fabric::path_count(Rank source, Rank target) const {
+  const auto end = static_cast<std::uint32_t>(topology_.host(target).value());
+  std::size_t count = 1;
+  for (auto node = static_cast<std::uint32_t>(topology_.host(source).value()); node != end;) {
+    const auto hops = routes_.hops(node, static_cast<std::uint32_t>(target.value()));
+    if (hops.empty()) return 1;
+    count *= hops.size();
+    node = ports_[hops[0]].to_node;
+  }
+  return static_cast<std::uint32_t>(count);
 }
 
 std::uint64_t Fabric::peak_host_backlog() const {

@@ -46,6 +46,11 @@ class Fabric {
   }
   // Of a host's links together, as the topology has them.
   [[nodiscard]] Bandwidth host_rate(Rank host) const;
+  // Equally short paths between two hosts, where every path meets the same numbers of choices: what
+  // labels (switch/route.h) tell apart. 1 if there is no way.
+  [[nodiscard]] std::uint32_t path_count(Rank source, Rank target) const;
+  // Changes whenever routes do.
+  [[nodiscard]] std::uint32_t routes_version() const { return routes_version_; }
   // Bytes that wait now at a host's ports.
   [[nodiscard]] std::uint64_t host_backlog(Rank host);
   // How long a host's ports need to send that much; nothing if it is paused.
@@ -113,6 +118,7 @@ class Fabric {
   std::vector<Port> ports_;  // by arc
   std::vector<std::uint64_t> arc_bytes_;
   RouteTable routes_;
+  std::uint32_t routes_version_ = 1;
   std::vector<PathChooser> choosers_;        // by node
   std::uint64_t shared_limit_;               // bytes that may wait in a switch, over all ports
   std::vector<std::uint64_t> shared_bytes_;  // by node; counted only where there is a limit

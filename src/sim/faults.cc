@@ -76,6 +76,7 @@ void Fabric::set_link_up(LinkId link, bool up) {
     port.free_at_ps = events_.now_ps();
   }
   routes_.rebuild(link_up_);
+  ++routes_version_;
 }
 
 Bandwidth Fabric::set_rate_factor(LinkId link, double factor) {

@@ -32,6 +32,7 @@ Hosts::Hosts(const NetworkOptions& options, EventQueue& events, Fabric& fabric, 
       framing_bytes_(options.framing_bytes),
       label_paths_(options.balancing == LoadBalancing::kLabel),
       port_limit_(kNoLimit),
+      lines_(EventKind::kDrained, events, fabric),
       dlcp_(options, events, fabric, counters, [this](FlowResult& result, const FlowShape& least) {
         --active_;
         report(result, least);
@@ -39,7 +40,6 @@ Hosts::Hosts(const NetworkOptions& options, EventQueue& events, Fabric& fabric, 
   if (options.host_queue.count() > 0 &&
       options.queues.discipline != QueueOptions::Discipline::kPFabric) {
     port_limit_ = static_cast<std::uint64_t>(options.host_queue.count());
-    lines_.resize(static_cast<std::size_t>(fabric.host_count()));
   }
 }
 
@@ -130,7 +130,7 @@ void Hosts::drive(FlowId id, Flow& flow) {
     SegmentToSend segment;
     while (flow.sender->poll_transmit(events_.now(), segment)) send_segment(id, flow, segment);
   } else {
-    if (!flow.in_turn) lines_[flow.spec.source.index()].flows.push(id);
+    if (!flow.in_turn) lines_.join(flow.spec.source, static_cast<std::uint32_t>(id.value()));
     flow.in_turn = true;
     send_in_turn(flow.spec.source);
   }
@@ -144,33 +144,23 @@ void Hosts::drive(FlowId id, Flow& flow) {
 }
 
 void Hosts::send_in_turn(Rank host) {
-  Line& line = lines_[host.index()];
-  std::uint64_t waiting = fabric_.host_backlog(host);
-  SegmentToSend segment;
-  while (!line.flows.empty() && waiting < port_limit_) {
-    const FlowId id = line.flows.front();
-    line.flows.pop();
-    Flow* const flow = flows_[id.index()].get();
-    if (flow == nullptr) continue;
+  const auto limit_of = [this](std::uint32_t /*index*/) { return port_limit_; };
+  lines_.serve(host, limit_of, [this](std::uint32_t index) {
+    Flow* const flow = flows_[index].get();
+    if (flow == nullptr) return false;
+    const FlowId id(static_cast<std::int32_t>(index));
+    SegmentToSend segment;
     flow->in_turn = flow->sender->poll_transmit(events_.now(), segment);
-    if (!flow->in_turn) continue;
+    if (!flow->in_turn) return false;
     send_segment(id, *flow, segment);
     set_timer(id, *flow);
-    line.flows.push(id);
-    waiting = fabric_.host_backlog(host);
-  }
-  if (line.flows.empty() || line.watched) return;
-  // A paused host says itself when it goes on.
-  const std::optional<Duration> time = fabric_.time_to_drain(host, waiting - port_limit_ / 2);
-  if (!time) return;
-  line.watched = true;
-  events_.push(events_.now_ps() + time->ps(), EventKind::kDrained,
-               static_cast<std::uint32_t>(host.value()), 0, 0);
+    return true;
+  });
 }
 
 void Hosts::on_drained(Rank host) {
   if (port_limit_ == kNoLimit) return;
-  lines_[host.index()].watched = false;
+  lines_.on_drained(host);
   send_in_turn(host);
 }
 

@@ -24,10 +24,10 @@
 #include "sim/dlcp/dlcp_hosts.h"
 #include "sim/event_queue.h"
 #include "sim/fabric.h"
+#include "sim/host_lines.h"
 #include "sim/network.h"
 #include "sim/oracle.h"
 #include "switch/admission.h"
-#include "switch/ring.h"
 
 namespace thalweg {
 
@@ -89,12 +89,6 @@ class Hosts {
     std::size_t operator()(const Connection& c) const;
   };
 
-  // Flows that may have more to send than their host's port takes, in the order of their turns.
-  struct Line {
-    Ring<FlowId> flows;
-    bool watched = false;  // a kDrained event is to come
-  };
-
   void on_data(std::uint32_t place, Flow& flow);
   void on_ack(std::uint32_t place, Flow& flow);
   // Sends what the sender has to send and its host's port takes, sets its timer, and buries it when
@@ -122,7 +116,7 @@ class Hosts {
   std::uint32_t framing_bytes_;
   bool label_paths_;
   std::uint64_t port_limit_;                  // kNoLimit: senders are asked for all they have
-  std::vector<Line> lines_;                   // by host
+  HostLines lines_;                           // flows that may have more than their port takes
   std::vector<std::unique_ptr<Flow>> flows_;  // by id; empty: the sender is done, or DLCP
   DlcpHosts dlcp_;
   std::size_t active_ = 0;

@@ -45,6 +45,10 @@ struct QueueOptions {
   // and capable ones marked; queue 0 carries control and is exempt. 0: off.
   Bytes selective_threshold;
   double selective_step = 0;
+  // The same, one by one of the data queues, instead of the sequence; empty: as that says.
+  std::vector<Bytes> selective_thresholds;
+  // A packet that finds more than this waiting in its data queue is dropped; empty: no limits.
+  std::vector<Bytes> queue_limits;
   // Bytes of a port's buffer that only queue 0 may use, so that data does not crowd out control.
   Bytes control_reserve;
 };

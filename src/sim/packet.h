@@ -33,6 +33,7 @@ struct Packet {
   Ecn ecn = Ecn::kNotCapable;
   bool echo = false;  // kAck: the packet it answers was marked congested
   bool retransmission = false;
+  std::uint8_t path = 0;  // kDlcpData: the sender's number of the path it takes
   bool labelled = false;  // path_hash is a label (switch/route.h), whatever `balancing` says
 };
 

@@ -25,7 +25,7 @@ void PlanRun::start(Rank rank) {
 }
 
 void PlanRun::send(std::size_t transfer) {
-  const Transfer& t = plan_.transfers[transfer];
+  const PlanTransfer& t = plan_.transfers[transfer];
   const auto on_arrival = [this, transfer] {
     const Rank target = plan_.transfers[transfer].target;
     progress_.arrive(transfer, [this](std::size_t ready) { send(ready); });

@@ -10,6 +10,7 @@
 
 #include "sim/scenario_reader.h"
 #include "sim/tcp/transports.h"
+#include "switch/entry.h"
 #include "topology/text.h"
 #include "topology/yaml_document.h"
 
@@ -118,10 +119,11 @@ Result<std::vector<Rank>> ScenarioReader::hosts_of(const YAML::Node& node,
 }
 
 Status ScenarioReader::read_network(const YAML::Node& node) {
-  static constexpr std::array<std::string_view, 11> kKeys{
-      "discipline",          "port_buffer",    "shared_buffer",   "mark_above", "mark_per",
-      "selective_threshold", "selective_step", "control_reserve", "balancing",  "framing",
-      "host_queue"};
+  static constexpr std::array<std::string_view, 13> kKeys{
+      "discipline",   "port_buffer",         "shared_buffer",   "mark_above",
+      "mark_per",     "selective_threshold", "selective_step",  "selective_thresholds",
+      "queue_limits", "host_queue",          "control_reserve", "balancing",
+      "framing"};
   static constexpr std::array<std::string_view, 2> kMarkPer{"queue", "port"};
   THALWEG_TRY(const Fields fields, fields_of(node, "'network'", {}, kKeys));
   QueueOptions& queues = scenario_.network.queues;
@@ -140,11 +142,54 @@ Status ScenarioReader::read_network(const YAML::Node& node) {
   THALWEG_TRY_STATUS(take(fields, "mark_above", queues.mark_above, buffer));
   THALWEG_TRY_STATUS(take(fields, "selective_threshold", queues.selective_threshold, buffer));
   THALWEG_TRY_STATUS(take(fields, "selective_step", queues.selective_step, as_number(0, 1000)));
+  THALWEG_TRY_STATUS(read_queues(fields, queues, node));
   THALWEG_TRY_STATUS(take(fields, "control_reserve", queues.control_reserve, buffer));
   THALWEG_TRY_STATUS(take(fields, "host_queue", scenario_.network.host_queue, buffer));
   Bytes framing;
   THALWEG_TRY_STATUS(take(fields, "framing", framing, as_bytes(Bytes(0), Bytes(1000))));
   scenario_.network.framing_bytes = static_cast<std::uint32_t>(framing.count());
+  return ok_status();
+}
+
+// What appendix B of the DLCP paper gives: thresholds and limits of the data queues, one by one.
+Status ScenarioReader::read_queues(const Fields& fields, QueueOptions& queues,
+                                   const YAML::Node& node) const {
+  const auto each = [&](const YAML::Node& list,
+                        std::string_view field) -> Result<std::vector<Bytes>> {
+    THALWEG_TRY(const std::vector<YAML::Node> items, list_of(list, field));
+    if (items.size() != kDataQueues) {
+      return error(list, fmt::format("'{}' has {} values: it must have one for each of the {} data "
+                                     "queues, the most urgent first",
+                                     field, items.size(), kDataQueues));
+    }
+    std::vector<Bytes> values;
+    for (const YAML::Node& item : items) {
+      THALWEG_TRY(const Bytes value, quantity_of(item, field, parse_bytes, Bytes(1), kMaxBuffer));
+      values.push_back(value);
+    }
+    return values;
+  };
+  THALWEG_TRY_STATUS(take(fields, "selective_thresholds", queues.selective_thresholds, each));
+  THALWEG_TRY_STATUS(take(fields, "queue_limits", queues.queue_limits, each));
+  if (queues.selective_thresholds.empty() && queues.queue_limits.empty()) return ok_status();
+  if (queues.discipline != QueueOptions::Discipline::kStrictPriority) {
+    return error(node,
+                 "'selective_thresholds' and 'queue_limits' need 'discipline: "
+                 "strict-priority', which has several queues");
+  }
+  if (!queues.selective_thresholds.empty() && fields.contains("selective_threshold")) {
+    return error(node,
+                 "thresholds are given by 'selective_thresholds' or by "
+                 "'selective_threshold', not by both");
+  }
+  if (queues.selective_thresholds.empty() || queues.queue_limits.empty()) return ok_status();
+  for (std::size_t i = 0; i < kDataQueues; ++i) {
+    if (queues.selective_thresholds[i] <= queues.queue_limits[i]) continue;
+    return error(node, fmt::format("queue {}: 'selective_thresholds' has {}, above its {} in "
+                                   "'queue_limits'",
+                                   i + 1, to_string(queues.selective_thresholds[i]),
+                                   to_string(queues.queue_limits[i])));
+  }
   return ok_status();
 }
 

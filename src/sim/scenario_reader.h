@@ -41,6 +41,7 @@ class ScenarioReader : private YamlSource {
   // A name, or a map with the name as `kind` and its parameters.
   Result<std::shared_ptr<const TransportFactory>> transport_of(const YAML::Node& node) const;
   Status read_network(const YAML::Node& node);
+  Status read_queues(const Fields& fields, QueueOptions& queues, const YAML::Node& node) const;
   Status read_jobs(const YAML::Node& node);
   Result<ScenarioJob> read_job(const YAML::Node& node) const;
   Status read_work_of_job(const Fields& fields, ScenarioJob& job, const YAML::Node& node) const;

@@ -9,6 +9,7 @@
 #include "plan/pipeline.h"
 #include "plan/scheme.h"
 #include "plan/verify.h"
+#include "tensor/tags.h"
 
 namespace thalweg {
 namespace {
@@ -20,20 +21,6 @@ int parts_of(const Plan& plan, Bytes partition) {
   const std::int64_t bytes = largest * plan.element_bytes;
   return static_cast<int>(
       std::max<std::int64_t>(1, (bytes + partition.count() - 1) / partition.count()));
-}
-
-// DLCP section 3.2.2: layer x of L to queue x·P/L, the front layers first; queue 0 is for control.
-std::uint8_t queue_of_layer(int layer, int layers) {
-  constexpr int kDataQueues = 7;
-  return static_cast<std::uint8_t>(1 + layer * kDataQueues / layers);
-}
-
-std::vector<Rank> spread_servers(const Topology& topology, int servers) {
-  const std::vector<Rank> workers = ranks_in_region_order(topology);
-  const auto count = static_cast<std::size_t>(servers);
-  std::vector<Rank> result;
-  for (std::size_t i = 0; i < count; ++i) result.push_back(workers[i * workers.size() / count]);
-  return result;
 }
 
 }  // namespace
@@ -59,7 +46,10 @@ Result<std::unique_ptr<TrainingJob>> TrainingJob::make(const ModelTable& model,
     if (!proof.ok()) return proof.error().within(fmt::format("layer {}", layer.name));
     job->plans_.push_back(std::move(plan));
   }
-  if (scattered) job->servers_ = spread_servers(topology, options.scatter.servers);
+  if (scattered) {
+    job->servers_ = spread_over(ranks_in_region_order(topology),
+                                static_cast<std::size_t>(options.scatter.servers));
+  }
   const auto workers = static_cast<std::size_t>(scattered ? topology.host_count()
                                                           : job->plans_.front().contributors);
   job->workers_.resize(workers);
@@ -146,6 +136,13 @@ void TrainingJob::on_backward_done(Rank rank, int layer) {
   }
 }
 
+// Front layers first; but no worker can use a gradient before it has all of the iteration before,
+// so what others still wait for goes ahead of everything newer.
+std::int64_t TrainingJob::urgency_of(int iteration, int layer) const {
+  if (options_.overlap != Overlap::kByteScheduler) return 0;
+  return static_cast<std::int64_t>(iteration) * layer_count() + layer;
+}
+
 void TrainingJob::scatter_layer(Rank rank, int iteration, int layer) {
   const Bytes size = model_.size_of_layer(static_cast<std::size_t>(layer));
   std::vector<Rank> targets = servers_;
@@ -160,8 +157,9 @@ void TrainingJob::scatter_layer(Rank rank, int iteration, int layer) {
   const auto part_back = [this, left, rank, iteration, layer] {
     if (--*left == 0) on_layer_back(rank, iteration, layer);
   };
-  const std::int64_t urgency = options_.overlap == Overlap::kByteScheduler ? layer : 0;
-  const std::uint8_t queue = queue_of_layer(layer, layer_count());
+  const std::int64_t urgency = urgency_of(iteration, layer);
+  const std::uint8_t queue =
+      priority_of_layer(static_cast<std::size_t>(layer), model_.layers.size());
   for (std::int64_t i = 0; i < parts; ++i) {
     const Rank server = targets[static_cast<std::size_t>(i)];
     const Bytes part(share_of(size.count(), parts, i).length);
@@ -183,9 +181,9 @@ void TrainingJob::send_layer(Rank rank, int iteration, int layer) {
   // The first worker to come makes the run.
   if (latest_run_[l] < iteration) {
     latest_run_[l] = iteration;
-    const std::int64_t urgency = options_.overlap == Overlap::kByteScheduler ? layer : 0;
     run = std::make_unique<PlanRun>(
-        plans_[l], connections_, urgency, queue_of_layer(layer, layer_count()),
+        plans_[l], connections_, urgency_of(iteration, layer),
+        priority_of_layer(l, model_.layers.size()),
         [this, iteration, layer](Rank r) { on_layer_back(r, iteration, layer); });
   }
   run->start(rank);

@@ -104,6 +104,7 @@ class TrainingJob {
   void on_computed(Rank worker);
   void on_backward_done(Rank worker, int layer);
   void send_layer(Rank worker, int iteration, int layer);
+  [[nodiscard]] std::int64_t urgency_of(int iteration, int layer) const;
   void scatter_layer(Rank worker, int iteration, int layer);
   void on_layer_back(Rank worker, int iteration, int layer);
   void finish_iteration(Rank worker);

@@ -9,6 +9,8 @@ namespace thalweg {
 
 // Egress queues of a port. Queue 0 goes first.
 inline constexpr std::uint32_t kQueuesPerPort = 8;
+// Those for data: 1, 2, …. Queue 0 is for control.
+inline constexpr std::uint32_t kDataQueues = kQueuesPerPort - 1;
 
 struct QueueEntry {
   std::uint32_t handle = 0;  // the driver's own
@@ -23,6 +25,7 @@ enum class Verdict : std::uint8_t {
   kAccept,
   kAcceptMarked,   // and set congestion experienced
   kDropPortFull,   // the port's buffer is full
+  kDropQueueFull,  // the queue holds more than its own limit
   kDropShared,     // the switch's shared buffer is full
   kDropSelective,  // DLCP: over the queue's threshold and not ECN-capable
 };
@@ -39,6 +42,8 @@ constexpr const char* name_of(Verdict verdict) {
       return "accept-marked";
     case Verdict::kDropPortFull:
       return "drop-port-full";
+    case Verdict::kDropQueueFull:
+      return "drop-queue-full";
     case Verdict::kDropShared:
       return "drop-shared-full";
     case Verdict::kDropSelective:

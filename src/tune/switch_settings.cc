@@ -1,6 +1,7 @@
 #include "tune/switch_settings.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -8,7 +9,6 @@
 
 #include "base/segment_tag.h"
 #include "tensor/tags.h"
-#include "tune/thresholds.h"
 
 namespace thalweg {
 namespace {
@@ -32,20 +32,17 @@ std::string text_of(std::int64_t number) { return std::to_string(number); }
 }  // namespace
 
 std::string to_scenario(const SwitchSettings& settings) {
-  std::vector<double> thresholds;
-  std::string list;
+  std::vector<std::string> thresholds;
+  std::vector<std::string> limits;
   for (const QueueSetting& queue : settings.queues) {
-    thresholds.push_back(static_cast<double>(queue.threshold.count()));
-    list += fmt::format("#   queue {}: S = {}, L = {}\n", queue.priority,
-                        to_string(queue.threshold), to_string(queue.limit));
+    thresholds.push_back(to_string(queue.threshold));
+    limits.push_back(to_string(queue.limit));
   }
-  const ArithmeticFit fit = fit_arithmetic(thresholds);
   return fmt::format(
-      "# {}\n# Solved for each queue:\n{}# Nearest arithmetic sequence, at most {:.0f} % off:\n"
-      "network:\n  discipline: strict-priority\n  port_buffer: {}\n  selective_threshold: {}\n"
-      "  selective_step: {:.4g}\n",
-      settings.title, list, 100 * fit.worst_relative_error, to_string(settings.port_buffer),
-      to_string(Bytes(static_cast<std::int64_t>(fit.first))), fit.step);
+      "# {}\nnetwork:\n  discipline: strict-priority\n  port_buffer: {}\n"
+      "  selective_thresholds: [{}]\n  queue_limits: [{}]\n",
+      settings.title, to_string(settings.port_buffer), fmt::join(thresholds, ", "),
+      fmt::join(limits, ", "));
 }
 
 std::string to_sonic(const SwitchSettings& settings) {

@@ -27,7 +27,7 @@ struct SwitchSettings {
   std::vector<std::string> ports;  // names of the switch's own kind; not empty
 };
 
-// The `network:` section of a scenario (docs/scenario-format.md).
+// The `network:` section of a scenario (docs/scenario-format.md), which wants all data queues.
 std::string to_scenario(const SwitchSettings& settings);
 // A fragment of CONFIG_DB.
 std::string to_sonic(const SwitchSettings& settings);

@@ -4,14 +4,19 @@
 // nothing and clears ok(), which the caller looks at once, at the end.
 #pragma once
 
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace thalweg {
+
+// Headers are written and read once a packet; there a copy of the whole field counts.
+static_assert(std::endian::native == std::endian::little, "fields would need their bytes turned");
 
 class ByteWriter {
  public:
@@ -20,16 +25,12 @@ class ByteWriter {
   template <std::unsigned_integral T>
   void put(T value) {
     if (!room(sizeof(T))) return;
-    for (std::size_t i = 0; i < sizeof(T); ++i) {
-      out_[used_ + i] = static_cast<std::byte>((value >> (8 * i)) & 0xff);
-    }
+    std::memcpy(&out_[used_], &value, sizeof(T));
     used_ += sizeof(T);
   }
   void put_text(std::string_view text) {
-    if (!room(text.size())) return;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-      out_[used_ + i] = static_cast<std::byte>(text[i]);
-    }
+    if (text.empty() || !room(text.size())) return;
+    std::memcpy(&out_[used_], text.data(), text.size());
     used_ += text.size();
   }
 
@@ -53,16 +54,14 @@ class ByteReader {
   T get() {
     if (!left_over(sizeof(T))) return 0;
     T value = 0;
-    for (std::size_t i = 0; i < sizeof(T); ++i) {
-      value = static_cast<T>(value | static_cast<T>(static_cast<T>(in_[used_ + i]) << (8 * i)));
-    }
+    std::memcpy(&value, &in_[used_], sizeof(T));
     used_ += sizeof(T);
     return value;
   }
   std::string get_text(std::size_t size) {
-    if (!left_over(size)) return {};
+    if (size == 0 || !left_over(size)) return {};
     std::string text(size, '\0');
-    for (std::size_t i = 0; i < size; ++i) text[i] = static_cast<char>(in_[used_ + i]);
+    std::memcpy(text.data(), &in_[used_], size);
     used_ += size;
     return text;
   }

@@ -46,7 +46,9 @@ std::size_t body_size(const ResendMessage& m) { return kResendBody + m.ranges.si
 std::size_t body_size(const FinishMessage&) { return kFinishBody; }
 std::size_t body_size(const ConfirmMessage&) { return 0; }
 std::size_t body_size(const CancelMessage& m) { return kCancelBody + m.text.size(); }
-std::size_t body_size(const ReportMessage&) { return kReportBody; }
+std::size_t body_size(const ReportMessage& m) {
+  return kReportBody + (m.paths == 0 ? 0 : 1 + m.paths * sizeof(m.path_packets[0]));
+}
 
 template <class Message>
 std::uint32_t transfer_of(const Message& message) {
@@ -155,6 +157,10 @@ void encode_body(const ReportMessage& message, ByteWriter& out) {
   out.put(message.packets_received);
   out.put(message.packets_marked);
   out.put(message.bytes_received);
+  CHECK(message.paths <= kMaxReportPaths);
+  if (message.paths == 0) return;
+  out.put(message.paths);
+  for (std::size_t i = 0; i < message.paths; ++i) out.put(message.path_packets[i]);
 }
 
 WireError decode_body(ByteReader& in, ReportMessage& out) {
@@ -165,6 +171,10 @@ WireError decode_body(ByteReader& in, ReportMessage& out) {
   out.packets_received = in.get<std::uint32_t>();
   out.packets_marked = in.get<std::uint32_t>();
   out.bytes_received = in.get<std::uint64_t>();
+  if (!in.ok() || in.left() == 0) return WireError::kNone;
+  out.paths = in.get<std::uint8_t>();
+  if (out.paths == 0 || out.paths > kMaxReportPaths) return WireError::kField;
+  for (std::size_t i = 0; i < out.paths; ++i) out.path_packets[i] = in.get<std::uint32_t>();
   return WireError::kNone;
 }
 

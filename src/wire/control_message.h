@@ -5,6 +5,7 @@
 // those of the transfer; both directions share one stream each way.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -82,6 +83,7 @@ struct CancelMessage {
 
 // Receiver to sender, about all transfers between the two: how the packets between two edges fared.
 // The edges are packets that arrived in order of sending; both windows lie between them.
+inline constexpr std::size_t kMaxReportPaths = 32;
 struct ReportMessage {
   std::uint32_t first_sent_us = 0;  // wire_clock() of the edges
   std::uint32_t last_sent_us = 0;
@@ -90,6 +92,10 @@ struct ReportMessage {
   std::uint32_t packets_received = 0;
   std::uint32_t packets_marked = 0;  // of these, by switches, as congested
   std::uint64_t bytes_received = 0;  // payload
+  // Of packets_received, by the path that they took, the first `paths` of them; 0: all came by the
+  // first, and nothing is said on the wire.
+  std::uint8_t paths = 0;
+  std::array<std::uint32_t, kMaxReportPaths> path_packets = {};
   bool operator==(const ReportMessage&) const = default;
 };
 

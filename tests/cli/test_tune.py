@@ -79,14 +79,27 @@ def test_other_formats(thalweg, kind, line):
     assert line in done.out.splitlines()
 
 
-def test_scenario_section_runs(thalweg, tmp_path):
-    """What --format thalweg prints is what `thalweg sim run` reads."""
-    network = thalweg(*BASIC, "--format", "thalweg").out
+def test_scenario_section_takes_effect(thalweg, tmp_path):
+    """What --format thalweg prints is what `thalweg sim run` reads and does."""
+    answer = queues(thalweg(*BASIC, "--format", "json").json())
     scenario = tmp_path / "tuned.yaml"
-    scenario.write_text(f"topology: single-switch:hosts=4,host=10G\ntransport: dctcp\n{network}"
-                        "jobs:\n  - {name: j, scheme: ring, size: 1MB}\n")
-    done = thalweg("sim", "run", scenario)
-    assert done.code == 0, done.err
+
+    def result_with(*flags):
+        network = thalweg(*BASIC, "--format", "thalweg", *flags).out
+        # Three to one, in queue 1.
+        scenario.write_text(
+            "topology: single-switch:hosts=4,host=10G\ntransport: dlcp\n" + network + "flows:\n" +
+            "".join(f"  - {{from: host{i}, to: host0, size: 1MB}}\n" for i in (1, 2, 3)))
+        return thalweg("sim", "run", scenario, "--json").json()
+
+    tuned = result_with()
+    assert tuned["drops_selective"] > 0 and tuned["drops_full"] > 0
+    # With a larger buffer the queue holds all of the burst.
+    assert answer[0][1] < 300_000
+    roomy = result_with("--buffer", "512MiB")
+    assert roomy["drops_selective"] == roomy["drops_full"] == 0
+    done = thalweg(*BASIC, "--format", "thalweg", "--queues", "4")
+    assert done.code == 2 and "--queues 4" in done.err
 
 
 def test_same_input_same_output(thalweg):

@@ -60,7 +60,9 @@ class Game {
     bool ended = false;
   };
   struct Side {
-    explicit Side(const char* peer) : endpoint(small_options(peer)) {}
+    explicit Side(const char* peer) : endpoint(small_options(peer)) {
+      endpoint.set_paths(3, Time());
+    }
     DlcpEndpoint endpoint;
     std::deque<ControlMessage> inbox;
     std::map<TransferHandle, Started> started;
@@ -176,9 +178,13 @@ class Game {
         return ConfirmMessage{transfer};
       case 5:
         return CancelMessage{transfer, input_.byte() % 2 == 0, CancelReason::kCancelled, "forged"};
-      default:
-        return ReportMessage{input_.word(), input_.word(), input_.word(), input_.byte(),
+      default: {
+        ReportMessage report{input_.word(), input_.word(), input_.word(), input_.byte(),
                              input_.byte(), input_.byte(), input_.word()};
+        report.paths = input_.byte() % (kMaxReportPaths + 1);
+        for (std::size_t i = 0; i < report.paths; ++i) report.path_packets[i] = input_.byte();
+        return report;
+      }
     }
   }
 

@@ -10,17 +10,18 @@ BELOW = {
     "wire": {"base"},
     "tensor": {"base"},
     "proto": {"base", "trace", "wire", "tensor"},
-    "net": {"base", "trace", "wire", "tensor", "proto"},
+    "net": {"base", "trace", "wire", "tensor", "proto", "topology", "plan", "exec"},
     "topology": {"base"},
     "tune": {"base", "tensor", "topology"},
     "plan": {"topology", "base"},
+    "exec": {"base", "tensor", "topology", "plan"},
     "switch": {"base"},
     "sim": {"base", "trace", "wire", "tensor", "proto", "topology", "plan", "switch"},
-    "cli": {"base", "trace", "wire", "tensor", "proto", "net", "topology", "tune", "plan", "switch",
+    "cli": {"base", "trace", "wire", "tensor", "proto", "net", "topology", "tune", "plan", "exec", "switch",
             "sim", "mpi_module"},
     "mpi_module": set(),
 }
-PURE = ["base", "trace", "wire", "tensor", "proto", "topology", "tune", "plan", "switch", "sim"]
+PURE = ["base", "trace", "wire", "tensor", "proto", "topology", "tune", "plan", "exec", "switch", "sim"]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/prng.h"
 #include "plan/schemes/parts.h"
 #include "plan/schemes/schemes.h"
 #include "topology/text.h"
@@ -44,21 +45,13 @@ Result<Roles> assign_roles(const PlanRequest& request, const Parameters& paramet
     std::erase_if(roles.workers, [&](Rank rank) { return rank >= first_server; });
     for (Rank rank = first_server; rank.value() < hosts; ++rank) roles.servers.push_back(rank);
   } else {
-    const std::size_t workers = roles.workers.size();
-    const auto count = static_cast<std::size_t>(servers);
-    for (std::size_t i = 0; i < count; ++i) {
-      roles.servers.push_back(roles.workers[i * workers / count]);
-    }
+    roles.servers = spread_over(roles.workers, static_cast<std::size_t>(servers));
   }
   return roles;
 }
 
-// Every bit of the tensor's place reaches the choice (the finalizer of SplitMix64).
 std::size_t server_of(std::uint64_t tensor, std::size_t servers) {
-  std::uint64_t x = (tensor + 1) * 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return static_cast<std::size_t>((x ^ (x >> 31)) % servers);
+  return static_cast<std::size_t>(mix_bits((tensor + 1) * kGoldenStep) % servers);
 }
 
 Result<Plan> generate_allreduce(const PlanRequest& request, const Parameters& parameters) {

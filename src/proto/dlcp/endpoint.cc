@@ -20,6 +20,7 @@ DlcpEndpoint::DlcpEndpoint(const DlcpOptions& options)
     : options_(options),
       rate_(options.rate, options.packet_overhead),
       path_(options.grace, options.rate),
+      shares_(options.paths),
       next_transfer_(options.first_transfer) {
   const Status valid = options.validate();
   CHECK(valid.ok(), "{}", valid.error().message());

@@ -44,6 +44,7 @@
 #include "proto/dlcp/fifo.h"
 #include "proto/dlcp/options.h"
 #include "proto/dlcp/path_meter.h"
+#include "proto/dlcp/path_shares.h"
 #include "proto/dlcp/rate_control.h"
 #include "proto/dlcp/receiver.h"
 #include "proto/dlcp/sender.h"
@@ -87,8 +88,9 @@ class DlcpEndpoint {
   // The peer is gone: everything fails with this cause, and nothing can be started any more.
   void connection_lost(std::string_view cause, Time now);
 
-  // `marked`: a switch marked the packet as congested.
-  Placement on_data(const DataHeader& header, bool marked, Time now);
+  // `marked`: a switch marked the packet as congested. `path`: by which of the sender's paths it
+  // came (DataBatch::path), for drivers that have several.
+  Placement on_data(const DataHeader& header, bool marked, Time now, std::uint32_t path = 0);
   void on_control(const ControlMessage& message, Time now);
   void on_timeout(Time now);
 
@@ -105,6 +107,11 @@ class DlcpEndpoint {
   [[nodiscard]] std::optional<Time> next_timer() const;
   // There is data that may leave now, for a driver whose line was busy.
   [[nodiscard]] bool data_ready(Time now) const;
+
+  // So many paths lead to the peer from now on, none of which is known; 1 until this is called.
+  // Requires 1 <= paths <= kMaxReportPaths.
+  void set_paths(std::uint32_t paths, Time now) { shares_.set_count(paths, now); }
+  [[nodiscard]] const PathShares& path_shares() const { return shares_; }
 
   // Nothing is in flight, waiting, or yet to be polled.
   [[nodiscard]] bool idle() const;
@@ -173,6 +180,7 @@ class DlcpEndpoint {
   RateControl rate_;
   Pacer pacer_;
   PathMeter path_;
+  PathShares shares_;
   DlcpCounters counters_;
 
   std::vector<std::unique_ptr<DlcpSender>> senders_;

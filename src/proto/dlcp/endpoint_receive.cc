@@ -64,10 +64,11 @@ DlcpEndpoint::Slot* DlcpEndpoint::find_slot(std::uint32_t transfer) {
   return slot.in_use() && slot.transfer == transfer ? &slot : nullptr;
 }
 
-Placement DlcpEndpoint::on_data(const DataHeader& header, bool marked, Time now) {
+Placement DlcpEndpoint::on_data(const DataHeader& header, bool marked, Time now,
+                                std::uint32_t path) {
   using Verdict = Placement::Verdict;
   // What is too late to be of use still tells about the path.
-  path_.on_packet(header, marked, now);
+  path_.on_packet(header, marked, path, now);
   counters_.marks += marked ? 1 : 0;
   Slot* slot = find_slot(header.transfer);
   Placement placement{slot == nullptr ? Verdict::kStale : Verdict::kLate, {}, 0, Bytes()};

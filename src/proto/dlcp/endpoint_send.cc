@@ -126,6 +126,7 @@ bool DlcpEndpoint::poll_data(Time now, std::uint32_t max_segments, DataBatch& ou
   if (!data_ready(now)) return false;
   DlcpSender& sender = *sending_.front();
   sender.take(std::min(max_segments, options_.burst_segments), next_sequence_, now, out);
+  out.path = shares_.take(out.count, now);
   next_sequence_ += out.count;
   counters_.segments_sent += out.count;
   if (out.retransmission) counters_.segments_retransmitted += out.count;
@@ -172,9 +173,10 @@ void DlcpEndpoint::on_message(const FinishMessage& message, Time now) {
   end_send(*sender, static_cast<std::int32_t>(message.arrived), "", now);
 }
 
-void DlcpEndpoint::on_message(const ReportMessage& message, Time /*now*/) {
+void DlcpEndpoint::on_message(const ReportMessage& message, Time now) {
   ++counters_.reports_received;
   rate_.on_report(message);
+  if (options_.paths.learn) shares_.on_report(message, now);
 }
 
 DlcpSender* DlcpEndpoint::find_sender(std::uint32_t transfer) {

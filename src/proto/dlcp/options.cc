@@ -58,11 +58,24 @@ Status validate_waits(const GraceOptions& grace, const PatienceOptions& patience
   return require_positive(patience.initial_round_trip, "patience.initial_round_trip");
 }
 
+Status validate_paths(const PathOptions& paths) {
+  THALWEG_TRY_STATUS(require_number(paths.tolerated > 0 && paths.tolerated < 1, "paths.tolerated",
+                                    paths.tolerated, "between 0 and 1"));
+  THALWEG_TRY_STATUS(require_number(paths.growth > 1, "paths.growth", paths.growth, "above 1"));
+  THALWEG_TRY_STATUS(require_number(paths.least_weight > 0 && paths.least_weight <= 1,
+                                    "paths.least_weight", paths.least_weight,
+                                    "above 0 and at most 1"));
+  THALWEG_TRY_STATUS(require_positive(paths.retry, "paths.retry"));
+  return require_number(paths.least_packets >= 1, "paths.least_packets", paths.least_packets,
+                        "at least 1");
+}
+
 }  // namespace
 
 Status DlcpOptions::validate() const {
   THALWEG_TRY_STATUS(validate_rate(rate));
   THALWEG_TRY_STATUS(validate_waits(grace, patience));
+  THALWEG_TRY_STATUS(validate_paths(paths));
   THALWEG_TRY_STATUS(
       require_number(burst_segments >= 1, "burst_segments", burst_segments, "at least 1"));
   THALWEG_TRY_STATUS(require(packet_overhead >= Bytes(0), "packet_overhead",

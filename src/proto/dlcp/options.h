@@ -61,11 +61,28 @@ struct PatienceOptions {
   Duration initial_round_trip = Duration::microseconds(200);
 };
 
+// How packets are dealt over several paths to the peer (PathShares).
+struct PathOptions {
+  // Off: evenly, whatever arrives.
+  bool learn = true;
+  // A path that brings this part of what the others do has no fault.
+  double tolerated = 0.95;
+  // The weight of a path that brings its part is multiplied by this.
+  double growth = 1.1;
+  // A path that is worth less than this, of one without fault, is left out.
+  double least_weight = 1.0 / 16;
+  // For so long; then it is tried again.
+  Duration retry = Duration::milliseconds(100);
+  // Packets that must have been sent by a path before it is judged.
+  std::uint32_t least_packets = 8;
+};
+
 struct DlcpOptions {
   std::string peer = "peer";  // in errors
   RateControlOptions rate;
   GraceOptions grace;
   PatienceOptions patience;
+  PathOptions paths;
   // Segments that poll_data() gives at once: 1 in a packet simulator, what one GSO call takes on a
   // socket. The average rate holds whatever this is.
   std::uint32_t burst_segments = 44;

@@ -25,11 +25,11 @@ PathMeter::PathMeter(const GraceOptions& grace, const RateControlOptions& rate)
       report_period_(rate.report_period),
       least_report_packets_(rate.least_report_packets) {}
 
-void PathMeter::on_packet(const DataHeader& header, bool marked, Time now) {
+void PathMeter::on_packet(const DataHeader& header, bool marked, std::uint32_t path, Time now) {
   const bool in_order = !any_ || (header.sequence > high_.sequence &&
                                   header.sequence - high_.sequence <= kMaxSequenceJump);
   measure_delay(header, now, in_order);
-  measure_rate(header, marked, now, in_order);
+  measure_rate(header, marked, path, now, in_order);
   if (in_order) high_ = {header.sequence, header.sent_us, now};
   last_arrival_ = now;
   any_ = true;
@@ -70,9 +70,11 @@ void PathMeter::start_window(const Edge& edge) {
   packets_received_ = 0;
   packets_marked_ = 0;
   bytes_received_ = 0;
+  path_packets_.fill(0);
 }
 
-void PathMeter::measure_rate(const DataHeader& header, bool marked, Time now, bool in_order) {
+void PathMeter::measure_rate(const DataHeader& header, bool marked, std::uint32_t path, Time now,
+                             bool in_order) {
   if (any_ && now - last_arrival_ >= report_period_) window_open_ = false;
   if (!window_open_) {
     if (in_order) start_window({header.sequence, header.sent_us, now});
@@ -81,6 +83,7 @@ void PathMeter::measure_rate(const DataHeader& header, bool marked, Time now, bo
   ++packets_received_;
   packets_marked_ += marked ? 1 : 0;
   bytes_received_ += header.length;
+  count_path(path);
   const bool due = now - first_.arrived >= report_period_;
   if (!due || !in_order || packets_received_ < least_report_packets_) return;
   report_.first_sent_us = first_.sent_us;
@@ -91,8 +94,16 @@ void PathMeter::measure_rate(const DataHeader& header, bool marked, Time now, bo
   report_.packets_received = packets_received_;
   report_.packets_marked = packets_marked_;
   report_.bytes_received = bytes_received_;
+  report_.paths = paths_;
+  report_.path_packets = path_packets_;
   report_due_ = true;
   start_window({header.sequence, header.sent_us, now});
+}
+
+void PathMeter::count_path(std::uint32_t path) {
+  path = std::min(path, static_cast<std::uint32_t>(kMaxReportPaths) - 1);
+  if (path > 0) paths_ = std::max(paths_, static_cast<std::uint8_t>(path + 1));
+  ++path_packets_[path];
 }
 
 std::optional<ReportMessage> PathMeter::take_report() {

@@ -31,7 +31,8 @@ class PathMeter {
  public:
   PathMeter(const GraceOptions& grace, const RateControlOptions& rate);
 
-  void on_packet(const DataHeader& header, bool marked, Time now);
+  // `path`: by which it came; from kMaxReportPaths on they are not told apart.
+  void on_packet(const DataHeader& header, bool marked, std::uint32_t path, Time now);
 
   // The report that is due; once.
   std::optional<ReportMessage> take_report();
@@ -65,7 +66,9 @@ class PathMeter {
   };
 
   void measure_delay(const DataHeader& header, Time now, bool in_order);
-  void measure_rate(const DataHeader& header, bool marked, Time now, bool in_order);
+  void measure_rate(const DataHeader& header, bool marked, std::uint32_t path, Time now,
+                    bool in_order);
+  void count_path(std::uint32_t path);
   void start_window(const Edge& edge);
   [[nodiscard]] Delays delays() const;
 
@@ -86,6 +89,8 @@ class PathMeter {
   std::uint64_t bytes_received_ = 0;
   std::uint32_t packets_received_ = 0;
   std::uint32_t packets_marked_ = 0;
+  std::uint8_t paths_ = 0;  // 0 until one came by another path than the first
+  std::array<std::uint32_t, kMaxReportPaths> path_packets_ = {};
   bool report_due_ = false;
   ReportMessage report_;
 };

@@ -85,6 +85,7 @@ struct DataBatch {
   std::uint32_t sent_us = 0;
   SegmentTag tag;
   bool retransmission = false;
+  std::uint32_t path = 0;  // of them all (PathShares)
 
   // The header of the i-th segment, less job and keyed. Requires i < count.
   [[nodiscard]] DataHeader header(std::uint32_t i) const;

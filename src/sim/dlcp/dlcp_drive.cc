@@ -43,8 +43,9 @@ void DlcpHosts::on_data(std::uint32_t place) {
   header.tag = {.priority = packet.priority, .important = packet.ecn != Ecn::kNotCapable};
   header.retransmission = packet.retransmission;
   const bool marked = packet.ecn == Ecn::kCongested;
+  const std::uint32_t path = packet.path;
   pool_.release(place);
-  const Placement placement = sides_[index]->endpoint.on_data(header, marked, events_.now());
+  const Placement placement = sides_[index]->endpoint.on_data(header, marked, events_.now(), path);
   if (placement.verdict == Placement::Verdict::kPlace) ++flows_[placement.cookie].placed;
   drive(index);
 }
@@ -55,6 +56,8 @@ void DlcpHosts::on_control(std::uint32_t place) {
   const auto index = static_cast<std::uint32_t>(packet.flow.value());
   Side& side = *sides_[index];
   Side& peer = *sides_[side.other];
+  // A message that comes again: what answered it was lost.
+  if (label_paths_ && packet.sequence < side.in.next()) ++side.control_path;
   side.in.on_packet(packet.sequence);
   while (side.in.has_next()) {
     side.endpoint.on_control(peer.out.message(side.in.take()), events_.now());
@@ -65,7 +68,7 @@ void DlcpHosts::on_control(std::uint32_t place) {
   packet.sequence = side.in.next();
   packet.wire_size = static_cast<std::uint32_t>(side.parameters.control_header.count());
   packet.payload = 0;
-  packet.path_hash = label_paths_ ? side.control_path++ : side.control_path;
+  packet.path_hash = side.control_path;
   fabric_.send(side.host, place);
   drive(index);
 }
@@ -90,7 +93,7 @@ void DlcpHosts::on_timer(const Event& event) {
 }
 
 void DlcpHosts::on_drained(Rank host) {
-  lines_[host.index()].watched = false;
+  lines_.on_drained(host);
   send_in_turn(host);
 }
 
@@ -99,12 +102,13 @@ void DlcpHosts::drive(std::uint32_t index) {
   const Time now = events_.now();
   side.endpoint.on_timeout(now);
   if (side.out.on_timeout(now)) {
+    if (label_paths_) ++side.control_path;
     for (std::uint64_t n = side.out.first(); n < side.out.end(); ++n) send_message(side, n);
   }
   send_control(side);
   if (!side.in_turn && side.endpoint.data_ready(now)) {
     side.in_turn = true;
-    lines_[side.host.index()].sides.push(index);
+    lines_.join(side.host, index);
     send_in_turn(side.host);
   }
   set_timer(index);
@@ -112,30 +116,32 @@ void DlcpHosts::drive(std::uint32_t index) {
 }
 
 void DlcpHosts::send_in_turn(Rank host) {
-  Line& line = lines_[host.index()];
-  const Time now = events_.now();
+  const auto limit = [this](std::uint32_t index) { return limit_of(*sides_[index]); };
   DataBatch batch;
-  while (!line.sides.empty()) {
-    const std::uint32_t index = line.sides.front();
+  lines_.serve(host, limit, [this, &batch](std::uint32_t index) {
     Side& side = *sides_[index];
-    const std::uint64_t waiting = fabric_.host_backlog(host);
-    const std::uint64_t limit = limit_of(side);
-    if (waiting >= limit) {
-      // A paused host says itself when it goes on.
-      const auto time = fabric_.time_to_drain(host, waiting - limit / 2);
-      if (line.watched || !time) return;
-      line.watched = true;
-      events_.push(events_.now_ps() + time->ps(), EventKind::kDlcpDrained,
-                   static_cast<std::uint32_t>(host.value()), 0, 0);
-      return;
-    }
-    line.sides.pop();
-    if (side.endpoint.poll_data(now, 1, batch)) send_data(side, batch);
-    side.in_turn = side.endpoint.data_ready(now);
-    if (side.in_turn) line.sides.push(index);
+    if (label_paths_) look_at_routes(side);
+    if (side.endpoint.poll_data(events_.now(), 1, batch)) send_data(side, batch);
+    side.in_turn = side.endpoint.data_ready(events_.now());
     send_control(side);
     set_timer(index);
-  }
+    return side.in_turn;
+  });
+}
+
+void DlcpHosts::look_at_routes(Side& side) {
+  if (side.routes_version == fabric_.routes_version()) return;
+  side.routes_version = fabric_.routes_version();
+  const std::uint32_t paths = fabric_.path_count(side.host, side.peer);
+  side.endpoint.set_paths(std::min(paths, static_cast<std::uint32_t>(kMaxReportPaths)),
+                          events_.now());
+}
+
+// Where there are more paths than an endpoint tells apart, packets of one go round those it stands
+// for.
+std::uint32_t DlcpHosts::next_label(Side& side, std::uint32_t path) {
+  const std::uint32_t paths = side.endpoint.path_shares().count();
+  return (path + side.first_label % paths) % paths + paths * side.dealt++;
 }
 
 void DlcpHosts::send_data(Side& side, const DataBatch& batch) {
@@ -155,7 +161,8 @@ void DlcpHosts::send_data(Side& side, const DataBatch& batch) {
   packet.wire_size = header.length + static_cast<std::uint32_t>(side.parameters.header.count());
   packet.rank_in_queue = header.segment;
   packet.labelled = flow.spec.path >= 0;
-  packet.path_hash = label_paths_ && !packet.labelled ? side.data_path++ : flow.path;
+  packet.path = static_cast<std::uint8_t>(batch.path);
+  packet.path_hash = label_paths_ && !packet.labelled ? next_label(side, batch.path) : flow.path;
   packet.kind = PacketKind::kDlcpData;
   packet.priority = header.tag.priority;
   packet.ecn = header.tag.important ? Ecn::kCapable : Ecn::kNotCapable;
@@ -186,7 +193,7 @@ void DlcpHosts::send_message(Side& side, std::uint64_t number) {
       packet.payload + static_cast<std::uint32_t>(side.parameters.control_header.count());
   packet.rank_in_queue = 0;
   packet.labelled = false;
-  packet.path_hash = label_paths_ ? side.control_path++ : side.control_path;
+  packet.path_hash = side.control_path;
   packet.kind = PacketKind::kDlcpControl;
   packet.priority = 0;
   packet.ecn = Ecn::kNotCapable;

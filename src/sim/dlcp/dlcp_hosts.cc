@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/prng.h"
 
 namespace thalweg {
 namespace {
@@ -14,13 +15,6 @@ constexpr std::uint64_t kDlcpStream = std::uint64_t{4} << 32;
 constexpr std::int64_t kElementBytes = 4;
 // Beyond any simulation: flows of DLCP do not fail, as those of TCP do not.
 constexpr Duration kDeadline = Duration::milliseconds(24LL * 3600 * 1000);
-
-// Every bit of the input reaches the upper bits of the result (the finalizer of SplitMix64).
-constexpr std::uint64_t mixed(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
 
 LossBound bound_of(const FlowSpec& spec) {
   const DlcpParameters& parameters = *spec.transport->dlcp();
@@ -31,8 +25,8 @@ LossBound bound_of(const FlowSpec& spec) {
 }  // namespace
 
 std::size_t DlcpHosts::PairHash::operator()(const PairKey& key) const {
-  return mixed(reinterpret_cast<std::uintptr_t>(key.parameters) ^ (key.host.index() << 40) ^
-               (key.peer.index() << 16));
+  return mix_bits(reinterpret_cast<std::uintptr_t>(key.parameters) ^ (key.host.index() << 40) ^
+                  (key.peer.index() << 16));
 }
 
 DlcpHosts::DlcpHosts(const NetworkOptions& options, EventQueue& events, Fabric& fabric,
@@ -46,7 +40,7 @@ DlcpHosts::DlcpHosts(const NetworkOptions& options, EventQueue& events, Fabric& 
       framing_bytes_(options.framing_bytes),
       host_queue_(static_cast<std::uint64_t>(options.host_queue.count())),
       label_paths_(options.balancing == LoadBalancing::kLabel),
-      lines_(static_cast<std::size_t>(fabric.host_count())) {}
+      lines_(EventKind::kDlcpDrained, events, fabric) {}
 
 std::uint64_t DlcpHosts::limit_of(const Side& side) const {
   return host_queue_ > 0 ? host_queue_
@@ -69,7 +63,7 @@ std::uint32_t DlcpHosts::make_side(const DlcpParameters& parameters, Rank host, 
   const auto index = static_cast<std::uint32_t>(sides_.size());
   sides_.push_back(std::make_unique<Side>(options, parameters, host, peer));
   const std::uint64_t paths = prng_.next();
-  sides_.back()->data_path = static_cast<std::uint32_t>(paths);
+  sides_.back()->first_label = static_cast<std::uint32_t>(paths);
   sides_.back()->control_path = static_cast<std::uint32_t>(paths >> 32);
   side_index_.emplace(PairKey{&parameters, host, peer}, index);
   return index;
@@ -114,7 +108,7 @@ TransferSpec DlcpHosts::transfer_of(std::uint32_t index) const {
 TagSource DlcpHosts::tags_of(const FlowSpec& spec, std::uint64_t seed) const {
   const double important = spec.transport->dlcp()->important;
   return TagSource([priority = spec.priority, seed, important](SegmentIndex segment) {
-    const std::uint64_t hash = mixed(seed + segment.index() * 0x9e3779b97f4a7c15);
+    const std::uint64_t hash = mix_bits(seed + segment.index() * kGoldenStep);
     const double draw = static_cast<double>(hash >> 11) * 0x1p-53;
     return SegmentTag{.priority = priority, .important = draw < important};
   });

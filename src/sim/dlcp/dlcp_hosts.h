@@ -6,9 +6,7 @@
 // receiver → its success is the flow's end, told to `done` → the sender's end frees the record.
 // Control messages travel in the top queue over a ControlSender and a ControlReceiver.
 //
-// Every host has a line of the endpoints that have data ready. They take turns, a packet each,
-// while less than the host's queue waits at its port; so data waits where it can still be called
-// back, and flows of one host share its link evenly.
+// Every host has a line (sim/host_lines.h) of the endpoints that have data ready.
 //
 // Invariants:
 // 1. A side has at most one valid timer event, that of timer_ps; the others are void and counted.
@@ -31,9 +29,9 @@
 #include "sim/dlcp/dlcp_transport.h"
 #include "sim/event_queue.h"
 #include "sim/fabric.h"
+#include "sim/host_lines.h"
 #include "sim/network.h"
 #include "sim/oracle.h"
-#include "switch/ring.h"
 
 namespace thalweg {
 
@@ -80,8 +78,12 @@ class DlcpHosts {
     std::int64_t timer_ps = kNoTimer;
     std::uint16_t timer_stamp = 0;
     bool in_turn = false;
-    std::uint32_t data_path = 0;     // the next label, where senders deal packets over paths
-    std::uint32_t control_path = 0;  // hash, or the next label
+    // Where senders name paths by labels: the label of the first path, how many packets were dealt,
+    // and which routes the paths are those of.
+    std::uint32_t first_label = 0;
+    std::uint32_t dealt = 0;
+    std::uint32_t routes_version = 0;
+    std::uint32_t control_path = 0;  // hash, or a label that holds until a message is lost
   };
   struct Flow {
     FlowId id;
@@ -96,10 +98,6 @@ class DlcpHosts {
     bool received = false;  // the receiver's end is over
     bool sent = false;      // the sender's
     SenderCounters counters;
-  };
-  struct Line {
-    Ring<std::uint32_t> sides;
-    bool watched = false;  // a kDlcpDrained event is to come
   };
   struct PairKey {
     const DlcpParameters* parameters = nullptr;
@@ -125,6 +123,8 @@ class DlcpHosts {
   // and tells of flows that ended.
   void drive(std::uint32_t index);
   void send_in_turn(Rank host);
+  void look_at_routes(Side& side);
+  [[nodiscard]] static std::uint32_t next_label(Side& side, std::uint32_t path);
   void send_data(Side& side, const DataBatch& batch);
   void send_control(Side& side);
   void send_message(Side& side, std::uint64_t number);
@@ -148,7 +148,7 @@ class DlcpHosts {
   std::vector<Flow> flows_;
   std::vector<std::uint32_t> free_flows_;
   std::unordered_map<FlowId, std::uint32_t> flow_index_;  // of flows that have not ended
-  std::vector<Line> lines_;                               // by host
+  HostLines lines_;                                       // sides that have data ready
   std::uint64_t void_timers_ = 0;
   std::uint64_t below_bound_ = 0;
   std::string first_below_;

@@ -18,6 +18,7 @@ DlcpOptions DlcpParameters::options(const std::string& peer, Bandwidth host_rate
   options.rate = rate_control;
   options.rate.line_rate = rate > Bandwidth() ? rate : host_rate;
   options.grace = grace;
+  options.paths = paths;
   options.burst_segments = burst;
   options.packet_overhead = header + Bytes(framing_bytes);
   options.max_transfers = kMostTransfers;
@@ -55,6 +56,8 @@ void bind_parameters(ParameterBinder& binder, DlcpParameters& parameters) {
   binder.bind("least_rate", rate.least_rate, {0.000001, 1}, "lowest part of the line rate");
   binder.bind("reset_on_transfer", rate.reset_on_transfer, "a new flow starts at line rate");
   binder.bind("learn_capacity", rate.learn_capacity, "take what came through for the line rate");
+  binder.bind("learn_paths", parameters.paths.learn,
+              "under label balancing, send less by paths that bring less");
   binder.bind("grace_initial", grace.initial, waits, "wait for late data on an unknown path");
   binder.bind("grace_least", grace.least, waits, "shortest wait for late data");
   binder.bind("grace_most", grace.most, waits, "longest wait for late data");

@@ -38,6 +38,7 @@ struct DlcpParameters {
   std::uint32_t burst = 1;  // packets sent back to back (burst)
   RateControlOptions rate_control;
   GraceOptions grace;
+  PathOptions paths;  // used where `balancing` is label
 
   // Of an endpoint at a host with this rate.
   [[nodiscard]] DlcpOptions options(const std::string& peer, Bandwidth host_rate,

@@ -30,7 +30,7 @@ Chunk part(std::int64_t offset, std::int64_t length, Rank target = {}) {
   return {.offset = offset, .length = length, .source = {}, .target = target};
 }
 
-Transfer reduce(int from, int to, int chunk, int after) {
+PlanTransfer reduce(int from, int to, int chunk, int after) {
   return {.source = Rank(from),
           .target = Rank(to),
           .chunk = ChunkIndex(chunk),

@@ -24,7 +24,7 @@ class RandomExecution {
   RandomExecution(const Plan& plan, Prng& prng) : plan_(plan), prng_(prng) {
     for (int r = 0; r < plan.ranks; ++r) contribution_.push_back(prng.next());
     for (std::size_t i = 0; i < plan.transfers.size(); ++i) {
-      const Transfer& t = plan.transfers[i];
+      const PlanTransfer& t = plan.transfers[i];
       buffer(t.source, t.chunk);
       buffer(t.target, t.chunk).arrivals.push_back(i);
       unsent_.insert(i);
@@ -35,7 +35,7 @@ class RandomExecution {
     while (true) {
       std::vector<std::size_t> sendable;
       for (const std::size_t i : unsent_) {
-        const Transfer& t = plan_.transfers[i];
+        const PlanTransfer& t = plan_.transfers[i];
         const auto& versions = buffer(t.source, t.chunk).versions;
         if (static_cast<std::size_t>(t.after) < versions.size()) sendable.push_back(i);
       }
@@ -68,7 +68,7 @@ class RandomExecution {
   }
 
   std::string send(std::size_t i) {
-    const Transfer& t = plan_.transfers[i];
+    const PlanTransfer& t = plan_.transfers[i];
     const auto& value = buffer(t.source, t.chunk).versions[static_cast<std::size_t>(t.after)];
     if (!value) return fmt::format("transfer {} carries nothing", i);
     unsent_.erase(i);
@@ -78,7 +78,7 @@ class RandomExecution {
 
   void deliver(std::size_t which) {
     arrived_.insert(flying_[which]);
-    const Transfer& t = plan_.transfers[flying_[which].first];
+    const PlanTransfer& t = plan_.transfers[flying_[which].first];
     flying_.erase(flying_.begin() + static_cast<std::ptrdiff_t>(which));
     Buffer& b = buffer(t.target, t.chunk);
     while (b.versions.size() <= b.arrivals.size()) {

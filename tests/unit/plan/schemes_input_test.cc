@@ -107,6 +107,13 @@ TEST_F(SchemeInput, groups__in_region_order) {
   EXPECT_EQ(innermost_groups(beside.topology).size(), 3U);
 }
 
+TEST_F(SchemeInput, spread_over__even_from_the_first) {
+  const std::vector<Rank> order{Rank(0), Rank(2), Rank(4), Rank(1), Rank(3)};
+  EXPECT_EQ(spread_over(order, 1), (std::vector<Rank>{Rank(0)}));
+  EXPECT_EQ(spread_over(order, 2), (std::vector<Rank>{Rank(0), Rank(4)}));
+  EXPECT_EQ(spread_over(order, 5), order);
+}
+
 TEST_F(SchemeInput, registry__names_are_unique_and_found) {
   for (const Scheme* scheme : all_schemes()) {
     EXPECT_EQ(*find_scheme(scheme->name), scheme);

@@ -21,7 +21,7 @@ Plan must_plan(const std::string& spec, const PlanRequest& request) {
 
 std::vector<std::int64_t> elements_sent(const Plan& plan) {
   std::vector<std::int64_t> sent(static_cast<std::size_t>(plan.ranks));
-  for (const Transfer& t : plan.transfers) {
+  for (const PlanTransfer& t : plan.transfers) {
     sent[t.source.index()] += plan.chunks[t.chunk.index()].length;
   }
   return sent;
@@ -35,7 +35,7 @@ std::int64_t elements_across(const Plan& plan, const Topology& topology, int dep
     return id;
   };
   std::int64_t across = 0;
-  for (const Transfer& t : plan.transfers) {
+  for (const PlanTransfer& t : plan.transfers) {
     if (region_at_depth(t.source) == region_at_depth(t.target)) continue;
     across += plan.chunks[t.chunk.index()].length;
   }
@@ -92,7 +92,7 @@ TEST(SchemeTraffic, blueconnect__uneven_regions_share_the_boundary_evenly) {
   constexpr std::int64_t kElements = 61'440;
   const Plan plan = must_plan("blueconnect", {.topology = network.topology, .elements = kElements});
   std::vector<std::int64_t> across(8);
-  for (const Transfer& t : plan.transfers) {
+  for (const PlanTransfer& t : plan.transfers) {
     if (network.topology.region_of(t.source) == network.topology.region_of(t.target)) continue;
     across[t.source.index()] += plan.chunks[t.chunk.index()].length;
   }
@@ -111,7 +111,7 @@ TEST(SchemeTraffic, ring__enters_each_region_once) {
           "ring",
           {.collective = collective, .topology = network.topology, .elements = 1000, .root = root});
       std::set<std::pair<Rank, Rank>> edges;
-      for (const Transfer& t : plan.transfers) edges.emplace(t.source, t.target);
+      for (const PlanTransfer& t : plan.transfers) edges.emplace(t.source, t.target);
       for (const RegionId id :
            {network.topology.find_region("region0"), network.topology.find_region("region1"),
             network.topology.find_region("region5")}) {
@@ -140,7 +140,7 @@ TEST(SchemeTraffic, double_tree__inner_node_of_at_most_one_tree) {
       EXPECT_TRUE(std::all_of(plan.chunks.begin(), plan.chunks.end(), half_or_more));
       std::map<Rank, std::set<ChunkIndex>> inner;
       std::map<std::pair<Rank, ChunkIndex>, std::set<Rank>> children;
-      for (const Transfer& t : plan.transfers) {
+      for (const PlanTransfer& t : plan.transfers) {
         const Rank parent = t.kind == TransferKind::kReduce ? t.target : t.source;
         const Rank child = t.kind == TransferKind::kReduce ? t.source : t.target;
         inner[parent].insert(t.chunk);
@@ -162,7 +162,7 @@ TEST(SchemeTraffic, halving_doubling__nearest_partner_first) {
   const Plan plan = must_plan("halving-doubling", {.topology = network.topology, .elements = 800});
   // 3 steps of 8 ranks; 4, 2 and 1 blocks each.
   ASSERT_EQ(plan.transfers.size(), 2U * 8 * 7);
-  const auto distance = [](const Transfer& t) { return t.source.value() ^ t.target.value(); };
+  const auto distance = [](const PlanTransfer& t) { return t.source.value() ^ t.target.value(); };
   for (std::size_t i = 0; i < 32; ++i) EXPECT_EQ(distance(plan.transfers[i]), 1);
   for (std::size_t i = 32; i < 48; ++i) EXPECT_EQ(distance(plan.transfers[i]), 2);
   for (std::size_t i = 48; i < 56; ++i) EXPECT_EQ(distance(plan.transfers[i]), 4);
@@ -172,8 +172,8 @@ TEST(SchemeTraffic, halving_doubling__a_step_moves_one_stretch_of_the_tensor) {
   const TestNetwork network = rack_network({16});
   const Plan plan = must_plan("halving-doubling", {.topology = network.topology, .elements = 1600});
   for (std::size_t i = 1; i < plan.transfers.size(); ++i) {
-    const Transfer& before = plan.transfers[i - 1];
-    const Transfer& t = plan.transfers[i];
+    const PlanTransfer& before = plan.transfers[i - 1];
+    const PlanTransfer& t = plan.transfers[i];
     if (t.source != before.source || t.target != before.target || t.kind != before.kind) continue;
     const Chunk& chunk = plan.chunks[before.chunk.index()];
     EXPECT_EQ(plan.chunks[t.chunk.index()].offset, chunk.offset + chunk.length);
@@ -189,7 +189,7 @@ TEST(SchemeTraffic, order__can_be_executed_one_by_one) {
             must_plan(std::string(scheme->name),
                       {.collective = collective, .topology = network.topology, .elements = 1300});
         std::map<std::pair<Rank, ChunkIndex>, std::int32_t> versions;
-        for (const Transfer& t : plan.transfers) {
+        for (const PlanTransfer& t : plan.transfers) {
           EXPECT_GE((versions[{t.source, t.chunk}]), t.after) << scheme->name;
           ++versions[{t.target, t.chunk}];
         }
@@ -210,7 +210,7 @@ TEST(SchemeTraffic, order__first_sends_meet_nowhere) {
         must_plan(spec, {.collective = collective, .topology = network.topology, .elements = 900});
     std::vector<std::size_t> sends(9);
     std::map<std::size_t, std::set<Rank>> targets;
-    for (const Transfer& t : plan.transfers) {
+    for (const PlanTransfer& t : plan.transfers) {
       const std::size_t turn = sends[t.source.index()]++;
       EXPECT_TRUE(targets[turn].insert(t.target).second) << spec;
     }
@@ -230,7 +230,7 @@ TEST(SchemeTraffic, ps__colocated_servers_spread_over_racks) {
   const TestNetwork network = rack_network({4, 4}, /*interleaved=*/true);
   const Plan plan = must_plan("ps:servers=2", {.topology = network.topology, .elements = 1000});
   std::set<RegionId> regions;
-  for (const Transfer& t : plan.transfers) {
+  for (const PlanTransfer& t : plan.transfers) {
     if (t.kind == TransferKind::kReduce) regions.insert(network.topology.region_of(t.target));
   }
   EXPECT_EQ(regions.size(), 2U);

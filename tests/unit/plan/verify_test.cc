@@ -151,14 +151,14 @@ constexpr int kMutations = 8;
 // Changes one transfer at random; false if the draw changes nothing.
 bool mutate(Plan& plan, Mutation mutation, Prng& prng) {
   const auto at = static_cast<std::ptrdiff_t>(prng.below(plan.transfers.size()));
-  Transfer& t = plan.transfers[static_cast<std::size_t>(at)];
+  PlanTransfer& t = plan.transfers[static_cast<std::size_t>(at)];
   const Rank other(static_cast<std::int32_t>(prng.below(static_cast<std::uint64_t>(plan.ranks))));
   switch (mutation) {
     case Mutation::kDrop:
       plan.transfers.erase(plan.transfers.begin() + at);
       return true;
     case Mutation::kDouble:
-      plan.transfers.insert(plan.transfers.begin() + at, Transfer(t));
+      plan.transfers.insert(plan.transfers.begin() + at, PlanTransfer(t));
       return true;
     case Mutation::kMisdirect:
       if (other == t.target || other == t.source) return false;

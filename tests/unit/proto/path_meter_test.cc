@@ -10,13 +10,13 @@ Time us(std::int64_t n) { return Time() + Duration::microseconds(n); }
 class PathMeterTest : public testing::Test {
  protected:
   // A packet that left at `sent` by the sender's clock, which is far from ours.
-  void packet(std::uint64_t sequence, std::int64_t sent, std::int64_t arrived,
-              bool marked = false) {
+  void packet(std::uint64_t sequence, std::int64_t sent, std::int64_t arrived, bool marked = false,
+              std::uint32_t path = 0) {
     DataHeader header;
     header.sequence = sequence;
     header.sent_us = clock_ + static_cast<std::uint32_t>(sent);
     header.length = 1000;
-    meter_.on_packet(header, marked, us(arrived));
+    meter_.on_packet(header, marked, path, us(arrived));
   }
   // Packets 0 … count−1, one every `gap` µs, `delay` on the way.
   void stream(std::uint64_t count, std::int64_t gap, std::int64_t delay) {
@@ -39,6 +39,25 @@ class PathMeterTest : public testing::Test {
   RateControlOptions rate_;
   PathMeter meter_{grace_, rate_};
 };
+
+TEST_F(PathMeterTest, take_report__counts_by_path_once_there_are_several) {
+  stream(30, 10, 50);
+  const auto one = meter_.take_report();
+  ASSERT_TRUE(one);
+  EXPECT_EQ(one->paths, 0);
+  for (std::uint64_t i = 30; i < 90; ++i) {
+    const auto sent = static_cast<std::int64_t>(i) * 10;
+    packet(i, sent, sent + 50, false, static_cast<std::uint32_t>(i % 3));
+    if (meter_.report_due()) break;
+  }
+  const auto three = meter_.take_report();
+  ASSERT_TRUE(three);
+  EXPECT_EQ(three->paths, 3);
+  const std::uint32_t sum =
+      three->path_packets[0] + three->path_packets[1] + three->path_packets[2];
+  EXPECT_EQ(sum, three->packets_received);
+  EXPECT_GE(three->path_packets[1], 3U);
+}
 
 TEST_F(PathMeterTest, take_report__sent_and_received_in_matching_windows) {
   std::optional<ReportMessage> report;

@@ -2,15 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include "topology/load.h"
+#include "scenario_fixture.h"
 
 namespace thalweg {
 namespace {
 
-ScenarioLoaders loaders() {
-  return {.topology = [](const std::string& text) { return topology_from_shorthand(text); },
-          .model = [](const std::string&) -> Result<ModelTable> { return Error("no models"); }};
-}
+using testing_sim::loaders;
 
 const std::string kGood = R"(title: a figure
 scenario:

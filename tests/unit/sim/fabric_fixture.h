@@ -22,6 +22,12 @@ inline constexpr Time kForever = Time::at(Duration::milliseconds(100'000));
 
 // The payload of a full packet; with its header it has 1500 bytes.
 inline constexpr std::uint64_t kFull = 1460;
+inline constexpr std::int64_t kWire = 1500;
+
+// A microsecond long.
+inline LinkSpec link(std::int64_t gbps) {
+  return {Bandwidth::gbps(gbps), Duration::nanoseconds(1000), Bytes(0)};
+}
 
 struct WindowOptions {
   std::uint64_t window_bytes = ~std::uint64_t{0};

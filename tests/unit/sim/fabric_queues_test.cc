@@ -10,15 +10,11 @@ namespace {
 
 using testing_sim::Bench;
 using testing_sim::kFull;
+using testing_sim::kWire;
+using testing_sim::link;
 using testing_sim::star;
 using testing_sim::WindowOptions;
 using testing_sim::WindowTransport;
-
-constexpr std::int64_t kWire = 1500;
-
-LinkSpec link(std::int64_t gbps) {
-  return {Bandwidth::gbps(gbps), Duration::nanoseconds(1000), Bytes(0)};
-}
 
 // A fast sender and a slow receiver: a burst of packets piles up at the switch.
 struct Pile {

@@ -8,12 +8,13 @@
 #include <sstream>
 #include <tuple>
 
+#include "scenario_fixture.h"
 #include "sim/result_json.h"
-#include "sim/scenario_run.h"
-#include "topology/load.h"
 
 namespace thalweg {
 namespace {
+
+using testing_sim::scenario_of;
 
 constexpr const char* kScenario = R"(name: all of it
 topology: leaf-spine:racks=2,hosts=2,spines=2,host=10G,uplink=10G
@@ -30,29 +31,6 @@ faults:
   - {at: 300us, link: [leaf0, spine0], up: no}
   - {at: 900us, link: [leaf0, spine0], up: yes}
 )";
-
-ModelTable tiny_model() {
-  ModelTable table;
-  table.name = "tiny";
-  table.batch = 4;
-  for (const char* name : {"front", "back"}) {
-    table.layers.push_back({.name = name,
-                            .parameters = 100'000,
-                            .tensors = {100'000},
-                            .forward = Duration::microseconds(100),
-                            .backward = Duration::microseconds(200)});
-  }
-  return table;
-}
-
-Scenario scenario_of(const std::string& text) {
-  const ScenarioLoaders loaders{
-      .topology = [](const std::string& name) { return topology_from_shorthand(name); },
-      .model = [](const std::string&) -> Result<ModelTable> { return tiny_model(); }};
-  Result<Scenario> scenario = scenario_from_yaml(text, "test", loaders);
-  if (!scenario.ok()) ADD_FAILURE() << scenario.error().message();
-  return std::move(scenario).value();
-}
 
 // Keeps events, with the strings they refer to.
 class Collector final : public EventWriter {

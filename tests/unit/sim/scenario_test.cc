@@ -5,33 +5,14 @@
 
 #include <algorithm>
 
-#include "sim/scenario_run.h"
-#include "topology/load.h"
+#include "scenario_fixture.h"
 
 namespace thalweg {
 namespace {
 
-ModelTable tiny_model() {
-  ModelTable table;
-  table.name = "tiny";
-  table.batch = 4;
-  for (const char* name : {"front", "back"}) {
-    table.layers.push_back({.name = name,
-                            .parameters = 100'000,
-                            .tensors = {100'000},
-                            .forward = Duration::microseconds(100),
-                            .backward = Duration::microseconds(200)});
-  }
-  return table;
-}
-
-ScenarioLoaders loaders() {
-  return {.topology = [](const std::string& text) { return topology_from_shorthand(text); },
-          .model = [](const std::string& name) -> Result<ModelTable> {
-            if (name == "tiny") return tiny_model();
-            return Error(fmt::format("'{}' is not a model", name));
-          }};
-}
+using testing_sim::loaders;
+using testing_sim::result_of;
+using testing_sim::scenario_of;
 
 constexpr const char* kGood = R"(name: all of it
 topology: leaf-spine:racks=2,hosts=2,spines=2,host=10G,uplink=10G
@@ -207,6 +188,54 @@ TEST(Scenario, jobs_on_part_of_the_hosts__run_there_and_nowhere_else) {
   EXPECT_EQ(flows_of[4] % 7, 0);
 }
 
+// Three hosts send to one, by DLCP, in queue 1.
+ScenarioResult incast_with(const std::string& network) {
+  return result_of(scenario_of(fmt::format(R"(topology: single-switch:hosts=4,host=10G
+transport: dlcp
+network: {{discipline: strict-priority, port_buffer: 512kB, control_reserve: 16kB, {}}}
+flows:
+  - {{from: host1, to: host0, size: 1MB}}
+  - {{from: host2, to: host0, size: 1MB}}
+  - {{from: host3, to: host0, size: 1MB}}
+)",
+                                           network)));
+}
+
+TEST(Scenario, thresholds_of_queues__each_holds_for_its_own) {
+  const ScenarioResult first =
+      incast_with("selective_thresholds: [20kB, 400kB, 400kB, 400kB, 400kB, 400kB, 400kB]");
+  EXPECT_GT(first.counters.drops_selective, 100U);
+  EXPECT_GT(first.counters.marks, 100U);
+  const ScenarioResult others =
+      incast_with("selective_thresholds: [500kB, 1kB, 1kB, 1kB, 1kB, 1kB, 1kB]");
+  EXPECT_EQ(others.counters.drops_selective, 0U);
+  EXPECT_GT(others.counters.drops_full, 0U);
+  const ScenarioResult limited =
+      incast_with("queue_limits: [30kB, 400kB, 400kB, 400kB, 400kB, 400kB, 400kB]");
+  EXPECT_GT(limited.counters.drops_full, others.counters.drops_full);
+}
+
+TEST(Scenario, thresholds_of_queues__refused_where_they_make_no_sense) {
+  constexpr const char* kTuned = R"(topology: single-switch:hosts=4,host=10G
+transport: dlcp
+network:
+  discipline: strict-priority
+  selective_thresholds: [1kB, 2kB, 3kB, 4kB, 5kB, 6kB, 7kB]
+  queue_limits: [2kB, 3kB, 4kB, 5kB, 6kB, 7kB, 8kB]
+flows:
+  - {from: host0, to: host1, size: 1MB}
+)";
+  expect_refused(
+      kTuned,
+      {
+          {"6kB, 7kB]", "6kB]", "line 5", "7 data queues"},
+          {"[2kB, 3kB", "[2kB, 0B", "line 6", "queue_limits"},
+          {"[2kB, 3kB", "[2kB, 1kB", "line 4", "queue 2"},
+          {"  discipline: strict-priority", "  discipline: fifo", "line 4", "strict-priority"},
+          {"  discipline:", "  selective_threshold: 1kB\n  discipline:", "line 4", "not by both"},
+      });
+}
+
 TEST(Scenario, host_queue__nothing_piles_up_at_a_host) {
   const auto most_waiting = [](const char* limit) {
     const std::string text = fmt::format(R"(topology: single-switch:hosts=4,host=10G
@@ -218,10 +247,7 @@ flows:
   - {{from: host0, to: host3, size: 3MB}}
 )",
                                          limit);
-    const Scenario scenario = scenario_from_yaml(text, "queue.yaml", loaders()).value();
-    const ScenarioResult result = run_scenario(scenario, {}).value();
-    EXPECT_TRUE(result.finished);
-    EXPECT_EQ(result.violations, std::vector<std::string>{});
+    const ScenarioResult result = result_of(scenario_of(text));
     EXPECT_EQ(result.flows.size(), 3U);
     // In turn: all three end together, and the line is never idle.
     if (std::string_view(limit) != "0B") {

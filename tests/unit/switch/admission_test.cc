@@ -52,6 +52,31 @@ TEST(AdmissionPolicy, decide__table) {
   }
 }
 
+TEST(AdmissionPolicy, decide__thresholds_and_limits_one_by_one) {
+  std::vector<Bytes> thresholds;
+  std::vector<Bytes> limits;
+  for (const std::int64_t q : {1, 2, 3, 4, 5, 6, 7}) {
+    thresholds.emplace_back(1000 * q * q);
+    limits.emplace_back(3000 * q * q);
+  }
+  AdmissionPolicy policy;
+  policy.drop_selectively_above(thresholds);
+  policy.limit_queues(limits);
+  const auto verdict = [&](std::uint64_t waiting, std::uint8_t queue, bool capable) {
+    return policy.decide({waiting, waiting, kNoLimit}, queue, 1500, capable);
+  };
+  EXPECT_EQ(verdict(1000, 1, kNotCapable), Verdict::kAccept);
+  EXPECT_EQ(verdict(1001, 1, kNotCapable), Verdict::kDropSelective);
+  EXPECT_EQ(verdict(3000, 1, kCapable), Verdict::kAcceptMarked);
+  EXPECT_EQ(verdict(3001, 1, kCapable), Verdict::kDropQueueFull);
+  EXPECT_EQ(verdict(3001, 1, kNotCapable), Verdict::kDropSelective);
+  EXPECT_EQ(verdict(9000, 3, kNotCapable), Verdict::kAccept);
+  EXPECT_EQ(verdict(9001, 3, kNotCapable), Verdict::kDropSelective);
+  EXPECT_EQ(verdict(27'000, 3, kCapable), Verdict::kAcceptMarked);
+  EXPECT_EQ(verdict(27'001, 3, kCapable), Verdict::kDropQueueFull);
+  EXPECT_EQ(verdict(1'000'000, 0, kNotCapable), Verdict::kAccept);  // control
+}
+
 TEST(AdmissionPolicy, mark_above__per_queue_looks_at_the_queue) {
   AdmissionPolicy policy;
   policy.mark_above(Bytes(3000), false);

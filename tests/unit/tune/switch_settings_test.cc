@@ -82,12 +82,14 @@ TEST(SwitchSettings, onyx__commands_for_every_port) {
   }
 }
 
-TEST(SwitchSettings, scenario__sequence_that_fits_is_exact) {
-  const std::string text = to_scenario(settings_of({"-"}));
-  EXPECT_TRUE(has(text, "discipline: strict-priority\n"));
-  EXPECT_TRUE(has(text, "selective_step: 1\n")) << text;
-  EXPECT_TRUE(has(text, "at most 0 % off")) << text;
-  EXPECT_TRUE(has(text, "queue 7: S = ")) << text;
+TEST(SwitchSettings, scenario__both_thresholds_of_every_queue) {
+  EXPECT_EQ(to_scenario(settings_of({"-"})),
+            "# test\n"
+            "network:\n"
+            "  discipline: strict-priority\n"
+            "  port_buffer: 600kB\n"
+            "  selective_thresholds: [10kB, 20kB, 30kB, 40kB, 50kB, 60kB, 70kB]\n"
+            "  queue_limits: [20kB, 40kB, 60kB, 80kB, 100kB, 120kB, 140kB]\n");
 }
 
 }  // namespace

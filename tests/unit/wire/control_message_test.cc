@@ -29,6 +29,14 @@ CancelMessage random_cancel(Prng& prng) {
   return message;
 }
 
+ReportMessage random_report(Prng& prng) {
+  ReportMessage message{any32(prng), any32(prng), any32(prng), any32(prng),
+                        any32(prng), any32(prng), prng.next()};
+  message.paths = static_cast<std::uint8_t>(prng.below(kMaxReportPaths + 1));
+  for (std::size_t i = 0; i < message.paths; ++i) message.path_packets[i] = any32(prng);
+  return message;
+}
+
 ControlMessage random_message(Prng& prng) {
   switch (prng.below(7)) {
     case 0:
@@ -49,8 +57,7 @@ ControlMessage random_message(Prng& prng) {
     case 5:
       return random_cancel(prng);
     default:
-      return ReportMessage{any32(prng), any32(prng), any32(prng), any32(prng),
-                           any32(prng), any32(prng), prng.next()};
+      return random_report(prng);
   }
 }
 
@@ -91,6 +98,9 @@ TEST(ControlMessage, encode__sizes_as_documented) {
   EXPECT_EQ(size(ConfirmMessage()), 28U);
   EXPECT_EQ(size(CancelMessage()), 28U + 4);
   EXPECT_EQ(size(ReportMessage()), 28U + 32);
+  ReportMessage by_path;
+  by_path.paths = 4;
+  EXPECT_EQ(size(by_path), 28U + 32 + 1 + 4 * 4);
 }
 
 TEST(ControlMessage, decode__gives_what_was_encoded) {
@@ -160,6 +170,11 @@ TEST(ControlMessage, decode__names_what_is_wrong) {
   EXPECT_EQ(changed(CancelMessage(), kBody + 2, 1), WireError::kLength);
   EXPECT_EQ(changed(CancelMessage(), kBody + 3, 3), WireError::kField);
   EXPECT_EQ(changed(ReportMessage(), 24, 1), WireError::kReserved);  // about no one transfer
+  ReportMessage by_path;
+  by_path.paths = 4;
+  EXPECT_EQ(changed(by_path, kBody + 32, 0), WireError::kField);
+  EXPECT_EQ(changed(by_path, kBody + 32, 3), WireError::kLength);
+  EXPECT_EQ(changed(by_path, kBody + 32, kMaxReportPaths + 1), WireError::kField);
 }
 
 TEST(ControlMessage, peek__asks_for_more_only_while_the_length_is_not_there) {

@@ -1,0 +1,144 @@
+// Collective operations among the processes of a job, over TCP.
+//
+//   auto all = Communicator::create({});                          // from the launcher's
+//   environment auto sum = all->allreduce(TensorSpan::of(gradient), {});      // in place; blocks
+//   auto later = all->allreduce_async(TensorSpan::of(other), {.op = ReduceOp::kMean});
+//   auto status = later->wait();
+//
+// Every rank calls the same operations in the same order, with the same sizes and types; where they
+// do not, every rank gets an error that says who called what. Results are exact, and the same on
+// all ranks bit for bit: floats are summed in the order of the plan (docs/collectives.md).
+//
+// Nothing waits longer than the deadline of its call. When a rank dies, hangs or leaves, the
+// operations in flight fail on every other rank with an error that names it, and so do all later
+// ones: the communicator is broken, and shrink() makes one of the survivors.
+//
+// Every object here may be used from any thread; calls from several threads count in the order in
+// which they are made, which must be the same on all ranks. A blocking call does the work in the
+// caller's thread; a thread of the communicator's own does that of asynchronous ones. Nothing
+// throws.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <thalweg/result.h>
+#include <thalweg/tensor.h>
+#include <thalweg/types.h>
+
+namespace thalweg {
+
+enum class Transport : std::uint8_t {
+  kTcp,   // exact
+  kDlcp,  // exact, or with a bounded loss if the call has a loss bound
+};
+
+struct CommunicatorOptions {
+  // Who we are. None: from the environment of thalweg run, torchrun, mpirun or srun
+  // (docs/launching.md).
+  std::optional<int> rank = {};
+  std::optional<int> size = {};
+  // "host:port" of the rendezvous store. Empty: from the environment.
+  std::string store = {};
+  // The name of the group of ranks: communicators of one job need different ones.
+  std::string group = "world";
+  // How long create() may take.
+  std::chrono::nanoseconds timeout = std::chrono::seconds(60);
+  // Which plan runs: a scheme as `thalweg plan` takes it ("ring", "rat:trees=4"). Empty: chosen by
+  // the size of the tensor, or by the planner if there is a topology.
+  std::string scheme = {};
+  // The network as `--topology` takes it (a shorthand, or the text of a file). Rank i is host i.
+  // Empty: all hosts on one switch.
+  std::string topology = {};
+  // How calls go that do not say.
+  Transport transport = Transport::kTcp;
+  // Of DLCP, as EndpointOptions has them. The payload must fit the MTU of every path.
+  std::uint32_t dlcp_payload = 1400;
+  double dlcp_line_rate_gbps = 0;
+  // For tests: true loses the DLCP packet with this sequence number instead of sending it.
+  std::function<bool(std::uint64_t sequence)> dlcp_lose = {};
+};
+
+// What all calls have in common.
+struct CallOptions {
+  ReduceOp op = ReduceOp::kSum;  // of allreduce, reduce and reduce_scatter
+  // The communicator's scheme, for this call.
+  std::string scheme = {};
+  // Operations in flight with a lower number send first.
+  int priority = 0;
+  std::chrono::nanoseconds deadline = std::chrono::seconds(60);
+  std::optional<Transport> transport = {};
+  // Over DLCP, of allreduces of floats by sum or mean: the part of the packets of each transfer
+  // that may be lost, in [0, 1). A lost part of a contribution is left out of the average; a lost
+  // part of the result leaves the rank with the average of the contributions it knows. Replicas may
+  // then differ. 0: exact.
+  double loss_bound = 0;
+  // Of results; at most loss_bound. None: half of it.
+  std::optional<double> result_loss_bound = {};
+};
+
+// An operation in flight. Copies speak of the same one. Its tensors must stay until it is over.
+class Operation {
+ public:
+  // Blocks until it is over: at its deadline at the latest.
+  [[nodiscard]] Status wait() const;
+  [[nodiscard]] bool done() const;
+
+  struct State;
+  explicit Operation(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+class Communicator {
+ public:
+  // Every rank of the group calls it. Connections are made when they are first needed.
+  [[nodiscard]] static Result<Communicator> create(const CommunicatorOptions& options);
+  // Tells the others that this rank leaves. Operations in flight fail.
+  ~Communicator();
+  Communicator(Communicator&&) noexcept;
+  Communicator& operator=(Communicator&&) noexcept;
+
+  [[nodiscard]] int rank() const;
+  [[nodiscard]] int size() const;
+
+  // All in place: `tensor` is the rank's contribution, and afterwards the result.
+  [[nodiscard]] Status allreduce(TensorSpan tensor, const CallOptions& options) const;
+  [[nodiscard]] Result<Operation> allreduce_async(TensorSpan tensor,
+                                                  const CallOptions& options) const;
+  // The result is at the root; elsewhere the tensor is left as it is.
+  [[nodiscard]] Result<Operation> reduce_async(TensorSpan tensor, int root,
+                                               const CallOptions& options) const;
+  [[nodiscard]] Result<Operation> broadcast_async(TensorSpan tensor, int root,
+                                                  const CallOptions& options) const;
+  // `out` holds size() times as many elements as `in`: those of rank 0 first. `in` may be the
+  // rank's own part of `out`.
+  [[nodiscard]] Result<Operation> all_gather_async(TensorView in, TensorSpan out,
+                                                   const CallOptions& options) const;
+  // `in` holds size() times as many elements as `out`, which gets the rank's part of the reduction.
+  [[nodiscard]] Result<Operation> reduce_scatter_async(TensorView in, TensorSpan out,
+                                                       const CallOptions& options) const;
+  // Both hold size() parts of the same number of elements: part r of `in` goes to rank r, whose
+  // part of this rank's number it becomes.
+  [[nodiscard]] Result<Operation> all_to_all_async(TensorView in, TensorSpan out,
+                                                   const CallOptions& options) const;
+  // Returns when every rank has called it.
+  [[nodiscard]] Status barrier(const CallOptions& options) const;
+
+  // After a failure: a communicator of the ranks that call it within `window`, in their order.
+  // A rank that comes later gets an error.
+  [[nodiscard]] Result<Communicator> shrink(std::chrono::nanoseconds window) const;
+
+ private:
+  class Core;
+  explicit Communicator(std::unique_ptr<Core> core);
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace thalweg

@@ -1,0 +1,214 @@
+#include "net/collective/connection.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+#include "net/collective/operation.h"
+
+namespace thalweg {
+namespace {
+
+// With a header this much is read of what follows: small tensors come whole by one call, and of
+// large ones little takes the way through the buffer.
+constexpr std::size_t kReadAhead = 4096;
+// Less than this is not worth a call of its own.
+constexpr std::size_t kLeastDirect = 4096;
+
+}  // namespace
+
+void Connection::break_off(std::string why) {
+  if (!over_.empty()) return;
+  over_ = std::move(why);
+  fd_.reset();
+  ready.clear();
+  queue_.clear();
+  out_ = {};
+  target_ = nullptr;
+}
+
+void Connection::drop_data(Handler& handler) {
+  drop_data_ = true;
+  target_ = nullptr;
+  ready.clear();
+  // What is left of a frame being sent must be sent, or the stream makes no sense any more; its
+  // memory is the caller's again, so zeros are.
+  if (!out_.bytes.empty()) {
+    out_text_.assign(out_.bytes.size(), '\0');
+    out_text_left_ = out_text_.size();
+    out_ = {};
+  }
+  if (!stalled_) return;
+  stalled_ = false;
+  feed(std::exchange(kept_, {}), handler);
+}
+
+bool Connection::read(std::span<std::byte> buffer, Handler& handler) {
+  if (stalled_ || !connected()) return false;
+  std::span<std::byte> into =
+      buffer.first(std::min(buffer.size(), left_ + kFrameSize + kReadAhead));
+  bool direct = false;
+  if (target_ != nullptr && left_ > 0) {
+    const std::span<std::byte> place = target_->executor->place(frame_.slot);
+    const std::size_t most = std::min(place.size(), left_);
+    if (most >= kLeastDirect) {
+      into = place.first(most);
+      direct = true;
+    }
+  }
+  const ssize_t got = recv(fd(), into.data(), into.size(), MSG_DONTWAIT);
+  if (got < 0) {
+    if (errno == EAGAIN || errno == EINTR) return false;
+    break_off(std::generic_category().message(errno));
+    return true;
+  }
+  if (got == 0) {
+    break_off("its connection closed");
+    return true;
+  }
+  const auto size = static_cast<std::size_t>(got);
+  if (!direct) {
+    feed(into.first(size), handler);
+    return true;
+  }
+  left_ -= size;
+  target_->executor->placed(frame_.slot, size);
+  handler.on_progress(*target_);
+  return true;
+}
+
+void Connection::feed(std::span<const std::byte> bytes, Handler& handler) {
+  while (!bytes.empty() && connected()) {
+    if (left_ == 0) {
+      const std::size_t size = std::min(bytes.size(), kFrameSize - header_size_);
+      std::ranges::copy(bytes.first(size),
+                        header_.begin() + static_cast<std::ptrdiff_t>(header_size_));
+      header_size_ += size;
+      bytes = bytes.subspan(size);
+      if (header_size_ < kFrameSize) return;
+      begin_frame(handler);
+      if (stalled_) {
+        kept_.assign(bytes.begin(), bytes.end());
+        return;
+      }
+      continue;
+    }
+    const std::span<const std::byte> part = bytes.first(std::min(bytes.size(), left_));
+    bytes = bytes.subspan(part.size());
+    left_ -= part.size();
+    if (frame_.kind == FrameKind::kData) {
+      if (target_ == nullptr) continue;
+      target_->executor->consume(frame_.slot, part);
+      handler.on_progress(*target_);
+    } else {
+      text_.append(reinterpret_cast<const char*>(part.data()), part.size());
+      if (left_ == 0) handler.on_frame(*this, frame_, text_);
+    }
+  }
+}
+
+void Connection::begin_frame(Handler& handler) {
+  header_size_ = 0;
+  if (const WireError error = decode_frame(header_, frame_); error != WireError::kNone) {
+    break_off(fmt::format("it sent what is no frame ({})", name_of(error)));
+    return;
+  }
+  peer_started = std::max(peer_started, frame_.started);
+  if (frame_.kind != FrameKind::kData) {
+    left_ = frame_.length;
+    text_.clear();
+    if (left_ == 0) handler.on_frame(*this, frame_, text_);
+    return;
+  }
+  if (!drop_data_) {
+    target_ = handler.on_data(*this, frame_);
+    if (!connected()) return;
+    stalled_ = target_ == nullptr && !drop_data_;
+  }
+  left_ = frame_.length;
+}
+
+void Connection::resume(Handler& handler) {
+  if (!stalled_) return;
+  target_ = handler.on_data(*this, frame_);
+  if (!connected() || (target_ == nullptr && !drop_data_)) return;
+  stalled_ = false;
+  feed(std::exchange(kept_, {}), handler);
+}
+
+void Connection::queue(const Frame& frame, const std::string& text) {
+  Frame whole = frame;
+  const std::string cut = text.substr(0, kMaxFrameText);
+  whole.length = static_cast<std::uint32_t>(cut.size());
+  queue_.push_back({whole, cut});
+}
+
+bool Connection::prepare(Handler& handler) {
+  Frame frame;
+  if (!queue_.empty()) {
+    frame = queue_.front().frame;
+    out_text_ = std::move(queue_.front().text);
+    out_text_left_ = out_text_.size();
+    queue_.pop_front();
+  } else if (!handler.next_data(*this, frame, out_)) {
+    return false;
+  }
+  out_header_ = encode_frame(frame);
+  out_header_left_ = kFrameSize;
+  return true;
+}
+
+void Connection::flush(Handler& handler) {
+  blocked_ = false;
+  while (connected()) {
+    const bool idle = out_header_left_ == 0 && out_text_left_ == 0 && out_.bytes.empty();
+    if (idle && !prepare(handler)) return;
+    std::array<iovec, 2> pieces{};
+    std::size_t count = 0;
+    if (out_header_left_ > 0) {
+      pieces[count++] = {&out_header_[kFrameSize - out_header_left_], out_header_left_};
+    }
+    if (out_text_left_ > 0) {
+      pieces[count++] = {&out_text_[out_text_.size() - out_text_left_], out_text_left_};
+    } else if (!out_.bytes.empty()) {
+      // The kernel reads what is sent; iovec has no const.
+      pieces[count++] = {const_cast<std::byte*>(out_.bytes.data()), out_.bytes.size()};  // NOLINT
+    }
+    msghdr message{};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = count;
+    const ssize_t sent = sendmsg(fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0) {
+      if (errno == EINTR) continue;
+      if (errno == EAGAIN) {
+        blocked_ = true;
+        return;
+      }
+      break_off(std::generic_category().message(errno));
+      return;
+    }
+    account(static_cast<std::size_t>(sent), handler);
+  }
+}
+
+void Connection::account(std::size_t sent, Handler& handler) {
+  const std::size_t header = std::min(sent, out_header_left_);
+  out_header_left_ -= header;
+  sent -= header;
+  if (sent == 0) return;
+  if (out_text_left_ > 0) {
+    CHECK(sent <= out_text_left_);
+    out_text_left_ -= sent;
+    return;
+  }
+  out_.bytes = out_.bytes.subspan(sent);
+  out_.op->executor->sent(out_.send, sent);
+  handler.on_progress(*out_.op);
+}
+
+}  // namespace thalweg

@@ -1,0 +1,133 @@
+// The stream to one other rank: frames in and out. It knows nothing of what they mean; a Handler
+// does.
+//
+// Reading: data goes straight to where the executor wants it, or through a small buffer. A frame
+// that nobody can take yet stalls the stream, until resume(). Writing: whole frames, one after the
+// other; of data frames the payload is sent from the tensor. Both sides of it never block.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <thalweg/communicator.h>
+
+#include "base/units.h"
+#include "net/fd.h"
+#include "wire/frame.h"
+
+namespace thalweg {
+
+class Connection {
+ public:
+  using Op = Operation::State;
+
+  // What a data frame to be sent is part of.
+  struct Outgoing {
+    Op* op = nullptr;
+    std::uint32_t send = 0;
+    std::span<const std::byte> bytes;
+  };
+  class Handler {
+   public:
+    virtual ~Handler() = default;
+    // The header of a data frame arrived. The operation that takes its payload; null: stall. A
+    // frame that makes no sense: break_off() the connection, and null.
+    virtual Op* on_data(Connection& connection, const Frame& frame) = 0;
+    // Any other frame, with its payload.
+    virtual void on_frame(Connection& connection, const Frame& frame, const std::string& text) = 0;
+    // The operation has received or sent something.
+    virtual void on_progress(Op& op) = 0;
+    // The next data frame to send; false: none now.
+    virtual bool next_data(Connection& connection, Frame& frame, Outgoing& out) = 0;
+  };
+
+  explicit Connection(Rank peer) : peer_(peer) {}
+
+  [[nodiscard]] Rank peer() const { return peer_; }
+  [[nodiscard]] bool connected() const { return fd_.valid(); }
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  // Takes a connected, non-blocking socket.
+  void attach(Fd fd) { fd_ = std::move(fd); }
+
+  // Reads once, into memory of an operation or `buffer`. False: there was nothing, or it is stalled
+  // or over.
+  bool read(std::span<std::byte> buffer, Handler& handler);
+  // A stalled frame may be taken now.
+  void resume(Handler& handler);
+  // Sends as much as the system takes.
+  void flush(Handler& handler);
+  // A frame other than data, behind the one being sent.
+  void queue(const Frame& frame, const std::string& text);
+  // Nothing of the operations is sent or received any more: what arrives for them is dropped.
+  void drop_data(Handler& handler);
+
+  // Ends it: by the peer, by an error, or by us. over() says why; empty while it is not.
+  void break_off(std::string why);
+  [[nodiscard]] const std::string& over() const { return over_; }
+
+  [[nodiscard]] bool blocked() const { return blocked_; }
+  [[nodiscard]] bool stalled() const { return stalled_; }
+
+  // The engine's notes.
+  struct Ready {
+    Op* op;
+    std::uint32_t send;
+  };
+  std::vector<Ready> ready;        // sends with something to send
+  std::uint32_t peer_started = 0;  // the last operation that the peer is known to have started
+  std::uint32_t watching = 0;      // events of epoll
+  bool dirty = false;              // to be flushed
+  bool peer_left = false;
+  // The answer to what was asked last.
+  struct Answer {
+    std::uint32_t operation = 0;
+    std::uint32_t waits_for = kNoFrameRank;
+    std::string text;
+  };
+  Answer answer;
+
+ private:
+  void feed(std::span<const std::byte> bytes, Handler& handler);
+  // The header is complete: who takes the payload.
+  void begin_frame(Handler& handler);
+  bool prepare(Handler& handler);
+  void account(std::size_t sent, Handler& handler);
+
+  Rank peer_;
+  Fd fd_;
+  std::string over_;
+
+  // In.
+  std::array<std::byte, kFrameSize> header_ = {};
+  std::size_t header_size_ = 0;
+  Frame frame_;
+  std::size_t left_ = 0;  // of the payload
+  Op* target_ = nullptr;  // of a data frame; null: dropped
+  std::string text_;
+  bool stalled_ = false;
+  bool drop_data_ = false;
+  std::vector<std::byte> kept_;  // behind the header of a stalled frame
+
+  // Out.
+  std::array<std::byte, kFrameSize> out_header_ = {};
+  std::size_t out_header_left_ = 0;
+  Outgoing out_;          // what is left of a data frame's payload
+  std::string out_text_;  // payload of another frame
+  std::size_t out_text_left_ = 0;
+  struct Queued {
+    Frame frame;
+    std::string text;
+  };
+  std::deque<Queued> queue_;
+  bool blocked_ = false;
+};
+
+}  // namespace thalweg

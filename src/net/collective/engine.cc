@@ -1,0 +1,380 @@
+#include "net/collective/engine.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <tuple>
+#include <utility>
+
+#include "base/check.h"
+#include "net/system.h"
+
+namespace thalweg {
+namespace {
+
+constexpr std::size_t kReadBuffer = std::size_t{256} << 10;
+// The most of one data frame: an operation that is more urgent waits for no more than this.
+constexpr std::size_t kMostFrame = std::size_t{1} << 20;
+// Waiting for so long, or a quarter of the deadline, a rank asks whom it waits for.
+constexpr Duration kAskAfter = Duration::milliseconds(1000);
+
+}  // namespace
+
+Result<std::shared_ptr<Engine>> Engine::make(EngineOptions options, Fd listener) {
+  Fd epoll(epoll_create1(EPOLL_CLOEXEC));
+  Fd outer(epoll_create1(EPOLL_CLOEXEC));
+  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll.valid() || !outer.valid() || !wake.valid()) {
+    return system_error("cannot make an epoll", errno);
+  }
+  const auto add = [](const Fd& to, int fd, std::uint32_t events) {
+    epoll_event event{};
+    event.events = events;
+    event.data.fd = fd;
+    return epoll_ctl(to.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+  };
+  if (!add(epoll, listener.get(), EPOLLIN) || !add(outer, wake.get(), EPOLLIN) ||
+      !add(outer, epoll.get(), EPOLLONESHOT)) {
+    return system_error("cannot watch a socket", errno);
+  }
+  std::shared_ptr<Engine> engine(new Engine(std::move(options), std::move(listener),
+                                            std::move(epoll), std::move(outer), std::move(wake)));
+  engine->thread_ = std::thread([raw = engine.get()] { raw->run_thread(); });
+  return engine;
+}
+
+Engine::Engine(EngineOptions options, Fd listener, Fd epoll, Fd outer, Fd wake)
+    : options_(std::move(options)),
+      listener_(std::move(listener)),
+      epoll_(std::move(epoll)),
+      outer_(std::move(outer)),
+      wake_(std::move(wake)),
+      connections_(static_cast<std::size_t>(options_.size)),
+      buffer_(kReadBuffer) {
+  for (std::size_t r = 0; r < connections_.size(); ++r) {
+    connections_[r] = std::make_unique<Connection>(Rank(static_cast<std::int32_t>(r)));
+  }
+}
+
+Engine::~Engine() { leave(); }
+
+void Engine::leave() {
+  {
+    Lock lock(mutex_);
+    if (stopping_) return;
+    stopping_ = true;
+    if (broken_.empty()) {
+      broken_ = "this rank has left";
+      while (!running_.empty()) {
+        finish(*running_.front(), Error(fmt::format("{}: {}", running_.front()->text, broken_)));
+      }
+      for (Connection* connection : open_) {
+        connection->drop_data(*this);
+        connection->queue({.kind = FrameKind::kLeave, .started = started_}, "");
+        connection->flush(*this);
+      }
+    }
+    eventfd_write(wake_.get(), 1);
+  }
+  thread_.join();
+}
+
+std::string Engine::broken() {
+  const Lock lock(mutex_);
+  return broken_;
+}
+
+void Engine::start(const std::shared_ptr<Op>& op) {
+  Lock lock(mutex_);
+  const Time now = monotonic_now();
+  op->started = now;
+  op->deadline = now + op->limit;
+  op->ask_at = now + std::min(kAskAfter, op->limit / 4);
+  if (broken_.empty() && op->plan) {
+    // Without the mutex, so before the operation can be seen by others.
+    const Status connected = connect_to(lock, op->plan->peers(), op->deadline);
+    if (!connected.ok()) fail(kNoFrameRank, connected.error().message());
+  }
+  if (!broken_.empty()) {
+    op->result = Error(fmt::format("{}: {}", op->text, broken_));
+    return;
+  }
+  begin(op);
+  if (op->chunks) {
+    lock.unlock();
+    start_dlcp(op);
+  }
+}
+
+void Engine::begin(const std::shared_ptr<Op>& op) {
+  op->number = ++started_;
+  past_[op->number % kPast] = {op->number, op->signature, op->text};
+  running_.push_back(op);
+  if (!op->plan || op->plan->peers().empty()) {
+    finish(*op, ok_status());
+    return;
+  }
+  if (op->dlcp) {
+    op->chunks = std::make_unique<ChunkExecutor>(*op->plan, op->type, op->op,
+                                                 op->dlcp->segment_elements, op->memory);
+    if (!driven_) arm();
+    return;
+  }
+  if (spare_.empty()) spare_.push_back(std::make_unique<Executor>());
+  op->executor = std::move(spare_.back());
+  spare_.pop_back();
+  op->executor->start(*op->plan, op->type, op->op, op->memory);
+  on_progress(*op);
+  for (const Rank peer : op->plan->peers()) {
+    Connection& connection = *connections_[peer.index()];
+    // Others may be in the midst of operations, and would not send this one's data yet.
+    if (running_.size() > 1 && connection.connected()) {
+      connection.queue({.kind = FrameKind::kStarted, .started = started_}, "");
+      touch(connection);
+    }
+    if (connection.stalled()) connection.resume(*this);
+  }
+  settle();
+  if (!running_.empty() && !driven_) arm();
+}
+
+Engine::Op* Engine::find(std::uint32_t number) {
+  for (const auto& op : running_) {
+    if (op->number == number) return op.get();
+  }
+  return nullptr;
+}
+
+void Engine::finish(Op& op, Status result) {
+  if (result.ok() && op.last_step) op.last_step();
+  if (op.executor) spare_.push_back(std::move(op.executor));
+  // Transfers hold the operation, and with it the memory they use.
+  if (!result.ok()) {
+    for (const Transfer& transfer : op.transfers) transfer.cancel();
+  }
+  op.result = std::move(result);
+  // The deque's pointer may be the last.
+  const auto place = std::ranges::find(running_, &op, &std::shared_ptr<Op>::get);
+  CHECK(place != running_.end());
+  const std::shared_ptr<Op> kept = std::move(*place);
+  running_.erase(place);
+  changed_.notify_all();
+}
+
+void Engine::on_progress(Op& op) {
+  std::uint32_t send = 0;
+  while (op.executor->poll_ready(send)) {
+    Connection& connection = *connections_[op.plan->sends()[send].target.index()];
+    const auto same = [&](const Connection::Ready& r) { return r.op == &op && r.send == send; };
+    if (std::ranges::none_of(connection.ready, same)) connection.ready.push_back({&op, send});
+    touch(connection);
+  }
+}
+
+void Engine::touch(Connection& connection) {
+  if (connection.dirty) return;
+  connection.dirty = true;
+  dirty_.push_back(&connection);
+}
+
+bool Engine::has_data_for(const Op& op, Rank peer) {
+  if (!op.executor) return false;
+  const auto& sends = op.plan->sends();
+  for (std::uint32_t i = 0; i < sends.size(); ++i) {
+    if (sends[i].target == peer && !op.executor->sent_all(i)) return true;
+  }
+  return false;
+}
+
+bool Engine::needs(const Op& op, Rank peer) {
+  const auto& arrivals = op.plan->arrivals();
+  for (std::uint32_t slot = 0; slot < arrivals.size(); ++slot) {
+    if (arrivals[slot].source == peer && op.outstanding(slot)) return true;
+  }
+  return has_data_for(op, peer);
+}
+
+bool Engine::may_send(const Op& op, const Connection& connection) const {
+  if (op.number <= connection.peer_started) return true;
+  return std::ranges::none_of(running_, [&](const auto& older) {
+    return older->number < op.number && has_data_for(*older, connection.peer());
+  });
+}
+
+bool Engine::next_data(Connection& connection, Frame& frame, Connection::Outgoing& out) {
+  auto& ready = connection.ready;
+  std::erase_if(ready, [](const auto& r) { return r.op->executor->ready(r.send).empty(); });
+  if (ready.empty()) return false;
+  const auto before = [](const Connection::Ready& a, const Connection::Ready& b) {
+    return std::tuple(a.op->priority, a.op->number, a.send) <
+           std::tuple(b.op->priority, b.op->number, b.send);
+  };
+  const Connection::Ready* best = nullptr;
+  for (const auto& r : ready) {
+    if (best != nullptr && !before(r, *best)) continue;
+    if (may_send(*r.op, connection)) best = &r;
+  }
+  if (best == nullptr) return false;
+  const std::span<const std::byte> bytes = best->op->executor->ready(best->send);
+  out = {best->op, best->send, bytes.first(std::min(bytes.size(), kMostFrame))};
+  frame.kind = FrameKind::kData;
+  frame.operation = best->op->number;
+  frame.slot = best->op->plan->sends()[best->send].slot;
+  frame.length = static_cast<std::uint32_t>(out.bytes.size());
+  frame.signature = best->op->signature;
+  frame.started = started_;
+  return true;
+}
+
+Engine::Op* Engine::on_data(Connection& connection, const Frame& frame) {
+  if (frame.operation > started_) return nullptr;
+  Op* op = find(frame.operation);
+  const Past& past = past_[frame.operation % kPast];
+  if (past.number == frame.operation && past.signature != frame.signature) {
+    // The peer finds out by our question what both called, and says so to all.
+    connection.drop_data(*this);
+    connection.queue({.kind = FrameKind::kAsk,
+                      .operation = frame.operation,
+                      .signature = past.signature,
+                      .started = started_},
+                     past.text);
+    touch(connection);
+    return nullptr;
+  }
+  const bool fits = op != nullptr && op->executor && frame.slot < op->plan->arrivals().size() &&
+                    op->plan->arrivals()[frame.slot].source == connection.peer() &&
+                    frame.length <= op->executor->outstanding(frame.slot);
+  if (!fits) {
+    connection.break_off("it sent data that no operation waits for");
+    return nullptr;
+  }
+  return op;
+}
+
+void Engine::on_frame(Connection& connection, const Frame& frame, const std::string& text) {
+  switch (frame.kind) {
+    case FrameKind::kStarted:
+      touch(connection);
+      break;
+    case FrameKind::kAsk:
+      answer(connection, frame, text);
+      break;
+    case FrameKind::kAnswer:
+      connection.answer = {frame.operation, frame.rank, text};
+      if (Op* op = find(frame.operation);
+          op != nullptr && frame.signature != 0 && frame.signature != op->signature) {
+        report_difference(connection, frame.operation, op->text, text);
+      }
+      break;
+    case FrameKind::kAbort:
+      fail(frame.rank, text);
+      break;
+    case FrameKind::kLeave:
+      connection.peer_left = true;
+      connection.break_off("it has left");
+      break;
+    case FrameKind::kHello:
+    case FrameKind::kData:
+      connection.break_off("it greeted twice");
+      break;
+  }
+}
+
+void Engine::answer(Connection& connection, const Frame& frame, const std::string& theirs) {
+  Frame reply{.kind = FrameKind::kAnswer,
+              .operation = frame.operation,
+              .started = started_,
+              .rank = kNoFrameRank};
+  const Past& past = past_[frame.operation % kPast];
+  std::string text;
+  if (frame.operation > started_) {
+    text = started_ == 0 ? "has called nothing yet"
+                         : fmt::format("has not called it yet (its last call, number {}, was {})",
+                                       started_, past_[started_ % kPast].text);
+  } else if (past.number != frame.operation) {
+    text = "has finished it long ago";
+  } else {
+    if (past.signature != frame.signature) {
+      report_difference(connection, frame.operation, past.text, theirs);
+      return;
+    }
+    reply.signature = past.signature;
+    text = past.text;
+    if (const Op* op = find(frame.operation)) reply.rank = waits_for(*op);
+  }
+  connection.queue(reply, text);
+  touch(connection);
+}
+
+void Engine::report_difference(Connection& connection, std::uint32_t number,
+                               const std::string& ours, const std::string& theirs) {
+  fail(kNoFrameRank,
+       fmt::format("the ranks do not call the same: as operation {}, rank {} calls {}, rank {} "
+                   "calls {}",
+                   number, options_.rank, ours, connection.peer().value(), theirs));
+}
+
+std::uint32_t Engine::waits_for(const Op& op) const {
+  if (!op.runs()) return kNoFrameRank;
+  for (std::uint32_t slot = 0; slot < op.plan->arrivals().size(); ++slot) {
+    if (op.outstanding(slot)) {
+      return static_cast<std::uint32_t>(op.plan->arrivals()[slot].source.value());
+    }
+  }
+  return kNoFrameRank;
+}
+
+void Engine::fail(std::uint32_t culprit, const std::string& text) {
+  if (!broken_.empty()) return;
+  broken_ = text;
+  while (!running_.empty()) {
+    Op& op = *running_.front();
+    finish(op, Error(fmt::format("{}: {}", op.text, text)));
+  }
+  for (Connection* connection : open_) {
+    if (!connection->connected()) continue;
+    connection->drop_data(*this);
+    connection->queue({.kind = FrameKind::kAbort, .started = started_, .rank = culprit}, text);
+    touch(*connection);
+  }
+}
+
+void Engine::ask_peers(Op& op) {
+  op.asked = true;
+  for (const Rank peer : op.plan->peers()) {
+    Connection& connection = *connections_[peer.index()];
+    if (!connection.connected()) continue;
+    connection.queue({.kind = FrameKind::kAsk,
+                      .operation = op.number,
+                      .signature = op.signature,
+                      .started = started_},
+                     op.text);
+    touch(connection);
+  }
+}
+
+std::string Engine::late_text(const Op& op) const {
+  const std::uint32_t rank = waits_for(op);
+  const std::string limit = to_human(op.limit);
+  if (rank == kNoFrameRank) {
+    return fmt::format("not over within {}: what it sends is not taken", limit);
+  }
+  const Connection& connection = *connections_[rank];
+  if (!connection.connected()) {
+    return fmt::format("not over within {}: rank {} never connected", limit, rank);
+  }
+  if (connection.answer.operation != op.number) {
+    return fmt::format("not over within {}: rank {} is connected and does not answer: it hangs",
+                       limit, rank);
+  }
+  const std::uint32_t behind = connection.answer.waits_for;
+  if (behind != kNoFrameRank) {
+    return fmt::format("not over within {}: rank {} waits for rank {}", limit, rank, behind);
+  }
+  return fmt::format("not over within {}: rank {} {}", limit, rank, connection.answer.text);
+}
+
+}  // namespace thalweg

@@ -1,0 +1,176 @@
+// Engine: the operations of one communicator on this rank, and the streams to the other ranks.
+//
+// Who drives. All state has one mutex. A thread that waits for an operation drives: it reads and
+// writes the streams itself, looks again for a while before it sleeps, and nobody has to be woken.
+// Others that wait meanwhile sleep until the driver hands over. When nobody waits, the engine's own
+// thread drives: it sleeps on the epoll of all streams, through a second one that the drivers
+// switch off (a system call, and only after a pause), so that it is not woken for what they read.
+//
+// Order. Operations are numbered in the order of their calls, which is the same on all ranks. A
+// frame of an operation that this rank has not started stalls its stream. That is safe, because a
+// rank sends data of an operation only if it is the oldest one with data for that peer, or if the
+// peer is known to have started it: behind a stalled frame there is nothing that an operation
+// started here waits for.
+//
+// Failure. The first failure breaks the communicator: all operations fail with it, and all
+// connected ranks are told, who tell theirs.
+//
+// Invariants:
+// 1. Every operation that was started ends once, by its deadline if somebody drives, which the
+//    engine's thread sees to.
+// 2. An operation's memory is touched only between start() and its end.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <thalweg/result.h>
+
+#include "base/units.h"
+#include "net/collective/connection.h"
+#include "net/collective/operation.h"
+#include "net/fd.h"
+
+namespace thalweg {
+
+struct EngineOptions {
+  int rank = 0;
+  int size = 1;
+  // Of job and group: both ends of a stream must say the same.
+  std::uint64_t signature = 0;
+  // Ranks on this host are more than its cores: a driver that waits lets others run.
+  bool crowded = false;
+  // How long a driver looks again before it sleeps.
+  Duration spin = Duration::microseconds(100);
+  // A connected stream to a lower rank; blocks until the time at the latest. From any thread.
+  std::function<Result<Fd>(int rank, Time until)> connect;
+};
+
+class Engine final : private Connection::Handler, public std::enable_shared_from_this<Engine> {
+ public:
+  // Takes a listening, non-blocking socket, at which higher ranks connect.
+  static Result<std::shared_ptr<Engine>> make(EngineOptions options, Fd listener);
+  ~Engine() override;
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Takes the next number. A failure is the operation's.
+  void start(const std::shared_ptr<Operation::State>& op);
+  [[nodiscard]] Status wait(Operation::State& op);
+  [[nodiscard]] bool over(const Operation::State& op);
+  // Tells the others, fails what is in flight, and ends the thread. Once.
+  void leave();
+  // Why no operation can be started any more; empty while they can.
+  [[nodiscard]] std::string broken();
+
+ private:
+  using Op = Operation::State;
+  using Lock = std::unique_lock<std::mutex>;
+
+  Engine(EngineOptions options, Fd listener, Fd epoll, Fd outer, Fd wake);
+
+  // Connection::Handler.
+  Op* on_data(Connection& connection, const Frame& frame) override;
+  void on_frame(Connection& connection, const Frame& frame, const std::string& text) override;
+  void on_progress(Op& op) override;
+  bool next_data(Connection& connection, Frame& frame, Connection::Outgoing& out) override;
+
+  // Driving (engine_drive.cc).
+  void drive(Lock& lock, const Op& until);
+  void run_thread();
+  // Reads and writes what can be without waiting. True: something happened.
+  bool poll();
+  void sleep(Lock& lock, Time until);
+  bool handle_events(int timeout_ms);
+  void settle();
+  void look_over(Connection& connection);
+  void watch(Connection& connection);
+  void arm();
+  void disarm();
+  [[nodiscard]] Time next_timer(Time now) const;
+  void check_timers(Time now);
+
+  // Streams.
+  Status connect_to(Lock& lock, const std::vector<Rank>& peers, Time until);
+  void adopt(Connection& connection, Fd fd);
+  void accept_streams();
+  void greet(std::size_t index);
+  [[nodiscard]] bool streams_missing();
+
+  // Operations.
+  void begin(const std::shared_ptr<Op>& op);
+  void finish(Op& op, Status result);
+  // Over DLCP (engine_dlcp.cc): transfers are started without the mutex, since they may be over at
+  // once, and end in the endpoint's thread.
+  void start_dlcp(const std::shared_ptr<Op>& op);
+  void send_dlcp(const std::shared_ptr<Op>& op, const std::vector<std::uint32_t>& sends);
+  void on_dlcp_received(const std::shared_ptr<Op>& op, std::uint32_t slot,
+                        const Result<TransferReport>& report);
+  void on_dlcp_sent(const std::shared_ptr<Op>& op, std::uint32_t send,
+                    const Result<TransferReport>& report);
+  void look_at_dlcp(const std::shared_ptr<Op>& op, Lock& lock);
+  void keep(const std::shared_ptr<Op>& op, const Transfer& transfer);
+  void fail(std::uint32_t culprit, const std::string& text);
+  [[nodiscard]] Op* find(std::uint32_t number);
+  void ask_peers(Op& op);
+  void answer(Connection& connection, const Frame& frame, const std::string& theirs);
+  void report_difference(Connection& connection, std::uint32_t number, const std::string& ours,
+                         const std::string& theirs);
+  [[nodiscard]] std::uint32_t waits_for(const Op& op) const;
+  [[nodiscard]] std::string late_text(const Op& op) const;
+  void touch(Connection& connection);
+  [[nodiscard]] static bool has_data_for(const Op& op, Rank peer);
+  [[nodiscard]] static bool needs(const Op& op, Rank peer);
+  // The peer has started it, or there is nothing before it that the peer waits for.
+  [[nodiscard]] bool may_send(const Op& op, const Connection& connection) const;
+
+  EngineOptions options_;
+  Fd listener_;
+  Fd epoll_;  // of all streams and the listener
+  Fd outer_;  // of epoll_ and wake_: what the engine's thread sleeps on
+  Fd wake_;
+  std::thread thread_;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  bool driven_ = false;         // by a thread that waits for an operation
+  bool armed_ = false;          // outer_ listens to epoll_
+  bool thread_sleeps_ = false;  // without a time to wake up by itself
+  bool stopping_ = false;
+  std::string broken_;
+  std::vector<std::unique_ptr<Connection>> connections_;  // [rank]
+  std::vector<Connection*> open_;                         // those connected
+  std::vector<Connection*> dirty_;
+  // Accepted, and their hello is not complete.
+  struct Newcomer {
+    Fd fd;
+    std::array<std::byte, kFrameSize> bytes;
+    std::size_t size = 0;
+    bool over = false;
+  };
+  std::deque<Newcomer> newcomers_;
+  std::uint32_t started_ = 0;                // the number of the last operation
+  std::deque<std::shared_ptr<Op>> running_;  // by number
+  // The last operations, for ranks that ask.
+  struct Past {
+    std::uint32_t number = 0;
+    std::uint64_t signature = 0;
+    std::string text;
+  };
+  static constexpr std::size_t kPast = 64;
+  std::array<Past, kPast> past_;
+  std::vector<std::unique_ptr<Executor>> spare_;  // executors to use again
+  std::vector<std::byte> buffer_;
+};
+
+}  // namespace thalweg

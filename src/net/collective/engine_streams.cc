@@ -1,0 +1,112 @@
+// Streams to the other ranks: made when they are first needed, by the higher rank of the two.
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/check.h"
+#include "net/collective/engine.h"
+#include "net/system.h"
+
+namespace thalweg {
+namespace {
+
+constexpr std::size_t kMaxNewcomers = 4096;
+
+}  // namespace
+
+Status Engine::connect_to(Lock& lock, const std::vector<Rank>& peers, Time until) {
+  for (const Rank peer : peers) {
+    Connection& connection = *connections_[peer.index()];
+    if (!connection.over().empty()) {
+      return Error(fmt::format("rank {} is gone: {}", peer.value(), connection.over()));
+    }
+    if (connection.connected() || peer.value() > options_.rank) continue;
+    lock.unlock();
+    Result<Fd> stream = options_.connect(peer.value(), until);
+    lock.lock();
+    if (!stream.ok()) return stream.error().within(fmt::format("rank {}", peer.value()));
+    if (connection.connected() || !connection.over().empty() || !broken_.empty()) continue;
+    const auto hello = encode_frame({.kind = FrameKind::kHello,
+                                     .slot = static_cast<std::uint32_t>(options_.size),
+                                     .signature = options_.signature,
+                                     .rank = static_cast<std::uint32_t>(options_.rank)});
+    if (send(stream->get(), hello.data(), hello.size(), MSG_NOSIGNAL) !=
+        static_cast<ssize_t>(hello.size())) {
+      return system_error(fmt::format("cannot greet rank {}", peer.value()), errno);
+    }
+    adopt(connection, std::move(*stream));
+  }
+  return ok_status();
+}
+
+// Higher ranks connect to us; as long as one is missing, the listener must be looked at.
+bool Engine::streams_missing() {
+  const auto missing = [&](const Rank peer) { return !connections_[peer.index()]->connected(); };
+  for (const auto& op : running_) {
+    if (op->has_streams) continue;
+    if (std::ranges::any_of(op->plan->peers(), missing)) return true;
+    op->has_streams = true;
+  }
+  return false;
+}
+
+void Engine::adopt(Connection& connection, Fd fd) {
+  set_option(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(fd.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = fd.get();
+  CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd.get(), &event) == 0, "errno {}", errno);
+  connection.watching = EPOLLIN;
+  connection.attach(std::move(fd));
+  open_.push_back(&connection);
+  touch(connection);
+}
+
+void Engine::accept_streams() {
+  while (newcomers_.size() < kMaxNewcomers) {
+    Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!fd.valid()) return;
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = fd.get();
+    if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd.get(), &event) != 0) continue;
+    newcomers_.push_back({std::move(fd), {}, 0, false});
+  }
+}
+
+// Reads the hello of a stream, and only that.
+void Engine::greet(std::size_t index) {
+  Newcomer& newcomer = newcomers_[index];
+  const ssize_t got = recv(newcomer.fd.get(), &newcomer.bytes[newcomer.size],
+                           newcomer.bytes.size() - newcomer.size, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  newcomer.size += static_cast<std::size_t>(std::max<ssize_t>(got, 0));
+  if (got > 0 && newcomer.size < kFrameSize) return;
+  newcomer.over = true;
+  Frame frame;
+  const bool good = got > 0 && decode_frame(newcomer.bytes, frame) == WireError::kNone &&
+                    frame.kind == FrameKind::kHello && frame.length == 0 &&
+                    frame.signature == options_.signature &&
+                    frame.slot == static_cast<std::uint32_t>(options_.size) &&
+                    frame.rank > static_cast<std::uint32_t>(options_.rank) &&
+                    frame.rank < static_cast<std::uint32_t>(options_.size);
+  if (!good) return;
+  Connection& connection = *connections_[frame.rank];
+  if (connection.connected() || !connection.over().empty()) return;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, newcomer.fd.get(), nullptr);
+  adopt(connection, std::move(newcomer.fd));
+  if (!broken_.empty()) {
+    connection.drop_data(*this);
+    connection.queue({.kind = FrameKind::kAbort, .started = started_, .rank = kNoFrameRank},
+                     broken_);
+  }
+}
+
+}  // namespace thalweg

@@ -1,0 +1,63 @@
+// One operation in flight on this rank: what a handle of the caller's and the engine share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <thalweg/communicator.h>
+#include <thalweg/endpoint.h>
+
+#include "base/units.h"
+#include "exec/chunk_executor.h"
+#include "exec/executor.h"
+
+namespace thalweg {
+
+class Engine;
+
+struct Operation::State {
+  std::shared_ptr<Engine> engine;
+
+  // Set before it starts.
+  std::string text;  // the call in words: "allreduce of 100 float32, sum"
+  std::uint64_t signature = 0;
+  std::shared_ptr<const RankPlan> plan;
+  DType type = DType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  std::vector<std::byte*> memory;   // of each buffer of the plan
+  std::vector<std::byte> scratch;   // memory of the operation's own
+  std::function<void()> last_step;  // when all has arrived: what the plan does not do
+  int priority = 0;
+  Duration limit;
+  // Over DLCP, if it is set: the operation's peers, and how its transfers go.
+  std::vector<Peer> dlcp_peers;  // of plan->peers()
+  struct Dlcp {
+    double reduce_bound = 0;            // of transfers that are added up
+    double copy_bound = 0;              // of results
+    std::int64_t segment_elements = 0;  // with a bound above 0: that fit a packet
+  };
+  std::optional<Dlcp> dlcp;
+
+  // With the engine's mutex.
+  std::uint32_t number = 0;
+  std::unique_ptr<Executor> executor;     // while it runs over streams
+  std::unique_ptr<ChunkExecutor> chunks;  // over DLCP, and as long as a transfer may use it
+  std::vector<Transfer> transfers;        // over DLCP, in flight or over
+  [[nodiscard]] bool runs() const { return (executor || chunks) && !result; }
+  [[nodiscard]] bool outstanding(std::uint32_t slot) const {
+    return executor ? executor->outstanding(slot) > 0 : chunks->outstanding(slot);
+  }
+  Time started;
+  Time deadline;
+  Time ask_at;
+  bool asked = false;
+  bool has_streams = false;      // to all its peers
+  std::optional<Status> result;  // it is over
+};
+
+}  // namespace thalweg

@@ -1,0 +1,243 @@
+// The public API: checks what the caller says, and lays the plan over its memory.
+#include <thalweg/communicator.h>
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <utility>
+
+#include "net/collective/communicator_core.h"
+#include "tensor/reduce.h"
+
+namespace thalweg {
+namespace {
+
+using State = Operation::State;
+
+Status check(const char* name, const void* data, std::int64_t elements) {
+  if (elements < 0) return Error(fmt::format("{}: {} elements", name, elements));
+  if (elements > 0 && data == nullptr) {
+    return Error(fmt::format("{}: a tensor of {} elements without memory", name, elements));
+  }
+  return ok_status();
+}
+
+Status check_same_type(const char* name, DType in, DType out) {
+  if (in == out) return ok_status();
+  return Error(fmt::format("{}: the input is {}, the output {}", name, name_of(in), name_of(out)));
+}
+
+// Every chunk at its offset in one tensor.
+void lay_over(State& op, const PreparedPlan* plan, std::byte* tensor) {
+  if (plan == nullptr) return;
+  const auto element = static_cast<std::int64_t>(size_of(op.type));
+  for (const RankPlan::Buffer& buffer : plan->rank_plan.buffers()) {
+    op.memory.push_back(tensor + plan->plan.chunks[buffer.chunk.index()].offset * element);
+  }
+}
+
+std::size_t bytes_of(const State& op, std::int64_t elements) {
+  return static_cast<std::size_t>(elements) * size_of(op.type);
+}
+
+}  // namespace
+
+Status Operation::wait() const { return state_->engine->wait(*state_); }
+bool Operation::done() const { return state_->engine->over(*state_); }
+
+Communicator::Communicator(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+Communicator::~Communicator() = default;
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+
+Result<Communicator> Communicator::create(const CommunicatorOptions& options) {
+  THALWEG_TRY(std::unique_ptr<Core> core, Core::make(options));
+  return Communicator(std::move(core));
+}
+
+int Communicator::rank() const { return core_->rank(); }
+int Communicator::size() const { return core_->size(); }
+
+Result<Operation> Communicator::allreduce_async(TensorSpan tensor,
+                                                const CallOptions& options) const {
+  THALWEG_TRY_STATUS(check("allreduce", tensor.data, tensor.elements));
+  std::shared_ptr<const PreparedPlan> plan;
+  THALWEG_TRY(const std::shared_ptr<State> op, core_->prepare({.collective = Collective::kAllreduce,
+                                                               .name = "allreduce",
+                                                               .elements = tensor.elements,
+                                                               .type = tensor.type,
+                                                               .reduces = true},
+                                                              options, plan));
+  lay_over(*op, plan.get(), static_cast<std::byte*>(tensor.data));
+  if (options.loss_bound > 0) {
+    op->last_step = [raw = op.get(), mean = options.op == ReduceOp::kMean, ranks = size()] {
+      if (raw->chunks) raw->chunks->finish(mean, ranks);
+    };
+  } else if (options.op == ReduceOp::kMean) {
+    op->last_step = [tensor, ranks = size()] {
+      finish_mean(tensor.type, tensor.data, static_cast<std::size_t>(tensor.elements), ranks);
+    };
+  }
+  core_->start(op);
+  return Operation(op);
+}
+
+Status Communicator::allreduce(TensorSpan tensor, const CallOptions& options) const {
+  THALWEG_TRY(const Operation operation, allreduce_async(tensor, options));
+  return operation.wait();
+}
+
+Result<Operation> Communicator::reduce_async(TensorSpan tensor, int root,
+                                             const CallOptions& options) const {
+  THALWEG_TRY_STATUS(check("reduce", tensor.data, tensor.elements));
+  std::shared_ptr<const PreparedPlan> plan;
+  THALWEG_TRY(const std::shared_ptr<State> op, core_->prepare({.collective = Collective::kReduce,
+                                                               .name = "reduce",
+                                                               .elements = tensor.elements,
+                                                               .type = tensor.type,
+                                                               .root = root,
+                                                               .reduces = true},
+                                                              options, plan));
+  auto* memory = static_cast<std::byte*>(tensor.data);
+  if (rank() != root && plan && !plan->rank_plan.arrivals().empty()) {
+    // Partial sums pass through here, and the caller's tensor is to stay as it is.
+    op->scratch.assign(memory, memory + bytes_of(*op, tensor.elements));
+    memory = op->scratch.data();
+  }
+  lay_over(*op, plan.get(), memory);
+  if (options.op == ReduceOp::kMean && rank() == root) {
+    op->last_step = [tensor, ranks = size()] {
+      finish_mean(tensor.type, tensor.data, static_cast<std::size_t>(tensor.elements), ranks);
+    };
+  }
+  core_->start(op);
+  return Operation(op);
+}
+
+Result<Operation> Communicator::broadcast_async(TensorSpan tensor, int root,
+                                                const CallOptions& options) const {
+  THALWEG_TRY_STATUS(check("broadcast", tensor.data, tensor.elements));
+  std::shared_ptr<const PreparedPlan> plan;
+  THALWEG_TRY(const std::shared_ptr<State> op, core_->prepare({.collective = Collective::kBroadcast,
+                                                               .name = "broadcast",
+                                                               .elements = tensor.elements,
+                                                               .type = tensor.type,
+                                                               .root = root},
+                                                              options, plan));
+  lay_over(*op, plan.get(), static_cast<std::byte*>(tensor.data));
+  core_->start(op);
+  return Operation(op);
+}
+
+Result<Operation> Communicator::all_gather_async(TensorView in, TensorSpan out,
+                                                 const CallOptions& options) const {
+  THALWEG_TRY_STATUS(check("all_gather", in.data, in.elements));
+  THALWEG_TRY_STATUS(check("all_gather", out.data, out.elements));
+  THALWEG_TRY_STATUS(check_same_type("all_gather", in.type, out.type));
+  if (out.elements != in.elements * size()) {
+    return Error(
+        fmt::format("all_gather: the output has {} elements; {} ranks with {} each give {}",
+                    out.elements, size(), in.elements, in.elements * size()));
+  }
+  std::shared_ptr<const PreparedPlan> plan;
+  THALWEG_TRY(const std::shared_ptr<State> op, core_->prepare({.collective = Collective::kAllGather,
+                                                               .name = "all_gather",
+                                                               .elements = out.elements,
+                                                               .type = out.type},
+                                                              options, plan));
+  auto* memory = static_cast<std::byte*>(out.data);
+  const std::size_t part = bytes_of(*op, in.elements);
+  if (part > 0) std::memmove(memory + part * static_cast<std::size_t>(rank()), in.data, part);
+  lay_over(*op, plan.get(), memory);
+  core_->start(op);
+  return Operation(op);
+}
+
+Result<Operation> Communicator::reduce_scatter_async(TensorView in, TensorSpan out,
+                                                     const CallOptions& options) const {
+  THALWEG_TRY_STATUS(check("reduce_scatter", in.data, in.elements));
+  THALWEG_TRY_STATUS(check("reduce_scatter", out.data, out.elements));
+  THALWEG_TRY_STATUS(check_same_type("reduce_scatter", in.type, out.type));
+  if (in.elements != out.elements * size()) {
+    return Error(
+        fmt::format("reduce_scatter: the input has {} elements; {} ranks with {} each give {}",
+                    in.elements, size(), out.elements, out.elements * size()));
+  }
+  std::shared_ptr<const PreparedPlan> plan;
+  THALWEG_TRY(const std::shared_ptr<State> op,
+              core_->prepare({.collective = Collective::kReduceScatter,
+                              .name = "reduce_scatter",
+                              .elements = in.elements,
+                              .type = in.type,
+                              .reduces = true},
+                             options, plan));
+  const auto* input = static_cast<const std::byte*>(in.data);
+  const std::size_t part = bytes_of(*op, out.elements);
+  const std::size_t own = part * static_cast<std::size_t>(rank());
+  // Sums are made in the operation's own memory; in the end this rank's part is the result.
+  op->scratch.assign(input, input + bytes_of(*op, in.elements));
+  lay_over(*op, plan.get(), op->scratch.data());
+  op->last_step = [raw = op.get(), out, own, part, mean = options.op == ReduceOp::kMean,
+                   ranks = size()] {
+    if (part == 0) return;
+    std::memcpy(out.data, raw->scratch.data() + own, part);
+    if (mean) finish_mean(out.type, out.data, static_cast<std::size_t>(out.elements), ranks);
+  };
+  core_->start(op);
+  return Operation(op);
+}
+
+Result<Operation> Communicator::all_to_all_async(TensorView in, TensorSpan out,
+                                                 const CallOptions& options) const {
+  THALWEG_TRY_STATUS(check("all_to_all", in.data, in.elements));
+  THALWEG_TRY_STATUS(check("all_to_all", out.data, out.elements));
+  THALWEG_TRY_STATUS(check_same_type("all_to_all", in.type, out.type));
+  if (in.elements != out.elements || in.elements % size() != 0) {
+    return Error(
+        fmt::format("all_to_all: the input has {} elements, the output {}; both need the "
+                    "same multiple of {}",
+                    in.elements, out.elements, size()));
+  }
+  std::shared_ptr<const PreparedPlan> plan;
+  THALWEG_TRY(const std::shared_ptr<State> op, core_->prepare({.collective = Collective::kAllToAll,
+                                                               .name = "all_to_all",
+                                                               .elements = in.elements,
+                                                               .type = in.type},
+                                                              options, plan));
+  const std::size_t part = bytes_of(*op, in.elements / size());
+  const auto place = [&](Rank rank) { return part * rank.index(); };
+  // What is sent is read from the input, which no transfer writes.
+  auto* input = static_cast<std::byte*>(const_cast<void*>(in.data));  // NOLINT
+  auto* output = static_cast<std::byte*>(out.data);
+  const Rank self(rank());
+  if (plan) {
+    for (const RankPlan::Buffer& buffer : plan->rank_plan.buffers()) {
+      const Chunk& chunk = plan->plan.chunks[buffer.chunk.index()];
+      op->memory.push_back(chunk.source == self ? input + place(chunk.target)
+                                                : output + place(chunk.source));
+    }
+  }
+  if (part > 0) std::memmove(output + place(self), input + place(self), part);
+  core_->start(op);
+  return Operation(op);
+}
+
+Status Communicator::barrier(const CallOptions& options) const {
+  std::int8_t token = 0;
+  std::shared_ptr<const PreparedPlan> plan;
+  THALWEG_TRY(const std::shared_ptr<State> op, core_->prepare({.collective = Collective::kAllreduce,
+                                                               .name = "barrier",
+                                                               .elements = 1,
+                                                               .type = DType::kInt8},
+                                                              options, plan));
+  lay_over(*op, plan.get(), reinterpret_cast<std::byte*>(&token));
+  core_->start(op);
+  return core_->wait(*op);
+}
+
+Result<Communicator> Communicator::shrink(std::chrono::nanoseconds window) const {
+  THALWEG_TRY(std::unique_ptr<Core> core, core_->shrink(window));
+  return Communicator(std::move(core));
+}
+
+}  // namespace thalweg

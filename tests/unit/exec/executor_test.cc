@@ -1,0 +1,232 @@
+// Ranks in one process: bytes cross in random pieces and in random order between pairs, in order
+// within a pair, as over streams.
+#include "exec/executor.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/prng.h"
+#include "exec/rank_plan.h"
+#include "plan/scheme.h"
+#include "plan/verify.h"
+#include "tensor/reduce.h"
+#include "topology/load.h"
+
+namespace thalweg {
+namespace {
+
+Plan plan_of(const std::string& scheme, Collective collective, int ranks, std::int64_t elements,
+             int element_bytes) {
+  const Topology topology =
+      *topology_from_shorthand(fmt::format("single-switch:hosts={},host=10G", ranks));
+  Plan plan = *make_plan(scheme, {.collective = collective,
+                                  .topology = topology,
+                                  .elements = elements,
+                                  .element_bytes = element_bytes});
+  EXPECT_TRUE(verify(plan).ok()) << scheme;
+  return plan;
+}
+
+using Memory = std::vector<std::vector<std::byte>>;  // [rank]
+
+Memory random_memory(int ranks, std::size_t bytes, DType type, Prng& prng) {
+  Memory memory;
+  for (int r = 0; r < ranks; ++r) {
+    std::vector<std::byte>& own = memory.emplace_back(bytes);
+    for (std::byte& byte : own) byte = static_cast<std::byte>(prng.below(256));
+    // Floats whose sums differ by their order: of many magnitudes, none infinite.
+    if (type != DType::kFloat32) continue;
+    for (std::size_t i = 0; i + sizeof(float) <= bytes; i += sizeof(float)) {
+      const float value =
+          static_cast<float>(prng.below(1 << 20)) * (prng.below(2) == 0 ? 1e-4F : 1e3F);
+      std::memcpy(&own[i], &value, sizeof(value));
+    }
+  }
+  return memory;
+}
+
+// The plan's transfers one after the other, each with the version it names.
+Memory serial(const Plan& plan, DType type, ReduceOp op, const Memory& memory) {
+  const std::size_t element = size_of(type);
+  std::map<std::pair<std::size_t, std::size_t>, std::vector<std::vector<std::byte>>> versions;
+  const auto of = [&](Rank rank, ChunkIndex chunk) -> auto& {
+    auto& all = versions[{rank.index(), chunk.index()}];
+    if (all.empty()) {
+      const Chunk& c = plan.chunks[chunk.index()];
+      const auto begin = memory[rank.index()].begin() +
+                         static_cast<std::ptrdiff_t>(static_cast<std::size_t>(c.offset) * element);
+      all.emplace_back(
+          begin, begin + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(c.length) * element));
+    }
+    return all;
+  };
+  for (const PlanTransfer& t : plan.transfers) {
+    const std::vector<std::byte> carried = of(t.source, t.chunk)[static_cast<std::size_t>(t.after)];
+    auto& target = of(t.target, t.chunk);
+    std::vector<std::byte> next = carried;
+    if (t.kind == TransferKind::kReduce) {
+      reduce(type, op, next.data(), target.back().data(), carried.data(), next.size() / element);
+    }
+    target.push_back(std::move(next));
+  }
+  Memory result = memory;
+  for (const auto& [key, all] : versions) {
+    const auto offset = static_cast<std::size_t>(plan.chunks[key.second].offset) * element;
+    std::ranges::copy(all.back(), result[key.first].begin() + static_cast<std::ptrdiff_t>(offset));
+  }
+  return result;
+}
+
+// Between two ranks: what has been sent and not yet delivered.
+struct Wire {
+  struct Piece {
+    std::uint32_t slot;
+    std::vector<std::byte> bytes;
+  };
+  std::deque<Piece> pieces;
+};
+
+class World {
+ public:
+  World(const Plan& plan, DType type, ReduceOp op, Memory memory, std::uint64_t seed)
+      : ranks_(static_cast<std::size_t>(plan.ranks)),
+        memory_(std::move(memory)),
+        wires_(ranks_ * ranks_),
+        prng_(seed) {
+    const std::size_t element = size_of(type);
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      plans_.emplace_back(plan, Rank(static_cast<std::int32_t>(r)));
+    }
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      std::vector<std::byte*> places;
+      for (const RankPlan::Buffer& buffer : plans_[r].buffers()) {
+        const auto offset = static_cast<std::size_t>(plan.chunks[buffer.chunk.index()].offset);
+        places.push_back(memory_[r].data() + offset * element);
+      }
+      executors_.emplace_back().start(plans_[r], type, op, places);
+    }
+  }
+
+  // False: no progress is possible, and not all are done.
+  bool run() {
+    while (true) {
+      std::vector<std::pair<std::size_t, std::uint32_t>> sends;
+      for (std::size_t r = 0; r < ranks_; ++r) {
+        for (std::uint32_t i = 0; i < plans_[r].sends().size(); ++i) {
+          if (!executors_[r].ready(i).empty()) sends.emplace_back(r, i);
+        }
+      }
+      std::vector<std::size_t> busy;
+      for (std::size_t w = 0; w < wires_.size(); ++w) {
+        if (!wires_[w].pieces.empty()) busy.push_back(w);
+      }
+      if (sends.empty() && busy.empty()) break;
+      if (!busy.empty() && (sends.empty() || prng_.below(2) == 0)) {
+        deliver(busy[prng_.below(busy.size())]);
+      } else {
+        const auto [rank, send] = sends[prng_.below(sends.size())];
+        transmit(rank, send);
+      }
+    }
+    return std::ranges::all_of(executors_, [](const Executor& e) { return e.done(); });
+  }
+
+  [[nodiscard]] const Memory& memory() const { return memory_; }
+
+ private:
+  void transmit(std::size_t rank, std::uint32_t send) {
+    const auto ready = executors_[rank].ready(send);
+    const std::size_t size = 1 + prng_.below(ready.size());
+    const RankPlan::Send& s = plans_[rank].sends()[send];
+    wires_[rank * ranks_ + s.target.index()].pieces.push_back(
+        {s.slot, {ready.begin(), ready.begin() + static_cast<std::ptrdiff_t>(size)}});
+    executors_[rank].sent(send, size);
+  }
+
+  void deliver(std::size_t wire) {
+    const Wire::Piece piece = std::move(wires_[wire].pieces.front());
+    wires_[wire].pieces.pop_front();
+    Executor& target = executors_[wire % ranks_];
+    for (std::span<const std::byte> left = piece.bytes; !left.empty();) {
+      const auto place = target.place(piece.slot);
+      const std::size_t size = 1 + prng_.below(left.size());
+      if (!place.empty() && prng_.below(2) == 0) {
+        const std::size_t direct = std::min(size, place.size());
+        std::ranges::copy(left.first(direct), place.begin());
+        target.placed(piece.slot, direct);
+        left = left.subspan(direct);
+      } else {
+        target.consume(piece.slot, left.first(size));
+        left = left.subspan(size);
+      }
+    }
+  }
+
+  std::size_t ranks_;
+  Memory memory_;
+  std::vector<Wire> wires_;
+  std::vector<RankPlan> plans_;
+  std::vector<Executor> executors_;
+  Prng prng_;
+};
+
+TEST(Executor, run__every_scheme_collective_and_rank_count_does_as_the_plan_in_its_order) {
+  struct Numbers {
+    DType type;
+    ReduceOp op;
+  };
+  const std::vector<Numbers> numbers = {{DType::kInt8, ReduceOp::kSum},
+                                        {DType::kInt16, ReduceOp::kProduct},
+                                        {DType::kFloat32, ReduceOp::kSum},
+                                        {DType::kInt64, ReduceOp::kMax}};
+  std::uint64_t seed = 1;
+  for (const Scheme* scheme : all_schemes()) {
+    for (const Collective collective : scheme->collectives) {
+      if (collective == Collective::kAllToAll || collective == Collective::kMix) continue;
+      for (int ranks = 1; ranks <= 17; ++ranks, ++seed) {
+        const Numbers& n = numbers[seed % numbers.size()];
+        const std::int64_t elements = static_cast<std::int64_t>(1 + seed * 7 % 150);
+        SCOPED_TRACE(fmt::format("{} {} ranks={} elements={} {} {} seed={}", scheme->name,
+                                 name_of(collective), ranks, elements, name_of(n.type),
+                                 name_of(n.op), seed));
+        const Plan plan = plan_of(std::string(scheme->name), collective, ranks, elements,
+                                  static_cast<int>(size_of(n.type)));
+        Prng prng(seed);
+        const Memory memory = random_memory(
+            ranks, static_cast<std::size_t>(elements) * size_of(n.type), n.type, prng);
+        World world(plan, n.type, n.op, memory, seed);
+        ASSERT_TRUE(world.run());
+        ASSERT_EQ(world.memory(), serial(plan, n.type, n.op, memory));
+      }
+    }
+  }
+}
+
+TEST(Executor, start__again_with_another_plan) {
+  const Plan first = plan_of("ring", Collective::kAllreduce, 2, 9, 4);
+  const Plan second = plan_of("butterfly", Collective::kAllreduce, 2, 3, 4);
+  Prng prng(5);
+  Executor executor;
+  for (const Plan* plan : {&first, &second}) {
+    const RankPlan rank_plan(*plan, Rank(0));
+    std::vector<std::byte> memory(static_cast<std::size_t>(plan->size().count()));
+    std::vector<std::byte*> places(rank_plan.buffers().size(), memory.data());
+    executor.start(rank_plan, DType::kInt32, ReduceOp::kSum, places);
+    EXPECT_FALSE(executor.done());
+    std::uint32_t send = 0;
+    std::size_t ready = 0;
+    while (executor.poll_ready(send)) ready += executor.ready(send).size();
+    EXPECT_GT(ready, 0U);
+    EXPECT_EQ(executor.outstanding(0), rank_plan.buffers()[rank_plan.arrivals()[0].buffer].bytes);
+  }
+}
+
+}  // namespace
+}  // namespace thalweg

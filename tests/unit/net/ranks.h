@@ -1,0 +1,44 @@
+// Ranks as threads of one process, each with a communicator of its own, over loopback.
+#pragma once
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <thalweg/communicator.h>
+
+#include "net/address.h"
+#include "net/tcp.h"
+
+namespace thalweg {
+
+// A port of loopback that was free a moment ago.
+inline std::string free_address() {
+  const Fd fd = std::move(listen_tcp("127.0.0.1:0").value());
+  return SocketAddress::local_of(fd.get()).to_string();
+}
+
+using RankBody = std::function<void(Communicator&)>;
+
+inline void run_ranks(int size, const CommunicatorOptions& common, const RankBody& body) {
+  const std::string store = free_address();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      CommunicatorOptions options = common;
+      options.rank = rank;
+      options.size = size;
+      options.store = store;
+      Result<Communicator> communicator = Communicator::create(options);
+      ASSERT_TRUE(communicator.ok()) << communicator.error().message();
+      body(*communicator);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace thalweg
