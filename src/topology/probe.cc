@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -11,9 +12,10 @@ namespace thalweg {
 namespace {
 
 // A cut is believed if what it separates is this many times as far apart as what it joins, and if
-// hosts are this much nearer to their own region.
-constexpr double kLeastJump = 1.4;
-constexpr double kLeastConfidence = 0.25;
+// hosts are this much nearer to their own region. Rates vary more than shortest round trips.
+constexpr double kLeastJumpOfTimes = 1.5;
+constexpr double kLeastJumpOfRates = 2;
+constexpr double kLeastConfidence = 0.4;
 
 // Distances between hosts, symmetric.
 class Matrix {
@@ -150,8 +152,19 @@ std::vector<double> uplinks(const std::vector<ProbeSample>& samples, const Clust
   return most;
 }
 
+// Three digits: no measurement has more.
+double rounded(double value) {
+  const double scale = std::pow(10, std::floor(std::log10(std::max(value, 1.0))) - 2);
+  return scale <= 1 ? std::max(value, 1.0) : std::round(value / scale) * scale;
+}
+
 Bandwidth to_rate(double bits) {
-  return Bandwidth::bits_per_second(std::max<std::int64_t>(1, static_cast<std::int64_t>(bits)));
+  return Bandwidth::bits_per_second(static_cast<std::int64_t>(rounded(bits)));
+}
+
+Duration to_delay(Duration delay) {
+  return Duration::nanoseconds(
+      std::max<std::int64_t>(1, static_cast<std::int64_t>(rounded(delay.us() * 1000))));
 }
 
 Result<Topology> build(int hosts, const std::vector<ProbeSample>& samples, const Clustering& c) {
@@ -166,11 +179,14 @@ Result<Topology> build(int hosts, const std::vector<ProbeSample>& samples, const
     Duration& least = same ? within : across;
     least = std::min(least, s.round_trip);
   }
-  if (samples.empty()) fastest.assign(fastest.size(), 1e9);
+  if (samples.empty()) {
+    fastest.assign(fastest.size(), 1e9);
+    within = Duration::microseconds(4);
+  }
   // A round trip within a region is four hops over host links; across, four more over uplinks.
   const bool any_within = within < Duration::seconds(3600);
-  const Duration host_delay = any_within ? within / 4 : across / 8;
-  const Duration uplink_delay = std::max((across - host_delay * 4) / 4, Duration::nanoseconds(1));
+  const Duration host_delay = to_delay(any_within ? within / 4 : across / 8);
+  const Duration uplink_delay = to_delay(std::max((across - host_delay * 4) / 4, Duration()));
 
   TopologyBuilder builder("probed");
   const RegionId whole = kWholeNetwork;
@@ -223,7 +239,8 @@ Result<ProbedTopology> topology_from_probe(int hosts, const std::vector<ProbeSam
   const Clustering rate = cluster(by_rate);
   const bool use_time = time.silhouette >= rate.silhouette;
   Clustering chosen = use_time ? time : rate;
-  const bool convincing = chosen.jump >= kLeastJump && chosen.silhouette >= kLeastConfidence;
+  const double least_jump = use_time ? kLeastJumpOfTimes : kLeastJumpOfRates;
+  const bool convincing = chosen.jump >= least_jump && chosen.silhouette >= kLeastConfidence;
   std::string by = use_time ? "round trips" : "rates";
   std::string reason;
   double confidence = chosen.silhouette;
@@ -237,7 +254,7 @@ Result<ProbedTopology> topology_from_probe(int hosts, const std::vector<ProbeSam
                  : fmt::format(
                        "one region: the best cut, by {}, joins the next two at {:.2f} times "
                        "the distance (at least {} is believed)",
-                       by, chosen.jump, kLeastJump);
+                       by, chosen.jump, least_jump);
     confidence = 1 - std::clamp(chosen.silhouette, 0.0, 1.0);
     chosen = Clustering();
     chosen.cluster_of.assign(static_cast<std::size_t>(hosts), 0);
