@@ -10,6 +10,7 @@
 #include "cli/bench_transport.h"
 #include "cli/command.h"
 #include "cli/plan.h"
+#include "cli/probe.h"
 #include "cli/reproduce.h"
 #include "cli/run.h"
 #include "cli/sim_run.h"
@@ -35,6 +36,7 @@ int main(int argc, char** argv) {
   thalweg::add_sim_run(sim);
 
   thalweg::add_reproduce(app);
+  thalweg::add_probe(app);
   thalweg::add_run(app, thalweg::take_rank_command(argc, argv));
 
   CLI::App& bench = *app.add_subcommand("bench", "measure, with the peer and the limit beside");

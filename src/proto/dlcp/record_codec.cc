@@ -54,6 +54,8 @@ const char* name_of(RecordKind kind) {
       return "next_timeout";
     case RecordKind::kNextTimer:
       return "next_timer";
+    case RecordKind::kSetPaths:
+      return "set_paths";
   }
   return "?";
 }

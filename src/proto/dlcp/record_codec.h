@@ -44,8 +44,9 @@ enum class RecordKind : std::uint8_t {
   kPollEvent,
   kNextTimeout,
   kNextTimer,
+  kSetPaths,
 };
-inline constexpr int kRecordKindCount = 13;
+inline constexpr int kRecordKindCount = 14;
 const char* name_of(RecordKind kind);
 
 // The last value of everything that is written as a difference.
@@ -180,6 +181,12 @@ void describe(Codec& codec, DlcpOptions& options) {
   describe_duration(codec, options.patience.least);
   describe_duration(codec, options.patience.most);
   describe_duration(codec, options.patience.initial_round_trip);
+  codec.field(options.paths.learn);
+  codec.field(options.paths.tolerated);
+  codec.field(options.paths.growth);
+  codec.field(options.paths.least_weight);
+  describe_duration(codec, options.paths.retry);
+  codec.field(options.paths.least_packets);
   codec.field(options.burst_segments);
   describe_bytes(codec, options.packet_overhead);
   codec.field(options.max_transfers);

@@ -58,10 +58,10 @@ class RecordedEndpoint {
     if (recorder_) recorder_->connection_lost(cause, now);
   }
 
-  Placement on_data(const DataHeader& header, bool marked, Time now) {
-    const Placement placement = endpoint_.on_data(header, marked, now);
+  Placement on_data(const DataHeader& header, bool marked, Time now, std::uint32_t path = 0) {
+    const Placement placement = endpoint_.on_data(header, marked, now, path);
     if (recorder_) [[unlikely]] {
-      recorder_->on_data(header, marked, now, placement);
+      recorder_->on_data(header, marked, now, path, placement);
     }
     return placement;
   }
@@ -98,6 +98,11 @@ class RecordedEndpoint {
     const std::optional<Time> next = endpoint_.next_timer();
     if (recorder_) recorder_->next(RecordKind::kNextTimer, next);
     return next;
+  }
+
+  void set_paths(std::uint32_t paths, Time now) {
+    endpoint_.set_paths(paths, now);
+    if (recorder_) recorder_->set_paths(paths, now);
   }
 
   // For questions that change nothing.

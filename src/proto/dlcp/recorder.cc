@@ -59,12 +59,14 @@ void Recorder::connection_lost(std::string_view cause, Time now) {
   finish();
 }
 
-void Recorder::on_data(const DataHeader& header, bool marked, Time now, const Placement& answer) {
+void Recorder::on_data(const DataHeader& header, bool marked, Time now, std::uint32_t path,
+                       const Placement& answer) {
   begin(RecordKind::kData);
   out_.time(now);
   DataHeader copy = header;
   describe(out_, copy);
   out_.number(marked ? 1 : 0);
+  out_.number(path);
   out_.number(static_cast<std::uint64_t>(answer.verdict));
   if (answer.verdict == Placement::Verdict::kPlace) {
     out_.number(static_cast<std::uint64_t>(answer.handle));
@@ -107,6 +109,7 @@ void Recorder::poll_data(Time now, std::uint32_t max_segments, const DataBatch* 
     SegmentTag tag = answer->tag;
     describe(out_, tag);
     out_.number(answer->retransmission ? 1 : 0);
+    out_.number(answer->path);
   }
   finish();
 }
@@ -146,6 +149,13 @@ void Recorder::next(RecordKind kind, std::optional<Time> answer) {
   begin(kind);
   out_.number(answer ? 1 : 0);
   if (answer) out_.number(static_cast<std::uint64_t>(answer->since_start().ps()));
+  finish();
+}
+
+void Recorder::set_paths(std::uint32_t paths, Time now) {
+  begin(RecordKind::kSetPaths);
+  out_.time(now);
+  out_.number(paths);
   finish();
 }
 

@@ -30,7 +30,8 @@ class Recorder {
   void start_recv(const TransferSpec& spec, Time now, const Result<TransferHandle>& answer);
   void cancel(TransferHandle handle, std::string_view cause, Time now);
   void connection_lost(std::string_view cause, Time now);
-  void on_data(const DataHeader& header, bool marked, Time now, const Placement& answer);
+  void on_data(const DataHeader& header, bool marked, Time now, std::uint32_t path,
+               const Placement& answer);
   void on_control(const ControlMessage& message, Time now);
   void on_timeout(Time now);
   // None or null: there was nothing.
@@ -38,6 +39,7 @@ class Recorder {
   void poll_control(const ControlMessage* answer);
   void poll_event(const TransferOutcome* answer);
   void next(RecordKind kind, std::optional<Time> answer);
+  void set_paths(std::uint32_t paths, Time now);
   // The last; gives the sink what is left.
   void end(const DlcpCounters& counters);
 

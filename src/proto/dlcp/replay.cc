@@ -29,13 +29,13 @@ Status check_options(const DlcpOptions& options) {
     return Error(fmt::format("its line rate of {} or its least rate cannot be replayed",
                              to_string(rate.line_rate)));
   }
-  for (const double factor :
-       {rate.congestion_factor, rate.capacity_headroom, options.patience.factor}) {
+  for (const double factor : {rate.congestion_factor, rate.capacity_headroom,
+                              options.patience.factor, options.paths.growth}) {
     if (!(factor <= kMostFactor))
       return Error(fmt::format("a factor of {} in its options", factor));
   }
-  for (const Duration duration :
-       {rate.report_period, options.grace.memory, options.patience.initial_round_trip}) {
+  for (const Duration duration : {rate.report_period, options.grace.memory,
+                                  options.patience.initial_round_trip, options.paths.retry}) {
     if (duration > kLongest) {
       return Error(fmt::format("a time of {} in its options", to_string(duration)));
     }
@@ -119,6 +119,14 @@ class Replayer {
         if (!read_time(in)) return false;
         endpoint_->on_timeout(now_);
         return true;
+      case RecordKind::kSetPaths: {
+        const bool good = read_time(in);
+        std::uint32_t paths = 0;
+        in.field(paths);
+        if (!good || !in.ok() || paths == 0 || paths > kMaxReportPaths) return false;
+        endpoint_->set_paths(paths, now_);
+        return true;
+      }
       default:
         return poll(kind, in);
     }
@@ -213,12 +221,14 @@ class Replayer {
     describe(in, header);
     bool marked = false;
     in.field(marked);
+    std::uint32_t path = 0;
+    in.field(path);
     if (!good || !in.ok() || header.length == 0 || header.tag.priority >= kPriorityCount ||
         header.segment > static_cast<std::uint32_t>(std::numeric_limits<std::int32_t>::max())) {
       return false;
     }
     ++summary_.packets_received;
-    endpoint_->on_data(header, marked, now_);
+    endpoint_->on_data(header, marked, now_, path);
     return true;
   }
 

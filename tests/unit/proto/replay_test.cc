@@ -78,6 +78,27 @@ TEST(Replay, replay_records__same_calls_same_answers) {
   EXPECT_EQ(summary->duration, Duration::microseconds(19));
 }
 
+// Segments dealt over several paths, and reports of them: what a driver of many paths records.
+TEST(Replay, replay_records__several_paths) {
+  std::vector<std::byte> content = recorded([](RecordedEndpoint& endpoint) {
+    endpoint.set_paths(4, at_us(1));
+    const std::vector<SegmentTag> tags(1);
+    ASSERT_TRUE(endpoint.start_send(ten_segments(), tags, at_us(2)).ok());
+    endpoint.on_control(
+        ReadyMessage{.transfer = 3, .key = 5, .tensor_bytes = 4000, .segment_bytes = 400},
+        at_us(3));
+    DataBatch batch;
+    for (int us = 3; us < 40; ++us) endpoint.poll_data(at_us(us), 1, batch);
+    EXPECT_GT(batch.path, 0U);
+    endpoint.on_data(segment(0, 0), false, at_us(50), 2);
+    poll_all(endpoint);
+  });
+  const Result<ReplaySummary> summary = replay_records(content);
+  ASSERT_TRUE(summary.ok()) << summary.error().message();
+  EXPECT_FALSE(summary->difference) << summary->difference->verb;
+  EXPECT_EQ(summary->counters.segments_sent, 10U);
+}
+
 // Two recordings that differ in one input: the first with the second's answers is caught there.
 TEST(Replay, replay_records__names_the_first_answer_that_differs) {
   const std::vector<std::byte> honest = one_receive();
