@@ -23,11 +23,14 @@ std::size_t RingWriter::room() {
 std::size_t RingWriter::write(std::span<const iovec> pieces) {
   const std::uint64_t begin = written_;
   std::uint64_t published = begin;
+  std::size_t all = 0;
+  for (const iovec& piece : pieces) all += piece.iov_len;
+  // The reader's index is in the reader's cache: looked at only when there is need.
   std::size_t free = memory_.capacity - static_cast<std::size_t>(written_ - read_);
+  if (all > free) free = room();
   for (const iovec& piece : pieces) {
     for (std::size_t at = 0; at < piece.iov_len;) {
       const std::size_t wanted = std::min(piece.iov_len - at, kStep);
-      if (wanted > free) free = room();
       const std::size_t size = wanted <= free ? wanted : free - free % kRingGrain;
       if (size == 0) {
         if (written_ != published) publish();

@@ -47,7 +47,7 @@ class RingWriter {
  public:
   explicit RingWriter(const RingMemory& memory) : memory_(memory) {}
 
-  // Copies as many bytes of the pieces as there is room for, and says how many.
+  // Copies as many bytes of the pieces as there is room for when it begins, and says how many.
   std::size_t write(std::span<const iovec> pieces);
   [[nodiscard]] bool broken() const { return broken_; }
 

@@ -202,6 +202,12 @@ void Connection::flush(Handler& handler) {
     const std::size_t sent = send_pieces(std::span(pieces).first(count));
     if (sent == 0) break;
     account(sent, handler);
+    // A ring that was full has room again at once, while its reader reads: it is this side's turn
+    // to read, or what it is sent piles up.
+    if (writes_shared_ && out_header_left_ + out_text_left_ + out_.bytes.size() > 0) {
+      blocked_ = true;
+      break;
+    }
   }
   if (writes_shared_ && connected() && shared_->out().must_wake_reader()) ring_bell();
 }
