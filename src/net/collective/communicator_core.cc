@@ -171,25 +171,46 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::prepare(
   op->op = options.op == ReduceOp::kMean ? ReduceOp::kSum : options.op;
   op->priority = options.priority;
   op->limit = to_duration(options.deadline);
-  op->text = fmt::format("{} of {} {}", call.name, call.elements, name_of(call.type));
-  if (call.reduces) op->text += fmt::format(", {}", name_of(options.op));
-  if (call.collective == Collective::kReduce || call.collective == Collective::kBroadcast) {
-    op->text += fmt::format(", root {}", call.root);
-  }
-  if (options.transport.value_or(options_.transport) == Transport::kDlcp) {
-    op->text += fmt::format(", over dlcp with bound {}", options.loss_bound);
-  }
-  if (!options.scheme.empty()) op->text += fmt::format(", by {}", options.scheme);
-  op->signature = hash_of(op->text, 1);
-  if (call.elements == 0 || size_ == 1) return op;
-  THALWEG_TRY(plan, plans_->get({.collective = call.collective,
-                                 .elements = call.elements,
-                                 .element_bytes = static_cast<int>(size_of(call.type)),
-                                 .root = call.root,
-                                 .scheme = options.scheme}));
+  THALWEG_TRY(const std::shared_ptr<const KnownCall> known, know(call, options));
+  op->text = known->text;
+  op->signature = known->signature;
+  plan = known->plan;
+  if (!plan) return op;
   op->plan = std::shared_ptr<const RankPlan>(plan, &plan->rank_plan);
   THALWEG_TRY_STATUS(use_dlcp(call, options, *op));
   return op;
+}
+
+Result<std::shared_ptr<const Communicator::Core::KnownCall>> Communicator::Core::know(
+    const Call& call, const CallOptions& options) {
+  const bool dlcp = options.transport.value_or(options_.transport) == Transport::kDlcp;
+  KnownCall::Key key{call.name,      call.elements, call.type, call.root,
+                     options.scheme, options.op,    dlcp,      options.loss_bound};
+  {
+    const std::lock_guard lock(known_mutex_);
+    if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  }
+  auto known = std::make_shared<KnownCall>();
+  std::string& text = known->text;
+  text = fmt::format("{} of {} {}", call.name, call.elements, name_of(call.type));
+  if (call.reduces) text += fmt::format(", {}", name_of(options.op));
+  if (call.collective == Collective::kReduce || call.collective == Collective::kBroadcast) {
+    text += fmt::format(", root {}", call.root);
+  }
+  if (dlcp) text += fmt::format(", over dlcp with bound {}", options.loss_bound);
+  if (!options.scheme.empty()) text += fmt::format(", by {}", options.scheme);
+  known->signature = hash_of(text, 1);
+  if (call.elements > 0 && size_ > 1) {
+    THALWEG_TRY(known->plan, plans_->get({.collective = call.collective,
+                                          .elements = call.elements,
+                                          .element_bytes = static_cast<int>(size_of(call.type)),
+                                          .root = call.root,
+                                          .scheme = options.scheme}));
+  }
+  const std::lock_guard lock(known_mutex_);
+  if (known_.size() >= kMostKnown) known_.clear();
+  known_.insert_or_assign(std::move(key), known);
+  return std::shared_ptr<const KnownCall>(known);
 }
 
 Status Communicator::Core::use_dlcp(const Call& call, const CallOptions& options,
