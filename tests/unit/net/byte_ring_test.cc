@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <initializer_list>
 #include <thread>
@@ -193,6 +195,45 @@ TEST(ByteRing, two_threads__no_byte_and_no_bell_is_lost) {
     if (received == kAll || reader.prepare_sleep()) continue;
     ASSERT_TRUE(sleep_on(reader_bell)) << "the reader sleeps for ever after " << received;
   }
+  other.join();
+}
+
+// A writer that writes just when its reader is about to sleep, very often. The bell is a variable:
+// a real one would take longer than what is to be met.
+TEST(ByteRing, prepare_sleep__meets_a_write_at_the_same_time) {
+  using Clock = std::chrono::steady_clock;
+  Ring ring;
+  std::atomic<bool> bell = false;
+  std::atomic<bool> over = false;
+  std::thread other([&] {
+    RingWriter writer(ring.memory());
+    std::array<std::byte, 8> message{};
+    const std::array<iovec, 1> pieces{{{message.data(), message.size()}}};
+    for (std::uint64_t round = 0; !over; ++round) {
+      for (int looks = 0; !over && ring.state.read != round * message.size(); ++looks) {
+        if (looks % 64 == 63) std::this_thread::yield();
+      }
+      writer.write(pieces);
+      if (writer.must_wake_reader()) bell = true;
+    }
+  });
+  RingReader reader(ring.memory());
+  bool lost = false;
+  const auto end = Clock::now() + std::chrono::seconds(1);
+  while (!lost && Clock::now() < end) {
+    if (const std::size_t size = reader.peek().size(); size > 0) {
+      reader.consume(size);
+      continue;
+    }
+    if (reader.prepare_sleep()) continue;
+    const auto limit = Clock::now() + std::chrono::seconds(5);
+    for (int looks = 0; !lost && !bell.exchange(false); ++looks) {
+      if (looks % 64 == 63) std::this_thread::yield();
+      if (looks % 4096 == 4095) lost = Clock::now() > limit;
+    }
+  }
+  over = true;
+  EXPECT_FALSE(lost) << "a write was missed, and no bell came";
   other.join();
 }
 
