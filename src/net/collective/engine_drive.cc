@@ -58,7 +58,7 @@ bool Engine::over(const Op& op) {
 }
 
 void Engine::drive(Lock& lock, const Op& until) {
-  Time spin_until = monotonic_now() + options_.spin;
+  Time spin_until;
   int looks = 0;
   while (!until.result) {
     const bool moved = poll();
