@@ -86,7 +86,7 @@ void measure(const PairProcess& process, const Settings& settings, Measured& out
   TimesSettings tcp = settings.times;
   tcp.tensors = settings.tcp_tensors;
   for (std::size_t i = 0; i < kLossPerMille.size(); ++i) {
-    process.lose(kLossPerMille[i]);
+    process.lose(kLossPerMille[i] * 1e-3);
     process.meet();
     measure_dlcp_times(process, settings.times, out.dlcp_times[i]);
     measure_tcp_times(process, tcp, out.tcp_times[i]);

@@ -129,7 +129,7 @@ struct Connected {
 void measure_raw_udp_rate(const PairProcess& process, const RateSettings& settings,
                           RateResult& result) {
   const SocketAddress local = process.sender() && process.own_network()
-                                  ? good(SocketAddress::resolve("10.77.0.1:0"))
+                                  ? good(SocketAddress::resolve(process.sender_host() + ":0"))
                                   : receiver_address(process, 0);
   UdpSocket socket =
       good(UdpSocket::bind(local, {std::size_t{32} << 20, std::size_t{4} << 20, true, {}}));
@@ -137,7 +137,7 @@ void measure_raw_udp_rate(const PairProcess& process, const RateSettings& settin
   good(socket.connect([&] {
     SocketAddress remote = process.sender() || !process.own_network()
                                ? receiver_address(process, 0)
-                               : good(SocketAddress::resolve("10.77.0.1:0"));
+                               : good(SocketAddress::resolve(process.sender_host() + ":0"));
     remote.set_port(static_cast<std::uint16_t>(process.hear()));
     return remote;
   }()));
