@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -114,12 +113,6 @@ Histogram histogram(const TimesResult& times) {
   Histogram histogram;
   for (std::uint32_t i = 0; i < times.count; ++i) histogram.add(times.ms[i]);
   return histogram;
-}
-
-std::string system_setting(const char* path) {
-  std::string value;
-  std::ifstream(path) >> value;
-  return value;
 }
 
 nlohmann::ordered_json to_json(const Measured& measured, const Settings& settings, bool own_network,

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -33,15 +32,6 @@ template <class T>
 T good(Result<T> result) {
   if (!result.ok()) fail_pair(result.error().message());
   return std::move(result).value();
-}
-
-double processor_seconds_of_process() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
 std::uint64_t now_ns() {
