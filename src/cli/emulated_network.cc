@@ -22,6 +22,8 @@ constexpr const char* kHub = "hub";
 constexpr const char* kQueue = "10mb";
 // Longer runs of packets are cut into packets before they are shaped and lost.
 constexpr const char* kBurst = "8kb";
+// At the switch, where packets come as the hosts shaped them: late timers must not slow the link.
+constexpr const char* kHubBurst = "60kb";
 constexpr int kLossParts = 1'000'000;
 
 // Words without quotes or blanks inside.
@@ -43,10 +45,10 @@ Result<Fd> current_namespace() {
 
 std::string path_of(const Fd& fd) { return fmt::format("/proc/{}/fd/{}", getpid(), fd.get()); }
 
-Status shape_device(const std::string& device, double gbps) {
+Status shape_device(const std::string& device, double gbps, const char* burst) {
   if (gbps <= 0) return command(fmt::format("tc qdisc del dev {} root", device));
   return command(fmt::format("tc qdisc replace dev {} root tbf rate {:.0f}kbit burst {} limit {}",
-                             device, gbps * 1e6, kBurst, kQueue));
+                             device, gbps * 1e6, burst, kQueue));
 }
 
 std::string port_of(int host) { return fmt::format("port{}", host); }
@@ -121,9 +123,9 @@ Status EmulatedNetwork::enter(int host) const {
 Status EmulatedNetwork::shape(int host, double gbps) const {
   if (hub_.valid()) {
     THALWEG_TRY(const Visit visit, Visit::begin(hub_.get()));
-    THALWEG_TRY_STATUS(shape_device(port_of(host), gbps));
+    THALWEG_TRY_STATUS(shape_device(port_of(host), gbps, kHubBurst));
   }
-  return inside(host, [&] { return shape_device(kDevice, gbps); });
+  return inside(host, [&] { return shape_device(kDevice, gbps, kBurst); });
 }
 
 Status EmulatedNetwork::lose(int host, double probability) const {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "cli/allreduce/rank.h"
 #include "cli/home.h"
 #include "cli/run_job.h"
 #include "net/system.h"
@@ -22,6 +23,13 @@ std::string own_program() {
 bool exists(const std::string& path) {
   std::error_code ignored;
   return std::filesystem::exists(path, ignored);
+}
+
+// A script of ours beside the peers' programs.
+Result<std::string> project_file(const char* name) {
+  std::string path = home_folder() + "/bench/allreduce/" + name;
+  if (exists(path)) return path;
+  return Error(fmt::format("there is no {} (THALWEG_HOME names the folder of Thalweg)", path));
 }
 
 std::string device(const Stage& stage) {
@@ -43,11 +51,7 @@ std::vector<CrewProcess> one_a_rank(const Work& work, std::vector<std::string> c
 }
 
 Result<CrewPlan> gloo_plan(const Stage& stage, const Work& work) {
-  const std::string script = home_folder() + "/bench/allreduce/gloo_rank.py";
-  if (!exists(script)) {
-    return Error(
-        fmt::format("gloo: there is no {} (THALWEG_HOME names the folder of Thalweg)", script));
-  }
+  THALWEG_TRY(const std::string script, project_file("gloo_rank.py"));
   const std::vector<std::string> command = {python_interpreter(), script, name_of(work.type),
                                             name_of(work.op), stage.folder() + "/gloo-store"};
   Variables variables = {{"WORLD_SIZE", std::to_string(work.ranks)},
@@ -60,6 +64,35 @@ Result<CrewPlan> gloo_plan(const Stage& stage, const Work& work) {
                   .processes = one_a_rank(work, command, std::move(variables))};
 }
 
+using Words = std::vector<std::string>;
+
+void append(Words& words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+}
+
+// In an emulated network mpirun, on the first host, starts the ranks of the others there by way of
+// a script, as it would by ssh. It takes every host for a machine of its own, so it has to be told
+// when there are more ranks than cores, and not to bind them all to the same one.
+Result<Words> openmpi_hosts(const Stage& stage, const Work& work, bool crowded) {
+  if (stage.network() == nullptr) return crowded ? Words{"--oversubscribe"} : Words{};
+  THALWEG_TRY(const std::string script, project_file("on_host.sh"));
+  Words addresses;
+  for (int host = 0; host < work.ranks; ++host) {
+    addresses.push_back(EmulatedNetwork::address(host));
+    std::error_code error;
+    std::filesystem::create_symlink(stage.network()->path(host),
+                                    stage.folder() + "/" + addresses.back(), error);
+    if (error) return Error("openmpi: cannot write to " + stage.folder() + ": " + error.message());
+  }
+  Words words = {"--bind-to", "none",
+                 "--host",    fmt::format("{}", fmt::join(addresses, ",")),
+                 "-x",        kControlVariable};
+  append(words, {"--mca", "plm_rsh_agent", script, "--mca", "plm_rsh_no_tree_spawn", "1"});
+  append(words, {"--mca", "oob_tcp_if_include", device(stage)});
+  if (crowded) append(words, {"--mca", "mpi_yield_when_idle", "1"});
+  return words;
+}
+
 // Settings of our own: which path it takes, and what lets it run here at all.
 Result<CrewPlan> openmpi_plan(const Stage& stage, const Work& work, bool shared_memory) {
   const std::string program =
@@ -67,23 +100,23 @@ Result<CrewPlan> openmpi_plan(const Stage& stage, const Work& work, bool shared_
   if (!exists(program)) {
     return Error(fmt::format("openmpi: {} is not there; `make build` builds it", program));
   }
-  std::vector<std::string> command = {"mpirun", "-n", std::to_string(work.ranks)};
+  Words command = {"mpirun", "-n", std::to_string(work.ranks)};
   if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
-  if (work.ranks > static_cast<int>(std::thread::hardware_concurrency())) {
-    command.emplace_back("--oversubscribe");
-  }
+  THALWEG_TRY(const Words hosts,
+              openmpi_hosts(stage, work,
+                            work.ranks > static_cast<int>(std::thread::hardware_concurrency())));
+  append(command, hosts);
   if (!shared_memory) {
-    for (const auto& [name, value] : std::initializer_list<std::pair<const char*, std::string>>{
-             {"pml", "ob1"}, {"btl", "tcp,self"}, {"btl_tcp_if_include", device(stage)}}) {
-      command.insert(command.end(), {"--mca", name, value});
-    }
+    append(command, {"--mca", "pml", "ob1", "--mca", "btl", "tcp,self"});
+    append(command, {"--mca", "btl_tcp_if_include", device(stage)});
   }
   const std::string settings = fmt::format("{}", fmt::join(command, " "));
-  command.insert(command.end(), {program, name_of(work.type), name_of(work.op)});
+  append(command, {program, name_of(work.type), name_of(work.op)});
   return CrewPlan{.library = shared_memory ? "openmpi-shm" : "openmpi",
                   .transport = shared_memory ? "shm" : "tcp",
                   .settings = settings,
-                  .processes = {{.command = command}}};
+                  .processes = {{.command = command,
+                                 .environment = {"THALWEG_BENCH_HOSTS=" + stage.folder()}}}};
 }
 
 }  // namespace
@@ -118,10 +151,8 @@ Result<std::vector<CrewPlan>> peer_plans(const Stage& stage, const Work& work,
     THALWEG_TRY(plans.emplace_back(), gloo_plan(stage, work));
     return plans;
   }
-  if (stage.network() != nullptr) {
-    return Error("--against: openmpi cannot be measured with --netns");
-  }
   THALWEG_TRY(plans.emplace_back(), openmpi_plan(stage, work, false));
+  if (stage.network() != nullptr) return plans;
   THALWEG_TRY(plans.emplace_back(), openmpi_plan(stage, work, true));
   return plans;
 }
