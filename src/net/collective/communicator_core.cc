@@ -1,10 +1,8 @@
 #include "net/collective/communicator_core.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <thread>
 #include <utility>
 
@@ -16,7 +14,12 @@
 namespace thalweg {
 namespace {
 
-Duration to_duration(std::chrono::nanoseconds ns) { return Duration::nanoseconds(ns.count()); }
+// Longer is as good as for ever.
+constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(24 * 7);
+
+Duration to_duration(std::chrono::nanoseconds ns) {
+  return Duration::nanoseconds(std::min(ns, kLongest).count());
+}
 
 std::uint64_t hash_of(std::string_view text, std::uint64_t seed) {
   std::uint64_t hash = mix_bits(seed + kGoldenStep);
@@ -102,6 +105,15 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
     THALWEG_TRY(const SocketAddress remote, SocketAddress::resolve(address));
     return connect_tcp(remote, address, by);
   };
+  if (core->job_->client) {
+    core->board_ = std::make_shared<Blackboard>(environment, core->members_.group, core->rank_);
+    engine.compare_calls = [board = core->board_](auto... call) {
+      return board->compare_calls(call...);
+    };
+    engine.announce_failure = [board = core->board_](const std::string& text) {
+      board->announce_failure(text);
+    };
+  }
   THALWEG_TRY(core->engine_, Engine::make(std::move(engine), std::move(listener)));
   return core;
 }
@@ -125,67 +137,46 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::prepare(
   if (call.collective == Collective::kReduce || call.collective == Collective::kBroadcast) {
     op->text += fmt::format(", root {}", call.root);
   }
-  if (!options.scheme.empty()) op->text += fmt::format(", by {}", options.scheme);
-  op->signature = hash_of(op->text, 1);
-  if (call.elements == 0 || size_ == 1) return op;
+  if (call.elements == 0 || size_ == 1) {
+    op->signature = hash_of(op->text, 1);
+    return op;
+  }
   THALWEG_TRY(plan, plans_->get({.collective = call.collective,
                                  .elements = call.elements,
                                  .element_bytes = static_cast<int>(size_of(call.type)),
                                  .root = call.root,
                                  .scheme = options.scheme}));
+  op->text += fmt::format(", by {}", plan->plan.scheme);
+  op->signature = hash_of(op->text, 1);
   op->plan = std::shared_ptr<const RankPlan>(plan, &plan->rank_plan);
   return op;
 }
 
-// Every survivor says that it is there; the lowest of those that did within the window makes the
-// list of members, which all others read.
 Result<std::unique_ptr<Communicator::Core>> Communicator::Core::shrink(
     std::chrono::nanoseconds window) {
-  if (!job_->client) return Error("shrink: the process is alone, and has no store to meet others");
+  if (window <= std::chrono::nanoseconds(0)) {
+    return Error(fmt::format("window: {} ns; it must be above 0", window.count()));
+  }
+  if (!board_) return Error("shrink: the process is alone, and has no store to meet others");
   engine_->leave();
-  const Time gathered = monotonic_now() + to_duration(window);
-  const Time until = gathered + to_duration(window) + Duration::milliseconds(1000);
-  Members members;
-  members.group = members_.group + "'";
-  const std::string prefix = fmt::format("shrink/{}/", members.group);
-  std::string list;
-  {
-    const std::lock_guard lock(job_->mutex);
-    StoreClient& store = *job_->client;
-    THALWEG_TRY_STATUS(store.set(fmt::format("{}{}", prefix, rank_), "here", until));
-    std::vector<int> here;
-    for (int r = 0; r < size_; ++r) {
-      if (r == rank_ || store.wait(fmt::format("{}{}", prefix, r), gathered).ok()) {
-        here.push_back(members_.ranks[static_cast<std::size_t>(r)]);
-      }
-    }
-    if (here.front() == members_.ranks[static_cast<std::size_t>(rank_)]) {
-      THALWEG_TRY([[maybe_unused]] const bool first,
-                  store.compare_and_set(prefix + "members", std::nullopt,
-                                        fmt::format("{}", fmt::join(here, " ")), until));
-    }
-    THALWEG_TRY(list, store.get(prefix + "members", until));
-  }
-  const int own = members_.ranks[static_cast<std::size_t>(rank_)];
-  bool listed = false;
-  for (const char* at = list.data(); at < list.data() + list.size();) {
-    int member = 0;
-    const auto [end, error] = std::from_chars(at, list.data() + list.size(), member);
-    if (error != std::errc()) break;
-    if (member == own) {
-      listed = true;
-      members.rank = static_cast<int>(members.ranks.size());
-    }
-    members.ranks.push_back(member);
-    at = end + 1;
-  }
-  if (!listed) {
-    return Error(fmt::format("shrink: this rank came too late; the others went on as {}", list));
-  }
+  const Result<std::vector<int>> here = board_->gather_survivors(size_, to_duration(window));
+  if (!here.ok()) return here.error().within("shrink");
   CommunicatorOptions options = options_;
   // Its ranks are not the topology's hosts any more.
   options.topology.clear();
-  return make(options, job_, std::move(members), until);
+  return make(options, job_, members_of(*here, members_.group + "'"),
+              monotonic_now() + to_duration(options_.timeout));
+}
+
+Communicator::Core::Members Communicator::Core::members_of(const std::vector<int>& ranks,
+                                                           std::string group) const {
+  Members members;
+  members.group = std::move(group);
+  for (const int r : ranks) {
+    if (r == rank_) members.rank = static_cast<int>(members.ranks.size());
+    members.ranks.push_back(members_.ranks[static_cast<std::size_t>(r)]);
+  }
+  return members;
 }
 
 }  // namespace thalweg

@@ -14,6 +14,7 @@
 #include "net/bootstrap/environment.h"
 #include "net/bootstrap/store_client.h"
 #include "net/bootstrap/store_server.h"
+#include "net/collective/blackboard.h"
 #include "net/collective/engine.h"
 #include "net/collective/plans.h"
 
@@ -62,6 +63,8 @@ class Communicator::Core {
     std::vector<int> ranks;  // in the job: of each rank of the communicator
     int rank = 0;            // ours in the communicator
   };
+  // Of these ranks of ours, in this order.
+  [[nodiscard]] Members members_of(const std::vector<int>& ranks, std::string group) const;
   static Result<std::unique_ptr<Core>> make(const CommunicatorOptions& options,
                                             std::shared_ptr<Job> job, Members members, Time until);
   Core(CommunicatorOptions options, std::shared_ptr<Job> job, Members members)
@@ -77,6 +80,7 @@ class Communicator::Core {
   int rank_;
   int size_;
   std::unique_ptr<Plans> plans_;
+  std::shared_ptr<Blackboard> board_;  // none: the process is alone
   std::shared_ptr<Engine> engine_;
 };
 

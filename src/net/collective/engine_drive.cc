@@ -22,8 +22,17 @@ constexpr int kEventsPerWait = 64;
 // Nobody has driven for so long: the engine's thread listens again.
 constexpr int kPauseMs = 20;
 constexpr Duration kLongest = Duration::milliseconds(1000);
+// Of looking at events without letting others have the lock.
+constexpr int kMostRounds = 64;
+// One who leaves waits no longer than this for the others' systems to take what it says.
+constexpr Duration kLongestLinger = Duration::milliseconds(1000);
 // Timers are looked at this often by a driver that does not sleep.
 constexpr int kLooksPerTimer = 64;
+
+// See engine_questions.cc.
+Time last_in_chain_deadline(const Operation::State& op) {
+  return op.deadline - std::min(op.limit / 8, Duration::milliseconds(500));
+}
 
 int to_ms(Duration duration) {
   return static_cast<int>(std::clamp(duration.ms() + 0.999, 0.0, 1000.0));
@@ -80,11 +89,20 @@ void Engine::drive(Lock& lock, const Op& until) {
 
 void Engine::sleep(Lock& lock, Time until) {
   const int timeout = to_ms(until - monotonic_now());
+  driver_sleeps_ = true;
   lock.unlock();
   // Only to wait: what is ready is seen again, with the lock.
   epoll_event event{};
   epoll_wait(epoll_.get(), &event, 1, timeout);
   lock.lock();
+  if (!std::exchange(driver_sleeps_, false)) {
+    eventfd_t value = 0;
+    eventfd_read(nudge_.get(), &value);
+  }
+}
+
+void Engine::nudge() {
+  if (std::exchange(driver_sleeps_, false)) eventfd_write(nudge_.get(), 1);
 }
 
 bool Engine::poll() {
@@ -119,6 +137,10 @@ bool Engine::handle_events(int timeout_ms) {
         open_, [&](const Connection* c) { return c->connected() && c->fd() == fd; });
     if (connection != open_.end()) {
       (*connection)->read(buffer_, *this);
+      if ((*connection)->stalled() &&
+          (events[static_cast<std::size_t>(i)].events & (EPOLLHUP | EPOLLERR)) != 0) {
+        (*connection)->break_off("its connection closed");
+      }
       if ((events[static_cast<std::size_t>(i)].events & EPOLLOUT) != 0) touch(**connection);
       look_over(**connection);
       watch(**connection);
@@ -204,20 +226,24 @@ void Engine::disarm() {
 Time Engine::next_timer(Time now) const {
   Time next = now + kLongest;
   for (const auto& op : running_) {
-    next = std::min(next, op->asked ? op->deadline : std::min(op->ask_at, op->deadline));
+    next = std::min(next, std::min(op->ask_at, last_in_chain_deadline(*op)));
+  }
+  for (const Connection* connection : open_) {
+    if (connection->stalled()) next = std::min(next, connection->stalled_at + kAskAfter);
   }
   return std::max(next, now);
 }
 
 void Engine::check_timers(Time now) {
   for (const auto& op : running_) {
-    if (now >= op->deadline) {
+    if (now >= op->deadline || (now >= last_in_chain_deadline(*op) && is_last_in_chain(*op))) {
       // Ends the loop: it empties running_.
-      fail(waits_for(*op), late_text(*op));
+      fail(culprit_of(*op), late_text(*op));
       break;
     }
-    if (!op->asked && now >= op->ask_at) ask_peers(*op);
+    if (now >= op->ask_at) ask_peers(*op);
   }
+  tell_stalled(now);
   settle();
 }
 
@@ -228,7 +254,7 @@ void Engine::run_thread() {
     int timeout = -1;
     if (driven_ || !armed_) {
       timeout = kPauseMs;
-    } else if (!running_.empty()) {
+    } else if (!running_.empty() || std::ranges::any_of(open_, &Connection::stalled)) {
       timeout = to_ms(next_timer(now) - now);
     }
     thread_sleeps_ = timeout < 0;
@@ -239,12 +265,30 @@ void Engine::run_thread() {
     thread_sleeps_ = false;
     eventfd_t value = 0;
     eventfd_read(wake_.get(), &value);
+    if (stopping_) break;
+    consult(lock);
     if (driven_ || stopping_) continue;
     disarm();
-    while (handle_events(0)) settle();
+    for (int i = 0; i < kMostRounds && handle_events(0); ++i) settle();
     settle();
     check_timers(monotonic_now());
     arm();
+  }
+  consult(lock);
+}
+
+void Engine::linger() {
+  const Time until = monotonic_now() + kLongestLinger;
+  while (true) {
+    settle();
+    for (Connection* connection : open_) {
+      while (connection->read(buffer_, *this)) {
+      }
+    }
+    const bool delivered = std::ranges::all_of(open_, &Connection::delivered);
+    if (delivered || monotonic_now() >= until) return;
+    sched_yield();
+    for (Connection* connection : open_) touch(*connection);
   }
 }
 

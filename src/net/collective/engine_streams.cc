@@ -16,7 +16,9 @@
 namespace thalweg {
 namespace {
 
-constexpr std::size_t kMaxNewcomers = 4096;
+// More wait for their turn in the system; the one that has not greeted for longest must go.
+constexpr std::size_t kMaxNewcomers = 1024;
+constexpr Duration kDialTry = Duration::milliseconds(500);
 
 }  // namespace
 
@@ -27,11 +29,10 @@ Status Engine::connect_to(Lock& lock, const std::vector<Rank>& peers, Time until
       return Error(fmt::format("rank {} is gone: {}", peer.value(), connection.over()));
     }
     if (connection.connected() || peer.value() > options_.rank) continue;
-    lock.unlock();
-    Result<Fd> stream = options_.connect(peer.value(), until);
-    lock.lock();
+    Result<Fd> stream = dial(lock, peer, until);
+    if (!broken_.empty()) return Error(broken_);
     if (!stream.ok()) return stream.error().within(fmt::format("rank {}", peer.value()));
-    if (connection.connected() || !connection.over().empty() || !broken_.empty()) continue;
+    if (connection.connected() || !connection.over().empty()) continue;
     const auto hello = encode_frame({.kind = FrameKind::kHello,
                                      .slot = static_cast<std::uint32_t>(options_.size),
                                      .signature = options_.signature,
@@ -43,6 +44,17 @@ Status Engine::connect_to(Lock& lock, const std::vector<Rank>& peers, Time until
     adopt(connection, std::move(*stream));
   }
   return ok_status();
+}
+
+// In short tries: the communicator may break meanwhile.
+Result<Fd> Engine::dial(Lock& lock, Rank peer, Time until) {
+  while (true) {
+    const Time now = monotonic_now();
+    lock.unlock();
+    Result<Fd> stream = options_.connect(peer.value(), std::min(until, now + kDialTry));
+    lock.lock();
+    if (stream.ok() || !broken_.empty() || monotonic_now() >= until) return stream;
+  }
 }
 
 // Higher ranks connect to us; as long as one is missing, the listener must be looked at.
@@ -70,13 +82,14 @@ void Engine::adopt(Connection& connection, Fd fd) {
 }
 
 void Engine::accept_streams() {
-  while (newcomers_.size() < kMaxNewcomers) {
+  while (true) {
     Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd.valid()) return;
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.fd = fd.get();
     if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd.get(), &event) != 0) continue;
+    if (newcomers_.size() >= kMaxNewcomers) newcomers_.pop_front();
     newcomers_.push_back({std::move(fd), {}, 0, false});
   }
 }

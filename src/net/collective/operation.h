@@ -38,8 +38,7 @@ struct Operation::State {
   std::unique_ptr<Executor> executor;  // while it runs
   Time started;
   Time deadline;
-  Time ask_at;
-  bool asked = false;
+  Time ask_at;                   // next
   bool has_streams = false;      // to all its peers
   std::optional<Status> result;  // it is over
 };
