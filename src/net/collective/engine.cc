@@ -124,7 +124,10 @@ void Engine::begin(const std::shared_ptr<Op>& op, Time /*now*/) {
       connection.queue({.kind = FrameKind::kStarted, .started = started_}, "");
       touch(connection);
     }
-    if (connection.stalled()) connection.resume(*this);
+    if (connection.stalled()) {
+      connection.resume(*this);
+      touch(connection);  // it is to be watched again
+    }
   }
   settle();
   if (!running_.empty() && !driven_) arm();
