@@ -23,15 +23,21 @@
 namespace thalweg {
 
 enum class FrameKind : std::uint8_t {
-  kHello,    // first on every stream; signature: of job and group; rank: the sender; slot: the size
-  kData,     // payload: the next bytes of a transfer
+  kHello,  // first on every stream; signature: of job and group; rank: the sender; slot: the size;
+           // operation: kMessageStream, or 0
+  kData,   // payload: the next bytes of a transfer
   kStarted,  // nothing but `started`
   kAsk,      // is anybody there, and where are you in `operation`?
   kAnswer,   // rank: whom the sender waits for, or none; payload: its call of `operation` in words
   kAbort,    // the communicator is broken; rank: by whom; payload: in words
   kLeave,    // the sender leaves; nothing follows
+  // On streams of messages; operation: the number of the message.
+  kMessage,  // slot: its tag; signature: elements; rank: their type; started: 1 if it has its bytes
+  kTaken,    // one with its bytes was received
+  kAccept,   // one without: send them; rank 1: never, for the reason in words
 };
-inline constexpr int kFrameKindCount = 7;
+inline constexpr int kFrameKindCount = 10;
+inline constexpr std::uint32_t kMessageStream = 1;
 
 struct Frame {
   FrameKind kind = FrameKind::kData;

@@ -114,8 +114,87 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
       board->announce_failure(text);
     };
   }
+  core->messages_ = std::make_shared<Messages>();
+  core->messages_->options = {.rank = core->rank_,
+                              .size = core->size_,
+                              .signature = engine.signature,
+                              .connect = engine.connect,
+                              .broken = {}};
+  engine.on_message_stream = [messages = core->messages_](int rank, Fd stream) {
+    const Result<std::shared_ptr<Mailbox>> box = messages->get();
+    if (box.ok()) (*box)->adopt(rank, std::move(stream));
+  };
+  // A process that is alone can still send to itself.
+  if (!core->job_->client) {
+    const SocketAddress own = SocketAddress::local_of(listener.get());
+    core->messages_->options.connect = [own](int /*rank*/, Time by) {
+      return connect_tcp(own, own.to_string(), by);
+    };
+  }
+  const std::lock_guard messages_lock(core->messages_->mutex);  // until it knows the engine
   THALWEG_TRY(core->engine_, Engine::make(std::move(engine), std::move(listener)));
+  core->messages_->options.broken = [engine = std::weak_ptr(core->engine_)] {
+    const auto alive = engine.lock();
+    return alive ? alive->broken() : "this rank has left";
+  };
   return core;
+}
+
+Result<std::shared_ptr<Mailbox>> Communicator::Core::Messages::get() {
+  const std::lock_guard lock(mutex);
+  if (!box) {
+    THALWEG_TRY(box, Mailbox::make(options));
+  }
+  return box;
+}
+
+Result<std::shared_ptr<Operation::State>> Communicator::Core::message(const Message& message,
+                                                                      const CallOptions& options) {
+  if (options.deadline <= std::chrono::nanoseconds(0)) {
+    return Error(fmt::format("deadline: {} ns; it must be above 0", options.deadline.count()));
+  }
+  const bool any = !message.sends && message.peer == kAnyPeer;
+  if (!any && (message.peer < 0 || message.peer >= size_)) {
+    return Error(fmt::format("{}: {}; from 0 to {} are allowed",
+                             message.sends ? "target" : "source", message.peer, size_ - 1));
+  }
+  if (message.tag < 0) return Error(fmt::format("tag: {}; 0 or more is allowed", message.tag));
+  THALWEG_TRY(const std::shared_ptr<Mailbox> box, messages_->get());
+  auto op = std::make_shared<Operation::State>();
+  op->host = box;
+  op->type = message.type;
+  op->elements = message.elements;
+  op->tensor = message.data;
+  op->sends = message.sends;
+  op->peer = message.peer;
+  op->tag = static_cast<std::uint32_t>(message.tag);
+  op->limit = to_duration(options.deadline);
+  op->text = fmt::format("{} of {} {} {} {}, tag {}", message.sends ? "send" : "recv",
+                         message.elements, name_of(message.type), message.sends ? "to" : "from",
+                         any ? "any rank" : fmt::format("rank {}", message.peer), message.tag);
+  if (message.sends) {
+    box->send(op);
+  } else {
+    box->receive(op);
+  }
+  return op;
+}
+
+// Every rank learns the colours and keys of all.
+Result<std::unique_ptr<Communicator::Core>> Communicator::Core::part(
+    std::span<const std::int64_t> colors_and_keys, Time until) {
+  const std::string name = fmt::format("{}/{}", members_.group, ++parts_);
+  const auto color = [&](int r) { return colors_and_keys[static_cast<std::size_t>(r) * 2]; };
+  const auto key = [&](int r) { return colors_and_keys[static_cast<std::size_t>(r) * 2 + 1]; };
+  if (color(rank_) == kNoColor) return std::unique_ptr<Core>();
+  std::vector<int> together;
+  for (int r = 0; r < size_; ++r) {
+    if (color(r) == color(rank_)) together.push_back(r);
+  }
+  std::ranges::stable_sort(together, {}, key);
+  CommunicatorOptions options = options_;
+  options.topology.clear();
+  return make(options, job_, members_of(together, fmt::format("{}.{}", name, color(rank_))), until);
 }
 
 Result<std::shared_ptr<Operation::State>> Communicator::Core::prepare(
@@ -127,14 +206,14 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::prepare(
     return Error(fmt::format("root: {}; from 0 to {} are allowed", call.root, size_ - 1));
   }
   auto op = std::make_shared<Operation::State>();
-  op->engine = engine_;
+  op->host = engine_;
   op->type = call.type;
   op->op = options.op == ReduceOp::kMean ? ReduceOp::kSum : options.op;
   op->priority = options.priority;
   op->limit = to_duration(options.deadline);
   op->text = fmt::format("{} of {} {}", call.name, call.elements, name_of(call.type));
   if (call.reduces) op->text += fmt::format(", {}", name_of(options.op));
-  if (call.collective == Collective::kReduce || call.collective == Collective::kBroadcast) {
+  if (has_root(call.collective)) {
     op->text += fmt::format(", root {}", call.root);
   }
   if (call.elements == 0 || size_ == 1) {
@@ -158,7 +237,7 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::shrink(
     return Error(fmt::format("window: {} ns; it must be above 0", window.count()));
   }
   if (!board_) return Error("shrink: the process is alone, and has no store to meet others");
-  engine_->leave();
+  leave();
   const Result<std::vector<int>> here = board_->gather_survivors(size_, to_duration(window));
   if (!here.ok()) return here.error().within("shrink");
   CommunicatorOptions options = options_;
@@ -166,6 +245,14 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::shrink(
   options.topology.clear();
   return make(options, job_, members_of(*here, members_.group + "'"),
               monotonic_now() + to_duration(options_.timeout));
+}
+
+void Communicator::Core::leave() {
+  // Made when construction failed: there is no engine yet.
+  if (engine_) engine_->leave();
+  if (!messages_) return;
+  const std::lock_guard lock(messages_->mutex);
+  if (messages_->box) messages_->box->leave();
 }
 
 Communicator::Core::Members Communicator::Core::members_of(const std::vector<int>& ranks,

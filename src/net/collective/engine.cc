@@ -277,7 +277,10 @@ void Engine::on_frame(Connection& connection, const Frame& frame, const std::str
       break;
     case FrameKind::kHello:
     case FrameKind::kData:
-      connection.break_off("it greeted twice");
+    case FrameKind::kMessage:
+    case FrameKind::kTaken:
+    case FrameKind::kAccept:
+      connection.break_off("it sent a frame that does not belong here");
       break;
   }
 }

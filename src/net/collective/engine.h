@@ -63,9 +63,11 @@ struct EngineOptions {
                                            const std::string& text)>
       compare_calls;
   std::function<void(const std::string& text)> announce_failure;
+  // Another rank, or this one, has made a stream of messages to us.
+  std::function<void(int rank, Fd stream)> on_message_stream;
 };
 
-class Engine final : private Connection::Handler, public std::enable_shared_from_this<Engine> {
+class Engine final : public OperationHost, private Connection::Handler {
  public:
   // Takes a listening, non-blocking socket, at which higher ranks connect.
   static Result<std::shared_ptr<Engine>> make(EngineOptions options, Fd listener);
@@ -75,8 +77,8 @@ class Engine final : private Connection::Handler, public std::enable_shared_from
 
   // Takes the next number. A failure is the operation's.
   void start(const std::shared_ptr<Operation::State>& op);
-  [[nodiscard]] Status wait(Operation::State& op);
-  [[nodiscard]] bool over(const Operation::State& op);
+  [[nodiscard]] Status wait(Operation::State& op) override;
+  [[nodiscard]] bool over(const Operation::State& op) override;
   // Tells the others, fails what is in flight, and ends the thread. Once.
   void leave();
   // Why no operation can be started any more; empty while they can.

@@ -82,6 +82,9 @@ void Engine::drive(Lock& lock, const Op& until) {
     lock.lock();
     if (now < spin_until || until.result) continue;
     sleep(lock, next_timer(now));
+    // Whatever woke us is looked at, also what poll() passes over: newcomers.
+    handle_events(0);
+    settle();
     check_timers(monotonic_now());
     spin_until = Time();
   }

@@ -1,7 +1,5 @@
 // Streams to the other ranks: made when they are first needed, by the higher rank of the two.
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -12,6 +10,7 @@
 #include "base/check.h"
 #include "net/collective/engine.h"
 #include "net/system.h"
+#include "net/tcp.h"
 
 namespace thalweg {
 namespace {
@@ -69,8 +68,7 @@ bool Engine::streams_missing() {
 }
 
 void Engine::adopt(Connection& connection, Fd fd) {
-  set_option(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1);
-  set_option(fd.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
+  prepare_stream(fd.get());
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.fd = fd.get();
@@ -108,9 +106,14 @@ void Engine::greet(std::size_t index) {
                     frame.kind == FrameKind::kHello && frame.length == 0 &&
                     frame.signature == options_.signature &&
                     frame.slot == static_cast<std::uint32_t>(options_.size) &&
-                    frame.rank > static_cast<std::uint32_t>(options_.rank) &&
                     frame.rank < static_cast<std::uint32_t>(options_.size);
   if (!good) return;
+  if (frame.operation == kMessageStream && options_.on_message_stream) {
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, newcomer.fd.get(), nullptr);
+    options_.on_message_stream(static_cast<int>(frame.rank), std::move(newcomer.fd));
+    return;
+  }
+  if (frame.rank <= static_cast<std::uint32_t>(options_.rank)) return;
   Connection& connection = *connections_[frame.rank];
   if (connection.connected() || !connection.over().empty()) return;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, newcomer.fd.get(), nullptr);

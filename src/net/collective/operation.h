@@ -16,10 +16,19 @@
 
 namespace thalweg {
 
-class Engine;
+// Who runs operations: the engine the collectives, the mailbox the messages.
+class OperationHost {
+ public:
+  virtual ~OperationHost() = default;
+  // Blocks until it is over.
+  [[nodiscard]] virtual Status wait(Operation::State& op) = 0;
+  [[nodiscard]] virtual bool over(const Operation::State& op) = 0;
+};
+
+inline constexpr int kAnyPeer = -1;
 
 struct Operation::State {
-  std::shared_ptr<Engine> engine;
+  std::shared_ptr<OperationHost> host;
 
   // Set before it starts.
   std::string text;  // the call in words: "allreduce of 100 float32, sum"
@@ -32,6 +41,12 @@ struct Operation::State {
   std::function<void()> last_step;  // when all has arrived: what the plan does not do
   int priority = 0;
   Duration limit;
+  // Of messages.
+  std::byte* tensor = nullptr;
+  std::int64_t elements = 0;
+  bool sends = false;
+  int peer = kAnyPeer;  // once a receive is over: whose message it was
+  std::uint32_t tag = 0;
 
   // With the engine's mutex.
   std::uint32_t number = 0;

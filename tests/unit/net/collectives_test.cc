@@ -71,7 +71,9 @@ void expect(Case& c, int ranks) {
     c.out = serial(plan, c.type, op, c.in);
   }
   for (std::size_t r = 0; r < n; ++r) {
-    if (c.collective == Collective::kReduceScatter) c.out[r] = part(c.out[r], r, n);
+    if (c.collective == Collective::kReduceScatter || c.collective == Collective::kScatter) {
+      c.out[r] = part(c.out[r], r, n);
+    }
     if (c.collective == Collective::kReduce && static_cast<int>(r) != c.root) {
       c.out[r] = c.in[r];
     } else if (c.op == ReduceOp::kMean && !c.out[r].empty()) {
@@ -87,7 +89,12 @@ bool reduces(Collective collective) {
 
 bool in_parts(Collective collective) {
   return collective == Collective::kReduceScatter || collective == Collective::kAllGather ||
-         collective == Collective::kAllToAll;
+         collective == Collective::kAllToAll || collective == Collective::kGather ||
+         collective == Collective::kScatter;
+}
+
+bool gathers(Collective collective) {
+  return collective == Collective::kAllGather || collective == Collective::kGather;
 }
 
 std::vector<Case> cases_for(int ranks, Prng& prng) {
@@ -108,7 +115,7 @@ std::vector<Case> cases_for(int ranks, Prng& prng) {
       if (in_parts(collective)) c.elements *= ranks;
       c.in = random_memory(ranks, static_cast<std::size_t>(c.elements) * size_of(c.type), c.type,
                            prng);
-      if (collective == Collective::kAllGather) {
+      if (gathers(collective)) {
         // Each has its own part, and room for the others'.
         for (std::size_t r = 0; r < c.in.size(); ++r) {
           const std::size_t size = c.in[r].size() / c.in.size();
@@ -164,6 +171,14 @@ std::optional<Bytes8> run(const Case& c, const Communicator& all) {
       case Collective::kAllToAll:
         in_place = false;
         return all.all_to_all_async(source, result, options);
+      case Collective::kGather: {
+        const std::int64_t own = c.elements / all.size();
+        const std::size_t offset = self * static_cast<std::size_t>(own) * size_of(c.type);
+        return all.gather_async({in.data() + offset, own, c.type}, whole, c.root, options);
+      }
+      case Collective::kScatter:
+        in_place = false;
+        return all.scatter_async(source, result, c.root, options);
       case Collective::kAllreduce:
       case Collective::kMix:
         break;
