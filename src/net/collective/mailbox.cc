@@ -22,18 +22,6 @@ std::size_t bytes_in(const Operation::State& op) {
   return static_cast<std::size_t>(op.elements) * size_of(op.type);
 }
 
-// Of a message between two ranks: 0 sends all of it to 1.
-std::shared_ptr<const RankPlan> message_plan(const Operation::State& op, bool sends) {
-  Plan plan;
-  plan.ranks = 2;
-  plan.contributors = 2;
-  plan.elements = op.elements;
-  plan.element_bytes = static_cast<int>(size_of(op.type));
-  plan.chunks = {{.offset = 0, .length = op.elements, .source = Rank(0), .target = Rank(1)}};
-  plan.transfers = {{Rank(0), Rank(1), ChunkIndex(0), 0, TransferKind::kCopy}};
-  return std::make_shared<const RankPlan>(plan, Rank(sends ? 0 : 1));
-}
-
 }  // namespace
 
 Result<std::shared_ptr<Mailbox>> Mailbox::make(MailboxOptions options) {
@@ -193,7 +181,8 @@ void Mailbox::deliver(const std::shared_ptr<Op>& op, const Letter& letter) {
 }
 
 void Mailbox::start_executor(Op& op, bool sends) {
-  op.plan = message_plan(op, sends);
+  op.plan = std::make_shared<const RankPlan>(
+      message_plan(op.elements, static_cast<int>(size_of(op.type)), sends));
   op.memory = {op.tensor};
   op.executor = std::make_unique<Executor>();
   op.executor->start(*op.plan, op.type, ReduceOp::kSum, op.memory);
