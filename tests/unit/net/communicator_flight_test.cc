@@ -154,6 +154,18 @@ TEST(Flight, blocking_and_out_of_place__give_what_the_others_do) {
   });
 }
 
+TEST(Flight, mean__of_integers_rounds_towards_zero) {
+  run_ranks(3, {}, [](Communicator& all) {
+    const std::int32_t own = all.rank() + 1;
+    std::vector<std::int32_t> values{-own, own, 2 * own, own == 3 ? -7 : 0, own == 3 ? 7 : 0};
+    ASSERT_TRUE(all.allreduce(TensorSpan::of(values), {.op = ReduceOp::kMean}).ok());
+    EXPECT_EQ(values, (std::vector<std::int32_t>{-2, 2, 4, -2, 2}));
+    std::vector<std::int8_t> small{static_cast<std::int8_t>(own * 10)};
+    ASSERT_TRUE(all.allreduce(TensorSpan::of(small), {.op = ReduceOp::kMean}).ok());
+    EXPECT_EQ(small.front(), 20);
+  });
+}
+
 TEST(Flight, shrink__agrees_on_those_who_call_it) {
   run_ranks(4, {}, [](Communicator& all) {
     ASSERT_TRUE(all.barrier({}).ok());
