@@ -123,6 +123,7 @@ void Connection::begin_frame(Handler& handler) {
     return;
   }
   peer_started = std::max(peer_started, frame_.started);
+  target_ = nullptr;
   if (frame_.kind != FrameKind::kData) {
     left_ = frame_.length;
     text_.clear();
