@@ -138,6 +138,7 @@ void Connection::begin_frame(Handler& handler) {
     }
     reads_shared_ = true;
   }
+  target_ = nullptr;
   if (frame_.kind != FrameKind::kData) {
     left_ = frame_.length;
     text_.clear();

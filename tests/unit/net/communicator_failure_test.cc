@@ -199,7 +199,8 @@ TEST(Communicator, deadline__names_the_rank_that_never_connected) {
 
 TEST(Communicator, leaving__fails_the_others_and_names_the_rank) {
   run_ranks(3, {}, [](Communicator& all) {
-    ASSERT_TRUE(all.barrier({}).ok());
+    const Status met = all.barrier({});
+    ASSERT_TRUE(met.ok()) << met.error().message();
     if (all.rank() == 1) return;
     const Status status = sum<float>(all, 10);
     ASSERT_FALSE(status.ok());

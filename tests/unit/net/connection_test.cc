@@ -111,6 +111,25 @@ TEST_F(ConnectionTest, stall__keeps_all_bytes_until_it_is_resumed) {
   EXPECT_TRUE(receiver_->tensor == sender_->tensor);
 }
 
+// Words that come in pieces, behind data of an operation that is over: they belong in no tensor.
+TEST_F(ConnectionTest, read__words_in_pieces_after_data_are_not_taken_for_data) {
+  while (!receiver_->op.executor->done()) {
+    sender_->connection.flush(*sender_);
+    receiver_->read_all();
+  }
+  receiver_->op.executor.reset();
+  const std::string text(kMaxFrameText, 'w');
+  const auto header = encode_frame({.kind = FrameKind::kAbort, .length = kMaxFrameText});
+  const int fd = sender_->connection.fd();
+  send(fd, header.data(), header.size(), 0);
+  send(fd, text.data(), 100, 0);
+  receiver_->read_all();
+  EXPECT_FALSE(receiver_->last);
+  send(fd, text.data() + 100, text.size() - 100, 0);
+  receiver_->read_all();
+  EXPECT_EQ(receiver_->words, text);
+}
+
 TEST_F(ConnectionTest, end__the_last_words_are_read_though_nothing_can_be_sent) {
   sender_->dropped = true;
   sender_->connection.queue({.kind = FrameKind::kAbort, .rank = 1}, "last words");
