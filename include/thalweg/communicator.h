@@ -1,7 +1,7 @@
-// Collective operations among the processes of a job, over TCP.
+// Collective operations among the processes of a job, and messages between two of them, over TCP.
 //
-//   auto all = Communicator::create({});                          // from the launcher's
-//   environment auto sum = all->allreduce(TensorSpan::of(gradient), {});      // in place; blocks
+//   auto all = Communicator::create({});  // who we are: from the launcher's environment
+//   auto sum = all->allreduce(TensorSpan::of(gradient), {});  // in place; blocks
 //   auto later = all->allreduce_async(TensorSpan::of(other), {.op = ReduceOp::kMean});
 //   auto status = later->wait();
 //
@@ -92,6 +92,8 @@ class Operation {
   // Blocks until it is over: at its deadline at the latest.
   [[nodiscard]] Status wait() const;
   [[nodiscard]] bool done() const;
+  // Of a receive that is over: whose message it was.
+  [[nodiscard]] int source() const;
 
   struct State;
   explicit Operation(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -112,31 +114,85 @@ class Communicator {
   [[nodiscard]] int rank() const;
   [[nodiscard]] int size() const;
 
-  // All in place: `tensor` is the rank's contribution, and afterwards the result.
+  // Each of the following blocks, or, as ..._async, returns an operation in flight. Memory of which
+  // nothing is said is that of the caller's until then; `in` and `out` may overlap only as it says.
+
+  // In place: `tensor` is the rank's contribution, and afterwards the result.
   [[nodiscard]] Status allreduce(TensorSpan tensor, const CallOptions& options) const;
   [[nodiscard]] Result<Operation> allreduce_async(TensorSpan tensor,
                                                   const CallOptions& options) const;
+  // Into a tensor of the same size and type. `in` may be `out`.
+  [[nodiscard]] Status allreduce(TensorView in, TensorSpan out, const CallOptions& options) const;
+  [[nodiscard]] Result<Operation> allreduce_async(TensorView in, TensorSpan out,
+                                                  const CallOptions& options) const;
   // The result is at the root; elsewhere the tensor is left as it is.
+  [[nodiscard]] Status reduce(TensorSpan tensor, int root, const CallOptions& options) const;
   [[nodiscard]] Result<Operation> reduce_async(TensorSpan tensor, int root,
                                                const CallOptions& options) const;
+  [[nodiscard]] Status broadcast(TensorSpan tensor, int root, const CallOptions& options) const;
   [[nodiscard]] Result<Operation> broadcast_async(TensorSpan tensor, int root,
                                                   const CallOptions& options) const;
   // `out` holds size() times as many elements as `in`: those of rank 0 first. `in` may be the
   // rank's own part of `out`.
+  [[nodiscard]] Status all_gather(TensorView in, TensorSpan out, const CallOptions& options) const;
   [[nodiscard]] Result<Operation> all_gather_async(TensorView in, TensorSpan out,
                                                    const CallOptions& options) const;
   // `in` holds size() times as many elements as `out`, which gets the rank's part of the reduction.
+  // They may overlap.
+  [[nodiscard]] Status reduce_scatter(TensorView in, TensorSpan out,
+                                      const CallOptions& options) const;
   [[nodiscard]] Result<Operation> reduce_scatter_async(TensorView in, TensorSpan out,
                                                        const CallOptions& options) const;
   // Both hold size() parts of the same number of elements: part r of `in` goes to rank r, whose
-  // part of this rank's number it becomes.
+  // part of this rank's number it becomes. They may overlap.
+  [[nodiscard]] Status all_to_all(TensorView in, TensorSpan out, const CallOptions& options) const;
   [[nodiscard]] Result<Operation> all_to_all_async(TensorView in, TensorSpan out,
                                                    const CallOptions& options) const;
+  // `out` at the root holds size() times as many elements as `in`: those of rank 0 first; `in`
+  // there may be the root's own part of it. Elsewhere it is not looked at.
+  [[nodiscard]] Status gather(TensorView in, TensorSpan out, int root,
+                              const CallOptions& options) const;
+  [[nodiscard]] Result<Operation> gather_async(TensorView in, TensorSpan out, int root,
+                                               const CallOptions& options) const;
+  // `in` at the root holds size() times as many elements as `out`, which gets the rank's part;
+  // `out` there may be the root's own part of it. Elsewhere it is not looked at.
+  [[nodiscard]] Status scatter(TensorView in, TensorSpan out, int root,
+                               const CallOptions& options) const;
+  [[nodiscard]] Result<Operation> scatter_async(TensorView in, TensorSpan out, int root,
+                                                const CallOptions& options) const;
   // Returns when every rank has called it.
   [[nodiscard]] Status barrier(const CallOptions& options) const;
 
+  // Messages. A receive takes the first message with its tag (0 or more) from `source`, or from any
+  // rank; its tensor must be of the type and size that were sent, or both ends get an error (the
+  // sender of a small one has gone on). Messages are no part of the order of collectives, do not
+  // wait for them, and use streams of their own. To send to oneself is allowed.
+  //
+  // A send of up to 4 KiB is over at once, as long as no more than 64 such messages wait at the
+  // receiver; any other when the receiver has called for it and all bytes are on their way. At most
+  // 4096 may wait for one receiver. So a program must not count on a send to end before its receive
+  // is called. When a deadline passes that of a receive without a message does no harm; otherwise
+  // the messages between the two ranks fail from then on.
+  static constexpr int kAnySource = -1;
+  [[nodiscard]] Status send(TensorView tensor, int target, int tag,
+                            const CallOptions& options) const;
+  [[nodiscard]] Result<Operation> send_async(TensorView tensor, int target, int tag,
+                                             const CallOptions& options) const;
+  // Whose message it was.
+  [[nodiscard]] Result<int> recv(TensorSpan tensor, int source, int tag,
+                                 const CallOptions& options) const;
+  [[nodiscard]] Result<Operation> recv_async(TensorSpan tensor, int source, int tag,
+                                             const CallOptions& options) const;
+
+  // Communicators of parts of the ranks: all call it, and those of one colour (0 or more) get one
+  // together, in the order of their keys, then ranks. None for kNoColor. It has a life of its own.
+  static constexpr int kNoColor = -1;
+  [[nodiscard]] Result<std::optional<Communicator>> split(int color, int key,
+                                                          const CallOptions& options) const;
+
   // After a failure: a communicator of the ranks that call it within `window`, in their order.
-  // A rank that comes later gets an error.
+  // A rank that comes later gets an error. It needs the job's store: where that runs in rank 0's
+  // process (torchrun, mpirun, srun), not after the death of rank 0.
   [[nodiscard]] Result<Communicator> shrink(std::chrono::nanoseconds window) const;
 
  private:

@@ -43,7 +43,8 @@ void PlanArguments::add_to(CLI::App& app) {
       ->required();
   app.add_option("--size", size, "size of the tensor, with a unit: 97MB, 64KiB")->required();
   app.add_option("--collective", collective,
-                 "allreduce, reduce, broadcast, reduce-scatter, all-gather, all-to-all or mix");
+                 "allreduce, reduce, broadcast, reduce-scatter, all-gather, all-to-all, gather, "
+                 "scatter or mix");
   app.add_option("--root", root, "rank of the root of a reduce or broadcast");
   app.add_option("--element-bytes", element_bytes, "size of one element: 1 to 16");
   app.add_option("--alpha", alpha, "cost model: what a message on an idle connection costs");

@@ -43,4 +43,15 @@ RankPlan::RankPlan(const Plan& plan, Rank rank) {
   peers_.erase(first, last);
 }
 
+RankPlan message_plan(std::int64_t elements, int element_bytes, bool sends) {
+  Plan plan;
+  plan.ranks = 2;
+  plan.contributors = 2;
+  plan.elements = elements;
+  plan.element_bytes = element_bytes;
+  plan.chunks = {{.offset = 0, .length = elements, .source = Rank(0), .target = Rank(1)}};
+  plan.transfers = {{Rank(0), Rank(1), ChunkIndex(0), 0, TransferKind::kCopy}};
+  return {plan, Rank(sends ? 0 : 1)};
+}
+
 }  // namespace thalweg

@@ -52,4 +52,7 @@ class RankPlan {
   std::vector<Rank> peers_;
 };
 
+// The part of rank 0, which sends, or 1, which receives, in a plan of one transfer between the two.
+[[nodiscard]] RankPlan message_plan(std::int64_t elements, int element_bytes, bool sends);
+
 }  // namespace thalweg

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "net/collective/communicator_core.h"
+#include "net/collective/layout.h"
 #include "tensor/reduce.h"
 
 namespace thalweg {
@@ -14,36 +15,11 @@ namespace {
 
 using State = Operation::State;
 
-Status check(const char* name, const void* data, std::int64_t elements) {
-  if (elements < 0) return Error(fmt::format("{}: {} elements", name, elements));
-  if (elements > 0 && data == nullptr) {
-    return Error(fmt::format("{}: a tensor of {} elements without memory", name, elements));
-  }
-  return ok_status();
-}
-
-Status check_same_type(const char* name, DType in, DType out) {
-  if (in == out) return ok_status();
-  return Error(fmt::format("{}: the input is {}, the output {}", name, name_of(in), name_of(out)));
-}
-
-// Every chunk at its offset in one tensor.
-void lay_over(State& op, const PreparedPlan* plan, std::byte* tensor) {
-  if (plan == nullptr) return;
-  const auto element = static_cast<std::int64_t>(size_of(op.type));
-  for (const RankPlan::Buffer& buffer : plan->rank_plan.buffers()) {
-    op.memory.push_back(tensor + plan->plan.chunks[buffer.chunk.index()].offset * element);
-  }
-}
-
-std::size_t bytes_of(const State& op, std::int64_t elements) {
-  return static_cast<std::size_t>(elements) * size_of(op.type);
-}
-
 }  // namespace
 
-Status Operation::wait() const { return state_->engine->wait(*state_); }
-bool Operation::done() const { return state_->engine->over(*state_); }
+Status Operation::wait() const { return state_->host->wait(*state_); }
+int Operation::source() const { return state_->peer; }
+bool Operation::done() const { return state_->host->over(*state_); }
 
 Communicator::Communicator(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 Communicator::~Communicator() = default;
@@ -61,11 +37,6 @@ int Communicator::size() const { return core_->size(); }
 Result<Operation> Communicator::allreduce_async(TensorSpan tensor,
                                                 const CallOptions& options) const {
   return start_allreduce(tensor, options, false);
-}
-
-Status Communicator::allreduce(TensorSpan tensor, const CallOptions& options) const {
-  THALWEG_TRY(const Operation operation, start_allreduce(tensor, options, true));
-  return operation.wait();
 }
 
 Result<Operation> Communicator::start_allreduce(TensorSpan tensor, const CallOptions& options,
@@ -215,6 +186,11 @@ Result<Operation> Communicator::all_to_all_async(TensorView in, TensorSpan out,
   // What is sent is read from the input, which no transfer writes.
   auto* input = static_cast<std::byte*>(const_cast<void*>(in.data));  // NOLINT
   auto* output = static_cast<std::byte*>(out.data);
+  const std::size_t whole = bytes_of(*op, in.elements);
+  if (input < output + whole && output < input + whole) {
+    op->scratch.assign(input, input + whole);
+    input = op->scratch.data();
+  }
   const Rank self(rank());
   if (plan) {
     for (const RankPlan::Buffer& buffer : plan->rank_plan.buffers()) {

@@ -1,6 +1,8 @@
 #include "net/tcp.h"
 
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -78,6 +80,11 @@ Result<Fd> connect_tcp(const SocketAddress& remote, const std::string& name, Tim
     }
     std::this_thread::sleep_for(kRetryPause);
   }
+}
+
+void prepare_stream(int fd) {
+  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
 }
 
 Result<Fd> listen_tcp(const std::string& address) {

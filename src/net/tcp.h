@@ -19,6 +19,9 @@ namespace thalweg {
 [[nodiscard]] Result<Fd> connect_tcp(const SocketAddress& remote, const std::string& name,
                                      Time until);
 
+// What a stream between ranks needs: no delay, and an end if the other machine is gone.
+void prepare_stream(int fd);
+
 // Listens at "host:port", or at all addresses of this host if the host is "*". Port 0: any.
 [[nodiscard]] Result<Fd> listen_tcp(const std::string& address);
 

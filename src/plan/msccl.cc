@@ -25,6 +25,8 @@ const char* msccl_name(Collective collective) {
       return "allgather";
     case Collective::kAllToAll:
       return "alltoall";
+    case Collective::kGather:
+    case Collective::kScatter:
     case Collective::kMix:
       return nullptr;
   }

@@ -13,7 +13,8 @@ namespace thalweg {
 namespace {
 
 constexpr std::array<const char*, kCollectiveCount> kCollectiveNames{
-    "allreduce", "reduce", "broadcast", "reduce-scatter", "all-gather", "all-to-all", "mix"};
+    "allreduce", "reduce",  "broadcast", "reduce-scatter", "all-gather", "all-to-all",
+    "gather",    "scatter", "mix"};
 
 // Whether a chunk of this collective names one source, and one target.
 struct Ends {
@@ -32,6 +33,8 @@ Ends ends_of(Collective collective) {
     case Collective::kAllGather:
       return {.one_source = true, .one_target = false};
     case Collective::kAllToAll:
+    case Collective::kGather:
+    case Collective::kScatter:
       return {.one_source = true, .one_target = true};
   }
   return {};
@@ -55,8 +58,7 @@ Status check_header(const Plan& plan) {
     return Error(fmt::format("elements: {} is not allowed: 0 or more, below 2^63 bytes in all",
                              plan.elements));
   }
-  const bool rooted =
-      plan.collective == Collective::kReduce || plan.collective == Collective::kBroadcast;
+  const bool rooted = has_root(plan.collective);
   if (rooted ? !rank_below(plan.root, plan.contributors) : plan.root.valid()) {
     return Error(rooted ? fmt::format("root: a {} needs one, 0 to {}", name_of(plan.collective),
                                       plan.contributors - 1)
@@ -104,15 +106,21 @@ Status check_chunk(const Plan& plan, std::size_t index) {
                            ends.one_source ? "names one" : "names no",
                            ends.one_target ? "names one" : "names no"));
   }
-  if (plan.root.valid() && (ends.one_source ? chunk.source : chunk.target) != plan.root) {
+  const bool to_root =
+      plan.collective == Collective::kReduce || plan.collective == Collective::kGather;
+  if (plan.root.valid() && (to_root ? chunk.target : chunk.source) != plan.root) {
     return bad(fmt::format("must name the root, rank {}", plan.root.value()));
   }
-  // The collectives of shares: the share belongs to the target, or, in an all-gather, the source.
-  const bool shared = plan.collective == Collective::kReduceScatter ||
-                      plan.collective == Collective::kAllGather ||
-                      plan.collective == Collective::kAllToAll;
+  // The collectives of shares: the share belongs to the target, or, where it is gathered, the
+  // source.
+  const bool shared =
+      plan.collective == Collective::kReduceScatter || plan.collective == Collective::kAllGather ||
+      plan.collective == Collective::kAllToAll || plan.collective == Collective::kGather ||
+      plan.collective == Collective::kScatter;
   if (shared) {
-    const Rank owner = ends.one_target ? chunk.target : chunk.source;
+    const bool gathered =
+        plan.collective == Collective::kAllGather || plan.collective == Collective::kGather;
+    const Rank owner = gathered ? chunk.source : chunk.target;
     const Share share = share_of(plan.elements, plan.contributors, owner.value());
     if (chunk.offset < share.offset || chunk.offset + chunk.length > share.offset + share.length) {
       return bad(fmt::format("must lie in rank {}'s share, elements {} to {}", owner.value(),
@@ -174,6 +182,11 @@ Status check_transfers(const Plan& plan) {
 
 const char* name_of(Collective collective) {
   return kCollectiveNames.at(static_cast<std::size_t>(collective));
+}
+
+bool has_root(Collective collective) {
+  return collective == Collective::kReduce || collective == Collective::kBroadcast ||
+         collective == Collective::kGather || collective == Collective::kScatter;
 }
 
 Result<Collective> parse_collective(std::string_view name) {

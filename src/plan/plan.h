@@ -38,15 +38,19 @@ enum class Collective : std::uint8_t {
   kReduceScatter,  // rank r ends with the r-th share of the reduction
   kAllGather,      // everyone ends with the shares of all, in rank order
   kAllToAll,       // rank r ends with the r-th share of everyone's tensor
+  kGather,         // the root ends with the shares of all, in rank order
+  kScatter,        // rank r ends with the r-th share of the root's tensor
   kMix,            // rank r ends with the reduction of the contributions in mixes[r]
 };
-inline constexpr int kCollectiveCount = 7;
+inline constexpr int kCollectiveCount = 9;
 
 // Limits of what a plan may hold; they bound the memory of verify().
 inline constexpr int kMaxPlanRanks = 8192;
 inline constexpr int kMaxPlanVersions = 65535;  // arrivals at one buffer
 
 const char* name_of(Collective collective);
+// One rank has all of what goes in, or of what comes out.
+bool has_root(Collective collective);
 // The error lists the names.
 Result<Collective> parse_collective(std::string_view name);
 
@@ -80,7 +84,7 @@ struct Plan {
   // Ranks 0 … contributors−1 contribute and need the result; the others only help (servers of
   // their own).
   int contributors = 0;
-  Rank root;  // of kReduce and kBroadcast
+  Rank root;  // of those that have one
   std::int64_t elements = 0;
   int element_bytes = 4;
   std::vector<Chunk> chunks;

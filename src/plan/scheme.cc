@@ -58,10 +58,6 @@ Result<Parameters> parse_parameters(const Scheme& scheme, std::string_view text)
   return Parameters(std::move(values));
 }
 
-bool has_root(Collective collective) {
-  return collective == Collective::kReduce || collective == Collective::kBroadcast;
-}
-
 Status check_request(const Scheme& scheme, const PlanRequest& request) {
   const std::vector<Collective>& can = scheme.collectives;
   if (std::find(can.begin(), can.end(), request.collective) == can.end()) {

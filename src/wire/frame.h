@@ -23,8 +23,9 @@
 namespace thalweg {
 
 enum class FrameKind : std::uint8_t {
-  kHello,    // first on every stream; signature: of job and group; rank: the sender; slot: the size
-  kData,     // payload: the next bytes of a transfer
+  kHello,  // first on every stream; signature: of job and group; rank: the sender; slot: the size;
+           // operation: kMessageStream, or 0
+  kData,   // payload: the next bytes of a transfer
   kStarted,  // nothing but `started`
   kAsk,      // is anybody there, and where are you in `operation`?
   kAnswer,   // rank: whom the sender waits for, or none; payload: its call of `operation` in words
@@ -32,8 +33,13 @@ enum class FrameKind : std::uint8_t {
   kLeave,    // the sender leaves; nothing follows
   kOffer,    // memory to share; operation: process; slot: its file; signature: the file's label
   kShared,   // all that follows comes through the shared memory; further bytes mean "look there"
+  // On streams of messages; operation: the number of the message.
+  kMessage,  // slot: its tag; signature: elements; rank: their type; started: 1 if it has its bytes
+  kTaken,    // one with its bytes was received
+  kAccept,   // one without: send them; rank 1: never, for the reason in words
 };
-inline constexpr int kFrameKindCount = 9;
+inline constexpr int kFrameKindCount = 12;
+inline constexpr std::uint32_t kMessageStream = 1;
 
 struct Frame {
   FrameKind kind = FrameKind::kData;

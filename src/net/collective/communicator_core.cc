@@ -1,10 +1,8 @@
 #include "net/collective/communicator_core.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -17,7 +15,12 @@
 namespace thalweg {
 namespace {
 
-Duration to_duration(std::chrono::nanoseconds ns) { return Duration::nanoseconds(ns.count()); }
+// Longer is as good as for ever.
+constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(24 * 7);
+
+Duration to_duration(std::chrono::nanoseconds ns) {
+  return Duration::nanoseconds(std::min(ns, kLongest).count());
+}
 
 std::uint64_t hash_of(std::string_view text, std::uint64_t seed) {
   std::uint64_t hash = mix_bits(seed + kGoldenStep);
@@ -106,7 +109,38 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
     THALWEG_TRY(const SocketAddress remote, SocketAddress::resolve(address));
     return connect_tcp(remote, address, by);
   };
+  if (core->job_->client) {
+    core->board_ = std::make_shared<Blackboard>(environment, core->members_.group, core->rank_);
+    engine.compare_calls = [board = core->board_](auto... call) {
+      return board->compare_calls(call...);
+    };
+    engine.announce_failure = [board = core->board_](const std::string& text) {
+      board->announce_failure(text);
+    };
+  }
+  core->messages_ = std::make_shared<Messages>();
+  core->messages_->options = {.rank = core->rank_,
+                              .size = core->size_,
+                              .signature = engine.signature,
+                              .connect = engine.connect,
+                              .broken = {}};
+  engine.on_message_stream = [messages = core->messages_](int rank, Fd stream) {
+    const Result<std::shared_ptr<Mailbox>> box = messages->get();
+    if (box.ok()) (*box)->adopt(rank, std::move(stream));
+  };
+  // A process that is alone can still send to itself.
+  if (!core->job_->client) {
+    const SocketAddress own = SocketAddress::local_of(listener.get());
+    core->messages_->options.connect = [own](int /*rank*/, Time by) {
+      return connect_tcp(own, own.to_string(), by);
+    };
+  }
+  const std::lock_guard messages_lock(core->messages_->mutex);  // until it knows the engine
   THALWEG_TRY(core->engine_, Engine::make(std::move(engine), std::move(listener)));
+  core->messages_->options.broken = [engine = std::weak_ptr(core->engine_)] {
+    const auto alive = engine.lock();
+    return alive ? alive->broken() : "this rank has left";
+  };
 
   DlcpLinksOptions dlcp;
   dlcp.rank = core->rank_;
@@ -129,6 +163,63 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
   };
   core->dlcp_ = std::make_unique<DlcpLinks>(std::move(dlcp));
   return core;
+}
+
+Result<std::shared_ptr<Mailbox>> Communicator::Core::Messages::get() {
+  const std::lock_guard lock(mutex);
+  if (!box) {
+    THALWEG_TRY(box, Mailbox::make(options));
+  }
+  return box;
+}
+
+Result<std::shared_ptr<Operation::State>> Communicator::Core::message(const Message& message,
+                                                                      const CallOptions& options) {
+  if (options.deadline <= std::chrono::nanoseconds(0)) {
+    return Error(fmt::format("deadline: {} ns; it must be above 0", options.deadline.count()));
+  }
+  const bool any = !message.sends && message.peer == kAnyPeer;
+  if (!any && (message.peer < 0 || message.peer >= size_)) {
+    return Error(fmt::format("{}: {}; from 0 to {} are allowed",
+                             message.sends ? "target" : "source", message.peer, size_ - 1));
+  }
+  if (message.tag < 0) return Error(fmt::format("tag: {}; 0 or more is allowed", message.tag));
+  THALWEG_TRY(const std::shared_ptr<Mailbox> box, messages_->get());
+  auto op = std::make_shared<Operation::State>();
+  op->host = box;
+  op->type = message.type;
+  op->elements = message.elements;
+  op->tensor = message.data;
+  op->sends = message.sends;
+  op->peer = message.peer;
+  op->tag = static_cast<std::uint32_t>(message.tag);
+  op->limit = to_duration(options.deadline);
+  op->text = fmt::format("{} of {} {} {} {}, tag {}", message.sends ? "send" : "recv",
+                         message.elements, name_of(message.type), message.sends ? "to" : "from",
+                         any ? "any rank" : fmt::format("rank {}", message.peer), message.tag);
+  if (message.sends) {
+    box->send(op);
+  } else {
+    box->receive(op);
+  }
+  return op;
+}
+
+// Every rank learns the colours and keys of all.
+Result<std::unique_ptr<Communicator::Core>> Communicator::Core::part(
+    std::span<const std::int64_t> colors_and_keys, Time until) {
+  const std::string name = fmt::format("{}/{}", members_.group, ++parts_);
+  const auto color = [&](int r) { return colors_and_keys[static_cast<std::size_t>(r) * 2]; };
+  const auto key = [&](int r) { return colors_and_keys[static_cast<std::size_t>(r) * 2 + 1]; };
+  if (color(rank_) == kNoColor) return std::unique_ptr<Core>();
+  std::vector<int> together;
+  for (int r = 0; r < size_; ++r) {
+    if (color(r) == color(rank_)) together.push_back(r);
+  }
+  std::ranges::stable_sort(together, {}, key);
+  CommunicatorOptions options = options_;
+  options.topology.clear();
+  return make(options, job_, members_of(together, fmt::format("{}.{}", name, color(rank_))), until);
 }
 
 Status Communicator::Core::check_bound(const Call& call, const CallOptions& options) const {
@@ -166,7 +257,7 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::prepare(
   }
   THALWEG_TRY_STATUS(check_bound(call, options));
   auto op = std::make_shared<Operation::State>();
-  op->engine = engine_;
+  op->host = engine_;
   op->type = call.type;
   op->op = options.op == ReduceOp::kMean ? ReduceOp::kSum : options.op;
   op->priority = options.priority;
@@ -194,19 +285,17 @@ Result<std::shared_ptr<const Communicator::Core::KnownCall>> Communicator::Core:
   std::string& text = known->text;
   text = fmt::format("{} of {} {}", call.name, call.elements, name_of(call.type));
   if (call.reduces) text += fmt::format(", {}", name_of(options.op));
-  if (call.collective == Collective::kReduce || call.collective == Collective::kBroadcast) {
-    text += fmt::format(", root {}", call.root);
-  }
+  if (has_root(call.collective)) text += fmt::format(", root {}", call.root);
   if (dlcp) text += fmt::format(", over dlcp with bound {}", options.loss_bound);
-  if (!options.scheme.empty()) text += fmt::format(", by {}", options.scheme);
-  known->signature = hash_of(text, 1);
   if (call.elements > 0 && size_ > 1) {
     THALWEG_TRY(known->plan, plans_->get({.collective = call.collective,
                                           .elements = call.elements,
                                           .element_bytes = static_cast<int>(size_of(call.type)),
                                           .root = call.root,
                                           .scheme = options.scheme}));
+    text += fmt::format(", by {}", known->plan->plan.scheme);
   }
+  known->signature = hash_of(text, 1);
   const std::lock_guard lock(known_mutex_);
   if (known_.size() >= kMostKnown) known_.clear();
   known_.insert_or_assign(std::move(key), known);
@@ -233,55 +322,39 @@ Status Communicator::Core::use_dlcp(const Call& call, const CallOptions& options
   return ok_status();
 }
 
-// Every survivor says that it is there; the lowest of those that did within the window makes the
-// list of members, which all others read.
 Result<std::unique_ptr<Communicator::Core>> Communicator::Core::shrink(
     std::chrono::nanoseconds window) {
-  if (!job_->client) return Error("shrink: the process is alone, and has no store to meet others");
-  engine_->leave();
-  const Time gathered = monotonic_now() + to_duration(window);
-  const Time until = gathered + to_duration(window) + Duration::milliseconds(1000);
-  Members members;
-  members.group = members_.group + "'";
-  const std::string prefix = fmt::format("shrink/{}/", members.group);
-  std::string list;
-  {
-    const std::lock_guard lock(job_->mutex);
-    StoreClient& store = *job_->client;
-    THALWEG_TRY_STATUS(store.set(fmt::format("{}{}", prefix, rank_), "here", until));
-    std::vector<int> here;
-    for (int r = 0; r < size_; ++r) {
-      if (r == rank_ || store.wait(fmt::format("{}{}", prefix, r), gathered).ok()) {
-        here.push_back(members_.ranks[static_cast<std::size_t>(r)]);
-      }
-    }
-    if (here.front() == members_.ranks[static_cast<std::size_t>(rank_)]) {
-      THALWEG_TRY([[maybe_unused]] const bool first,
-                  store.compare_and_set(prefix + "members", std::nullopt,
-                                        fmt::format("{}", fmt::join(here, " ")), until));
-    }
-    THALWEG_TRY(list, store.get(prefix + "members", until));
+  if (window <= std::chrono::nanoseconds(0)) {
+    return Error(fmt::format("window: {} ns; it must be above 0", window.count()));
   }
-  const int own = members_.ranks[static_cast<std::size_t>(rank_)];
-  bool listed = false;
-  for (const char* at = list.data(); at < list.data() + list.size();) {
-    int member = 0;
-    const auto [end, error] = std::from_chars(at, list.data() + list.size(), member);
-    if (error != std::errc()) break;
-    if (member == own) {
-      listed = true;
-      members.rank = static_cast<int>(members.ranks.size());
-    }
-    members.ranks.push_back(member);
-    at = end + 1;
-  }
-  if (!listed) {
-    return Error(fmt::format("shrink: this rank came too late; the others went on as {}", list));
-  }
+  if (!board_) return Error("shrink: the process is alone, and has no store to meet others");
+  leave();
+  const Result<std::vector<int>> here = board_->gather_survivors(size_, to_duration(window));
+  if (!here.ok()) return here.error().within("shrink");
   CommunicatorOptions options = options_;
   // Its ranks are not the topology's hosts any more.
   options.topology.clear();
-  return make(options, job_, std::move(members), until);
+  return make(options, job_, members_of(*here, members_.group + "'"),
+              monotonic_now() + to_duration(options_.timeout));
+}
+
+void Communicator::Core::leave() {
+  // Made when construction failed: there is no engine yet.
+  if (engine_) engine_->leave();
+  if (!messages_) return;
+  const std::lock_guard lock(messages_->mutex);
+  if (messages_->box) messages_->box->leave();
+}
+
+Communicator::Core::Members Communicator::Core::members_of(const std::vector<int>& ranks,
+                                                           std::string group) const {
+  Members members;
+  members.group = std::move(group);
+  for (const int r : ranks) {
+    if (r == rank_) members.rank = static_cast<int>(members.ranks.size());
+    members.ranks.push_back(members_.ranks[static_cast<std::size_t>(r)]);
+  }
+  return members;
 }
 
 }  // namespace thalweg

@@ -1,12 +1,14 @@
 // The inside of a Communicator: who the ranks are and where, its plans, its engine.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -17,8 +19,10 @@
 #include "net/bootstrap/environment.h"
 #include "net/bootstrap/store_client.h"
 #include "net/bootstrap/store_server.h"
+#include "net/collective/blackboard.h"
 #include "net/collective/dlcp_links.h"
 #include "net/collective/engine.h"
+#include "net/collective/mailbox.h"
 #include "net/collective/plans.h"
 
 namespace thalweg {
@@ -36,9 +40,7 @@ struct Job {
 class Communicator::Core {
  public:
   static Result<std::unique_ptr<Core>> make(const CommunicatorOptions& options);
-  ~Core() {
-    if (engine_) engine_->leave();
-  }
+  ~Core() { leave(); }
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
@@ -60,14 +62,37 @@ class Communicator::Core {
   void start(const std::shared_ptr<Operation::State>& op) { engine_->start(op); }
   Status wait(Operation::State& op) { return engine_->wait(op); }
 
+  struct Message {
+    bool sends = false;
+    std::byte* data = nullptr;  // not written if it sends
+    std::int64_t elements = 0;
+    DType type = DType::kFloat32;
+    int peer = kAnyPeer;
+    int tag = 0;
+  };
+  Result<std::shared_ptr<Operation::State>> message(const Message& message,
+                                                    const CallOptions& options);
+
   Result<std::unique_ptr<Core>> shrink(std::chrono::nanoseconds window);
+  // Of the ranks with our colour; null if it is kNoColor. `colors_and_keys`: [rank], two each.
+  Result<std::unique_ptr<Core>> part(std::span<const std::int64_t> colors_and_keys, Time until);
 
  private:
+  // The mailbox, made when it is first needed, here or by a message from another rank.
+  struct Messages {
+    MailboxOptions options;
+    std::mutex mutex;
+    std::shared_ptr<Mailbox> box;  // with mutex
+    Result<std::shared_ptr<Mailbox>> get();
+  };
   struct Members {
     std::string group;
     std::vector<int> ranks;  // in the job: of each rank of the communicator
     int rank = 0;            // ours in the communicator
   };
+  void leave();
+  // Of these ranks of ours, in this order.
+  [[nodiscard]] Members members_of(const std::vector<int>& ranks, std::string group) const;
   static Result<std::unique_ptr<Core>> make(const CommunicatorOptions& options,
                                             std::shared_ptr<Job> job, Members members, Time until);
   Core(CommunicatorOptions options, std::shared_ptr<Job> job, Members members)
@@ -97,11 +122,14 @@ class Communicator::Core {
   Status use_dlcp(const Call& call, const CallOptions& options, Operation::State& op);
 
   std::unique_ptr<Plans> plans_;
+  std::shared_ptr<Blackboard> board_;              // none: the process is alone
   static constexpr std::size_t kMostKnown = 1024;  // more: it starts afresh
   std::mutex known_mutex_;
   std::map<KnownCall::Key, std::shared_ptr<const KnownCall>> known_;  // with known_mutex_
   std::unique_ptr<DlcpLinks> dlcp_;
   std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Messages> messages_;
+  std::atomic<int> parts_ = 0;  // split off so far
 };
 
 }  // namespace thalweg

@@ -1,6 +1,8 @@
 #include "net/collective/connection.h"
 
 #include <fmt/format.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -36,10 +38,8 @@ void Connection::drop_data(Handler& handler) {
   drop_data_ = true;
   target_ = nullptr;
   ready.clear();
-  // What is left of a frame being sent must be sent, or the stream makes no sense any more; its
-  // memory is the caller's again, so zeros are.
   if (!out_.bytes.empty()) {
-    out_text_.assign(out_.bytes.size(), '\0');
+    out_text_.assign(reinterpret_cast<const char*>(out_.bytes.data()), out_.bytes.size());
     out_text_left_ = out_text_.size();
     out_ = {};
   }
@@ -67,6 +67,10 @@ bool Connection::read(std::span<std::byte> buffer, Handler& handler) {
   if (got < 0) {
     if (errno == EAGAIN || errno == EINTR) return false;
     break_off(std::generic_category().message(errno));
+    return true;
+  }
+  if (got == 0 && !write_error_.empty()) {
+    break_off(write_error_);
     return true;
   }
   if (got == 0) {
@@ -164,6 +168,13 @@ void Connection::queue(const Frame& frame, const std::string& text) {
   queue_.push_back({whole, cut});
 }
 
+bool Connection::delivered() const {
+  if (!connected() || !write_error_.empty()) return true;
+  int unsent = 0;
+  return out_header_left_ == 0 && out_text_left_ == 0 && queue_.empty() &&
+         (ioctl(fd(), SIOCOUTQ, &unsent) != 0 || unsent == 0);
+}
+
 bool Connection::prepare(Handler& handler) {
   Frame frame;
   if (!queue_.empty()) {
@@ -182,7 +193,7 @@ bool Connection::prepare(Handler& handler) {
 
 void Connection::flush(Handler& handler) {
   blocked_ = false;
-  while (connected()) {
+  while (connected() && write_error_.empty()) {
     const bool idle = out_header_left_ == 0 && out_text_left_ == 0 && out_.bytes.empty();
     if (idle) {
       writes_shared_ = writes_shared_ || std::exchange(says_shared_, false);
@@ -217,6 +228,8 @@ std::size_t Connection::send_pieces(std::span<iovec> pieces) {
     const std::size_t sent = shared_->out().write(pieces);
     blocked_ = sent == 0;
     if (shared_->out().broken()) break_off("it wrote nonsense into the shared memory");
+    // Nobody makes room any more, and nobody reads: the end comes from neither.
+    if (blocked_ && stalled_ && deaf()) break_off(end_);
     return sent;
   }
   msghdr message{};
@@ -227,7 +240,10 @@ std::size_t Connection::send_pieces(std::span<iovec> pieces) {
     if (sent > 0) return static_cast<std::size_t>(sent);
     if (sent < 0 && errno == EINTR) continue;
     blocked_ = errno == EAGAIN;
-    if (!blocked_) break_off(std::generic_category().message(errno));
+    if (blocked_) return 0;
+    write_error_ = std::generic_category().message(errno);
+    // It may have said why it closed the stream: that is read first. Unless nobody reads.
+    if (stalled_) break_off(write_error_);
     return 0;
   }
 }

@@ -71,8 +71,17 @@ class Connection {
   void flush(Handler& handler);
   // A frame other than data, behind the one being sent.
   void queue(const Frame& frame, const std::string& text);
-  // Nothing of the operations is sent or received any more: what arrives for them is dropped.
+  // Nothing of the operations is sent or received any more: what arrives for them is dropped. The
+  // rest of a frame being sent is copied, for the peer may be able to finish with it. Before the
+  // operations' memory goes back to their callers.
   void drop_data(Handler& handler);
+  // Only what arrives.
+  void drop_arrivals() {
+    drop_data_ = true;
+    target_ = nullptr;
+  }
+  // All that was to be sent, apart from data, is with the peer's system, or never will be.
+  [[nodiscard]] bool delivered() const;
 
   // Shared memory: what the peer may send by it from now on.
   void share(std::unique_ptr<SharedLink> link) { shared_ = std::move(link); }
@@ -95,6 +104,7 @@ class Connection {
 
   [[nodiscard]] bool blocked() const { return blocked_; }
   [[nodiscard]] bool stalled() const { return stalled_; }
+  [[nodiscard]] std::uint32_t stalled_operation() const { return frame_.operation; }
 
   // The engine's notes.
   struct Ready {
@@ -106,10 +116,12 @@ class Connection {
   std::uint32_t watching = 0;      // events of epoll
   bool dirty = false;              // to be flushed
   bool peer_left = false;
+  Time stalled_at;  // when stalled: since then, or the peer was told then
   // The answer to what was asked last.
   struct Answer {
     std::uint32_t operation = 0;
     std::uint32_t waits_for = kNoFrameRank;
+    std::uint64_t signature = 0;
     std::string text;
   };
   Answer answer;
@@ -159,6 +171,7 @@ class Connection {
   bool blocked_ = false;
   bool says_shared_ = false;  // by the frame that is being sent
   bool writes_shared_ = false;
+  std::string write_error_;  // nothing more can be sent; the peer's last words may still be read
 };
 
 }  // namespace thalweg

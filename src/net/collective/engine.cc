@@ -18,8 +18,6 @@ namespace {
 constexpr std::size_t kReadBuffer = std::size_t{256} << 10;
 // The most of one data frame: an operation that is more urgent waits for no more than this.
 constexpr std::size_t kMostFrame = std::size_t{1} << 20;
-// Waiting for so long, or a quarter of the deadline, a rank asks whom it waits for.
-constexpr Duration kAskAfter = Duration::milliseconds(1000);
 
 }  // namespace
 
@@ -71,15 +69,10 @@ void Engine::leave() {
     stopping_ = true;
     if (broken_.empty()) {
       broken_ = "this rank has left";
-      while (!running_.empty()) {
-        finish(*running_.front(), Error(fmt::format("{}: {}", running_.front()->text, broken_)));
-      }
-      for (Connection* connection : open_) {
-        connection->drop_data(*this);
-        connection->queue({.kind = FrameKind::kLeave, .started = started_}, "");
-        connection->flush(*this);
-      }
+      announced_ = true;
+      end_all({.kind = FrameKind::kLeave, .started = started_}, "");
     }
+    linger();
     eventfd_write(wake_.get(), 1);
   }
   thread_.join();
@@ -99,7 +92,10 @@ void Engine::start(const std::shared_ptr<Op>& op) {
   if (broken_.empty() && op->plan) {
     // Without the mutex, so before the operation can be seen by others.
     const Status connected = connect_to(lock, op->plan->peers(), op->deadline);
-    if (!connected.ok()) fail(kNoFrameRank, connected.error().message());
+    if (!connected.ok()) {
+      fail(kNoFrameRank, connected.error().message());
+      settle();
+    }
   }
   if (!broken_.empty()) {
     op->result = Error(fmt::format("{}: {}", op->text, broken_));
@@ -163,6 +159,12 @@ void Engine::finish(Op& op, Status result) {
     for (const Transfer& transfer : op.transfers) transfer.cancel();
   }
   op.result = std::move(result);
+  if (op.plan) {
+    for (const Rank peer : op.plan->peers()) {
+      std::erase_if(connections_[peer.index()]->ready,
+                    [&](const Connection::Ready& r) { return r.op == &op; });
+    }
+  }
   // The deque's pointer may be the last.
   const auto place = std::ranges::find(running_, &op, &std::shared_ptr<Op>::get);
   CHECK(place != running_.end());
@@ -238,12 +240,16 @@ bool Engine::next_data(Connection& connection, Frame& frame, Connection::Outgoin
 }
 
 Engine::Op* Engine::on_data(Connection& connection, const Frame& frame) {
-  if (frame.operation > started_) return nullptr;
+  if (frame.operation > started_) {
+    if (!connection.stalled()) connection.stalled_at = monotonic_now();
+    return nullptr;
+  }
   Op* op = find(frame.operation);
-  const Past& past = past_[frame.operation % kPast];
+  const Past past =
+      op != nullptr ? Past{op->number, op->signature, op->text} : past_[frame.operation % kPast];
   if (past.number == frame.operation && past.signature != frame.signature) {
     // The peer finds out by our question what both called, and says so to all.
-    connection.drop_data(*this);
+    connection.drop_arrivals();
     connection.queue({.kind = FrameKind::kAsk,
                       .operation = frame.operation,
                       .signature = past.signature,
@@ -271,7 +277,7 @@ void Engine::on_frame(Connection& connection, const Frame& frame, const std::str
       answer(connection, frame, text);
       break;
     case FrameKind::kAnswer:
-      connection.answer = {frame.operation, frame.rank, text};
+      connection.answer = {frame.operation, frame.rank, frame.signature, text};
       if (Op* op = find(frame.operation);
           op != nullptr && frame.signature != 0 && frame.signature != op->signature) {
         report_difference(connection, frame.operation, op->text, text);
@@ -297,103 +303,32 @@ void Engine::on_frame(Connection& connection, const Frame& frame, const std::str
       break;
     case FrameKind::kHello:
     case FrameKind::kData:
-      connection.break_off("it greeted twice");
+    case FrameKind::kMessage:
+    case FrameKind::kTaken:
+    case FrameKind::kAccept:
+      connection.break_off("it sent a frame that does not belong here");
       break;
   }
-}
-
-void Engine::answer(Connection& connection, const Frame& frame, const std::string& theirs) {
-  Frame reply{.kind = FrameKind::kAnswer,
-              .operation = frame.operation,
-              .started = started_,
-              .rank = kNoFrameRank};
-  const Past& past = past_[frame.operation % kPast];
-  std::string text;
-  if (frame.operation > started_) {
-    text = started_ == 0 ? "has called nothing yet"
-                         : fmt::format("has not called it yet (its last call, number {}, was {})",
-                                       started_, past_[started_ % kPast].text);
-  } else if (past.number != frame.operation) {
-    text = "has finished it long ago";
-  } else {
-    if (past.signature != frame.signature) {
-      report_difference(connection, frame.operation, past.text, theirs);
-      return;
-    }
-    reply.signature = past.signature;
-    text = past.text;
-    if (const Op* op = find(frame.operation)) reply.rank = waits_for(*op);
-  }
-  connection.queue(reply, text);
-  touch(connection);
-}
-
-void Engine::report_difference(Connection& connection, std::uint32_t number,
-                               const std::string& ours, const std::string& theirs) {
-  fail(kNoFrameRank,
-       fmt::format("the ranks do not call the same: as operation {}, rank {} calls {}, rank {} "
-                   "calls {}",
-                   number, options_.rank, ours, connection.peer().value(), theirs));
-}
-
-std::uint32_t Engine::waits_for(const Op& op) const {
-  if (!op.runs()) return kNoFrameRank;
-  for (std::uint32_t slot = 0; slot < op.plan->arrivals().size(); ++slot) {
-    if (op.outstanding(slot)) {
-      return static_cast<std::uint32_t>(op.plan->arrivals()[slot].source.value());
-    }
-  }
-  return kNoFrameRank;
 }
 
 void Engine::fail(std::uint32_t culprit, const std::string& text) {
   if (!broken_.empty()) return;
   broken_ = text;
-  while (!running_.empty()) {
-    Op& op = *running_.front();
-    finish(op, Error(fmt::format("{}: {}", op.text, text)));
-  }
+  end_all({.kind = FrameKind::kAbort, .started = started_, .rank = culprit}, text);
+  eventfd_write(wake_.get(), 1);
+}
+
+void Engine::end_all(const Frame& last, const std::string& words) {
   for (Connection* connection : open_) {
     if (!connection->connected()) continue;
     connection->drop_data(*this);
-    connection->queue({.kind = FrameKind::kAbort, .started = started_, .rank = culprit}, text);
+    connection->queue(last, words);
     touch(*connection);
   }
-}
-
-void Engine::ask_peers(Op& op) {
-  op.asked = true;
-  for (const Rank peer : op.plan->peers()) {
-    Connection& connection = *connections_[peer.index()];
-    if (!connection.connected()) continue;
-    connection.queue({.kind = FrameKind::kAsk,
-                      .operation = op.number,
-                      .signature = op.signature,
-                      .started = started_},
-                     op.text);
-    touch(connection);
+  while (!running_.empty()) {
+    Op& op = *running_.front();
+    finish(op, Error(fmt::format("{}: {}", op.text, broken_)));
   }
-}
-
-std::string Engine::late_text(const Op& op) const {
-  const std::uint32_t rank = waits_for(op);
-  const std::string limit = to_human(op.limit);
-  if (rank == kNoFrameRank) {
-    return fmt::format("not over within {}: what it sends is not taken", limit);
-  }
-  const Connection& connection = *connections_[rank];
-  if (!connection.connected()) {
-    return fmt::format("not over within {}: rank {} never connected", limit, rank);
-  }
-  if (connection.answer.operation != op.number) {
-    return fmt::format("not over within {}: rank {} is connected and does not answer: it hangs",
-                       limit, rank);
-  }
-  const std::uint32_t behind = connection.answer.waits_for;
-  if (behind != kNoFrameRank) {
-    return fmt::format("not over within {}: rank {} waits for rank {}", limit, rank, behind);
-  }
-  return fmt::format("not over within {}: rank {} {}", limit, rank, connection.answer.text);
 }
 
 }  // namespace thalweg

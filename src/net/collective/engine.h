@@ -60,9 +60,22 @@ struct EngineOptions {
   std::size_t ring_bytes = kRingBytes;
   // A connected stream to a lower rank; blocks until the time at the latest. From any thread.
   std::function<Result<Fd>(int rank, Time until)> connect;
+  // Ranks that wait for each other need not be connected. What follows goes by way of the store, a
+  // second after an operation should have been over, from the engine's thread. None: not at all.
+  //
+  // Says what this rank calls as an operation, and asks what another does: how the communicator
+  // failed, if it did or if the calls differ.
+  std::function<std::optional<std::string>(std::uint32_t number, std::uint64_t signature,
+                                           const std::string& text)>
+      compare_calls;
+  std::function<void(const std::string& text)> announce_failure;
+  // Another rank, or this one, has made a stream of messages to us.
+  std::function<void(int rank, Fd stream)> on_message_stream;
 };
 
-class Engine final : private Connection::Handler, public std::enable_shared_from_this<Engine> {
+class Engine final : public OperationHost,
+                     private Connection::Handler,
+                     public std::enable_shared_from_this<Engine> {
  public:
   // Takes a listening, non-blocking socket, at which higher ranks connect.
   static Result<std::shared_ptr<Engine>> make(EngineOptions options, Fd listener);
@@ -72,8 +85,8 @@ class Engine final : private Connection::Handler, public std::enable_shared_from
 
   // Takes the next number. A failure is the operation's.
   void start(const std::shared_ptr<Operation::State>& op);
-  [[nodiscard]] Status wait(Operation::State& op);
-  [[nodiscard]] bool over(const Operation::State& op);
+  [[nodiscard]] Status wait(Operation::State& op) override;
+  [[nodiscard]] bool over(const Operation::State& op) override;
   // Tells the others, fails what is in flight, and ends the thread. Once.
   void leave();
   // Why no operation can be started any more; empty while they can.
@@ -110,10 +123,15 @@ class Engine final : private Connection::Handler, public std::enable_shared_from
   void disarm();
   [[nodiscard]] Time next_timer(Time now) const;
   void check_timers(Time now);
+  // By way of the store, without the lock.
+  void consult(Lock& lock);
+  // Until the others have what they were told last, or it takes too long.
+  void linger();
   // The driver may have to look again.
   void nudge();
 
   // Streams.
+  Result<Fd> dial(Lock& lock, Rank peer, Time until);
   Status connect_to(Lock& lock, const std::vector<Rank>& peers, Time until);
   void adopt(Connection& connection, Fd fd);
   void offer_memory(Connection& connection);
@@ -136,13 +154,21 @@ class Engine final : private Connection::Handler, public std::enable_shared_from
   void look_at_dlcp(const std::shared_ptr<Op>& op, Lock& lock);
   void keep(const std::shared_ptr<Op>& op, const Transfer& transfer);
   void fail(std::uint32_t culprit, const std::string& text);
+  // broken_ is how all operations end, and this frame how all streams do.
+  void end_all(const Frame& last, const std::string& words);
   [[nodiscard]] Op* find(std::uint32_t number);
   void ask_peers(Op& op);
   void answer(Connection& connection, const Frame& frame, const std::string& theirs);
   void report_difference(Connection& connection, std::uint32_t number, const std::string& ours,
                          const std::string& theirs);
   [[nodiscard]] std::uint32_t waits_for(const Op& op) const;
+  // Whom the operation waits for in the end, as far as is known.
+  [[nodiscard]] std::uint32_t culprit_of(const Op& op) const;
+  // We wait for it ourselves, and it does not say that it waits for another.
+  [[nodiscard]] bool is_last_in_chain(const Op& op) const;
   [[nodiscard]] std::string late_text(const Op& op) const;
+  [[nodiscard]] std::string not_called_text() const;
+  void tell_stalled(Time now);
   void touch(Connection& connection);
   [[nodiscard]] static bool has_data_for(const Op& op, Rank peer);
   [[nodiscard]] static bool needs(const Op& op, Rank peer);
@@ -164,6 +190,8 @@ class Engine final : private Connection::Handler, public std::enable_shared_from
   bool thread_sleeps_ = false;  // without a time to wake up by itself
   bool driver_sleeps_ = false;
   bool stopping_ = false;
+  bool announced_ = false;  // broken_, or it is not for us to do
+  Time consult_at_;         // not before
   std::string broken_;
   std::vector<std::unique_ptr<Connection>> connections_;  // [rank]
   std::vector<Connection*> open_;                         // those connected
@@ -185,6 +213,8 @@ class Engine final : private Connection::Handler, public std::enable_shared_from
     std::string text;
   };
   static constexpr std::size_t kPast = 64;
+  // Waiting for so long, or a quarter of the deadline, a rank asks whom it waits for.
+  static constexpr Duration kAskAfter = Duration::milliseconds(1000);
   std::array<Past, kPast> past_;
   std::vector<std::unique_ptr<Executor>> spare_;  // executors to use again
   std::vector<std::byte> buffer_;

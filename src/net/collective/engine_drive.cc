@@ -23,10 +23,19 @@ constexpr int kEventsPerWait = 64;
 // Nobody has driven for so long: the engine's thread listens again.
 constexpr int kPauseMs = 20;
 constexpr Duration kLongest = Duration::milliseconds(1000);
+// Of looking at events without letting others have the lock.
+constexpr int kMostRounds = 64;
+// One who leaves waits no longer than this for the others' systems to take what it says.
+constexpr Duration kLongestLinger = Duration::milliseconds(1000);
 // Timers are looked at this often by a driver that does not sleep.
 constexpr int kLooksPerTimer = 64;
 // With a core for every rank, one that waits lets others run only this often.
 constexpr int kLooksPerYield = 16;
+
+// See engine_questions.cc.
+Time last_in_chain_deadline(const Operation::State& op) {
+  return op.deadline - std::min(op.limit / 8, Duration::milliseconds(500));
+}
 
 int to_ms(Duration duration) {
   return static_cast<int>(std::clamp(duration.ms() + 0.999, 0.0, 1000.0));
@@ -79,6 +88,9 @@ void Engine::drive(Lock& lock, const Op& until) {
     lock.lock();
     if (now < spin_until || until.result) continue;
     sleep(lock, next_timer(now));
+    // Whatever woke us is looked at, also what poll() passes over: newcomers.
+    handle_events(0);
+    settle();
     check_timers(monotonic_now());
     spin_until = Time();
   }
@@ -152,6 +164,10 @@ bool Engine::handle_events(int timeout_ms) {
     if (connection != open_.end()) {
       if ((*connection)->reads_shared()) (*connection)->hear_bells(buffer_);
       (*connection)->read(buffer_, *this);
+      if ((*connection)->stalled() && !(*connection)->reads_shared() &&
+          (events[static_cast<std::size_t>(i)].events & (EPOLLHUP | EPOLLERR)) != 0) {
+        (*connection)->break_off("its connection closed");
+      }
       if ((events[static_cast<std::size_t>(i)].events & EPOLLOUT) != 0) touch(**connection);
       look_over(**connection);
       watch(**connection);
@@ -244,20 +260,24 @@ void Engine::disarm() {
 Time Engine::next_timer(Time now) const {
   Time next = now + kLongest;
   for (const auto& op : running_) {
-    next = std::min(next, op->asked ? op->deadline : std::min(op->ask_at, op->deadline));
+    next = std::min(next, std::min(op->ask_at, last_in_chain_deadline(*op)));
+  }
+  for (const Connection* connection : open_) {
+    if (connection->stalled()) next = std::min(next, connection->stalled_at + kAskAfter);
   }
   return std::max(next, now);
 }
 
 void Engine::check_timers(Time now) {
   for (const auto& op : running_) {
-    if (now >= op->deadline) {
+    if (now >= op->deadline || (now >= last_in_chain_deadline(*op) && is_last_in_chain(*op))) {
       // Ends the loop: it empties running_.
-      fail(waits_for(*op), late_text(*op));
+      fail(culprit_of(*op), late_text(*op));
       break;
     }
-    if (!op->asked && now >= op->ask_at) ask_peers(*op);
+    if (now >= op->ask_at) ask_peers(*op);
   }
+  tell_stalled(now);
   settle();
 }
 
@@ -268,7 +288,7 @@ void Engine::run_thread() {
     int timeout = -1;
     if (driven_ || !armed_) {
       timeout = kPauseMs;
-    } else if (!running_.empty()) {
+    } else if (!running_.empty() || std::ranges::any_of(open_, &Connection::stalled)) {
       timeout = to_ms(next_timer(now) - now);
     }
     thread_sleeps_ = timeout < 0;
@@ -279,13 +299,31 @@ void Engine::run_thread() {
     thread_sleeps_ = false;
     eventfd_t value = 0;
     eventfd_read(wake_.get(), &value);
+    if (stopping_) break;
+    consult(lock);
     if (driven_ || stopping_) continue;
     disarm();
     handle_events(0);
-    while (poll()) {
+    for (int i = 0; i < kMostRounds && poll(); ++i) {
     }
     check_timers(monotonic_now());
     arm();
+  }
+  consult(lock);
+}
+
+void Engine::linger() {
+  const Time until = monotonic_now() + kLongestLinger;
+  while (true) {
+    settle();
+    for (Connection* connection : open_) {
+      while (connection->read(buffer_, *this)) {
+      }
+    }
+    const bool delivered = std::ranges::all_of(open_, &Connection::delivered);
+    if (delivered || monotonic_now() >= until) return;
+    sched_yield();
+    for (Connection* connection : open_) touch(*connection);
   }
 }
 

@@ -1,7 +1,5 @@
 // Streams to the other ranks: made when they are first needed, by the higher rank of the two.
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -13,11 +11,14 @@
 #include "net/address.h"
 #include "net/collective/engine.h"
 #include "net/system.h"
+#include "net/tcp.h"
 
 namespace thalweg {
 namespace {
 
-constexpr std::size_t kMaxNewcomers = 4096;
+// More wait for their turn in the system; the one that has not greeted for longest must go.
+constexpr std::size_t kMaxNewcomers = 1024;
+constexpr Duration kDialTry = Duration::milliseconds(500);
 
 }  // namespace
 
@@ -28,11 +29,10 @@ Status Engine::connect_to(Lock& lock, const std::vector<Rank>& peers, Time until
       return Error(fmt::format("rank {} is gone: {}", peer.value(), connection.over()));
     }
     if (connection.connected() || peer.value() > options_.rank) continue;
-    lock.unlock();
-    Result<Fd> stream = options_.connect(peer.value(), until);
-    lock.lock();
+    Result<Fd> stream = dial(lock, peer, until);
+    if (!broken_.empty()) return Error(broken_);
     if (!stream.ok()) return stream.error().within(fmt::format("rank {}", peer.value()));
-    if (connection.connected() || !connection.over().empty() || !broken_.empty()) continue;
+    if (connection.connected() || !connection.over().empty()) continue;
     const auto hello = encode_frame({.kind = FrameKind::kHello,
                                      .slot = static_cast<std::uint32_t>(options_.size),
                                      .signature = options_.signature,
@@ -84,6 +84,17 @@ void Engine::take_offer(Connection& connection, const Frame& frame) {
   touch(connection);
 }
 
+// In short tries: the communicator may break meanwhile.
+Result<Fd> Engine::dial(Lock& lock, Rank peer, Time until) {
+  while (true) {
+    const Time now = monotonic_now();
+    lock.unlock();
+    Result<Fd> stream = options_.connect(peer.value(), std::min(until, now + kDialTry));
+    lock.lock();
+    if (stream.ok() || !broken_.empty() || monotonic_now() >= until) return stream;
+  }
+}
+
 // Higher ranks connect to us; as long as one is missing, the listener must be looked at.
 bool Engine::streams_missing() {
   const auto missing = [&](const Rank peer) { return !connections_[peer.index()]->connected(); };
@@ -96,8 +107,7 @@ bool Engine::streams_missing() {
 }
 
 void Engine::adopt(Connection& connection, Fd fd) {
-  set_option(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1);
-  set_option(fd.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
+  prepare_stream(fd.get());
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.fd = fd.get();
@@ -109,13 +119,14 @@ void Engine::adopt(Connection& connection, Fd fd) {
 }
 
 void Engine::accept_streams() {
-  while (newcomers_.size() < kMaxNewcomers) {
+  while (true) {
     Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd.valid()) return;
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.fd = fd.get();
     if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd.get(), &event) != 0) continue;
+    if (newcomers_.size() >= kMaxNewcomers) newcomers_.pop_front();
     newcomers_.push_back({std::move(fd), {}, 0, false});
   }
 }
@@ -134,9 +145,14 @@ void Engine::greet(std::size_t index) {
                     frame.kind == FrameKind::kHello && frame.length == 0 &&
                     frame.signature == options_.signature &&
                     frame.slot == static_cast<std::uint32_t>(options_.size) &&
-                    frame.rank > static_cast<std::uint32_t>(options_.rank) &&
                     frame.rank < static_cast<std::uint32_t>(options_.size);
   if (!good) return;
+  if (frame.operation == kMessageStream && options_.on_message_stream) {
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, newcomer.fd.get(), nullptr);
+    options_.on_message_stream(static_cast<int>(frame.rank), std::move(newcomer.fd));
+    return;
+  }
+  if (frame.rank <= static_cast<std::uint32_t>(options_.rank)) return;
   Connection& connection = *connections_[frame.rank];
   if (connection.connected() || !connection.over().empty()) return;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, newcomer.fd.get(), nullptr);

@@ -18,10 +18,19 @@
 
 namespace thalweg {
 
-class Engine;
+// Who runs operations: the engine the collectives, the mailbox the messages.
+class OperationHost {
+ public:
+  virtual ~OperationHost() = default;
+  // Blocks until it is over.
+  [[nodiscard]] virtual Status wait(Operation::State& op) = 0;
+  [[nodiscard]] virtual bool over(const Operation::State& op) = 0;
+};
+
+inline constexpr int kAnyPeer = -1;
 
 struct Operation::State {
-  std::shared_ptr<Engine> engine;
+  std::shared_ptr<OperationHost> host;
 
   // Set before it starts.
   std::string text;  // the call in words: "allreduce of 100 float32, sum"
@@ -43,6 +52,12 @@ struct Operation::State {
     std::int64_t segment_elements = 0;  // with a bound above 0: that fit a packet
   };
   std::optional<Dlcp> dlcp;
+  // Of messages.
+  std::byte* tensor = nullptr;
+  std::int64_t elements = 0;
+  bool sends = false;
+  int peer = kAnyPeer;  // once a receive is over: whose message it was
+  std::uint32_t tag = 0;
 
   // With the engine's mutex.
   std::uint32_t number = 0;
@@ -55,8 +70,7 @@ struct Operation::State {
   }
   Time started;
   Time deadline;
-  Time ask_at;
-  bool asked = false;
+  Time ask_at;                   // next
   bool has_streams = false;      // to all its peers
   std::optional<Status> result;  // it is over
 };

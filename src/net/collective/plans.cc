@@ -28,6 +28,8 @@ const char* usual_scheme(Collective collective, std::int64_t bytes) {
     case Collective::kReduceScatter:
     case Collective::kAllGather:
     case Collective::kAllToAll:
+    case Collective::kGather:
+    case Collective::kScatter:
     case Collective::kMix:
       break;
   }

@@ -33,9 +33,25 @@ Plan all_to_all(const PlanRequest& request, const std::vector<Rank>& order) {
   return std::move(builder).finish();
 }
 
+// To the root, or from it; its own share stays where it is.
+Plan with_root(const PlanRequest& request, const std::vector<Rank>& order) {
+  PlanBuilder builder(plan_header(request));
+  const bool gather = request.collective == Collective::kGather;
+  for (const Rank rank : order) {
+    const Share share =
+        share_of(request.elements, static_cast<std::int64_t>(order.size()), rank.value());
+    const Rank source = gather ? rank : request.root;
+    const Rank target = gather ? request.root : rank;
+    const ChunkIndex chunk = builder.add_chunk(share, source, target);
+    if (rank != request.root) builder.copy(source, target, chunk);
+  }
+  return std::move(builder).finish();
+}
+
 Result<Plan> generate(const PlanRequest& request, const Parameters& /*parameters*/) {
   const std::vector<Rank> order = ranks_in_region_order(request.topology);
   if (request.collective == Collective::kAllToAll) return all_to_all(request, order);
+  if (has_root(request.collective)) return with_root(request, order);
 
   PlanBuilder builder(plan_header(request));
   const std::vector<ChunkIndex> shares = add_rank_shares(builder, order);
@@ -54,8 +70,9 @@ Result<Plan> generate(const PlanRequest& request, const Parameters& /*parameters
 
 const Scheme kDirect{
     .name = "direct",
-    .summary = "every rank sends to every other, one step",
-    .collectives = {Collective::kAllToAll, Collective::kReduceScatter, Collective::kAllGather},
+    .summary = "every rank sends to every other (or the root), one step",
+    .collectives = {Collective::kAllToAll, Collective::kReduceScatter, Collective::kAllGather,
+                    Collective::kGather, Collective::kScatter},
     .parameters = {},
     .generate = generate,
 };

@@ -60,6 +60,8 @@ ChunkIndex add_chunk_of(PlanBuilder& builder, Share share, Rank home) {
     case Collective::kAllreduce:
     case Collective::kMix:
     case Collective::kAllToAll:
+    case Collective::kGather:
+    case Collective::kScatter:
       break;
   }
   return builder.add_chunk(share);

@@ -6,83 +6,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <deque>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "base/prng.h"
 #include "exec/rank_plan.h"
+#include "exec/serial.h"
 #include "plan/scheme.h"
-#include "plan/verify.h"
-#include "tensor/reduce.h"
-#include "topology/load.h"
 
 namespace thalweg {
 namespace {
-
-Plan plan_of(const std::string& scheme, Collective collective, int ranks, std::int64_t elements,
-             int element_bytes) {
-  const Topology topology =
-      *topology_from_shorthand(fmt::format("single-switch:hosts={},host=10G", ranks));
-  Plan plan = *make_plan(scheme, {.collective = collective,
-                                  .topology = topology,
-                                  .elements = elements,
-                                  .element_bytes = element_bytes});
-  EXPECT_TRUE(verify(plan).ok()) << scheme;
-  return plan;
-}
-
-using Memory = std::vector<std::vector<std::byte>>;  // [rank]
-
-Memory random_memory(int ranks, std::size_t bytes, DType type, Prng& prng) {
-  Memory memory;
-  for (int r = 0; r < ranks; ++r) {
-    std::vector<std::byte>& own = memory.emplace_back(bytes);
-    for (std::byte& byte : own) byte = static_cast<std::byte>(prng.below(256));
-    // Floats whose sums differ by their order: of many magnitudes, none infinite.
-    if (type != DType::kFloat32) continue;
-    for (std::size_t i = 0; i + sizeof(float) <= bytes; i += sizeof(float)) {
-      const float value =
-          static_cast<float>(prng.below(1 << 20)) * (prng.below(2) == 0 ? 1e-4F : 1e3F);
-      std::memcpy(&own[i], &value, sizeof(value));
-    }
-  }
-  return memory;
-}
-
-// The plan's transfers one after the other, each with the version it names.
-Memory serial(const Plan& plan, DType type, ReduceOp op, const Memory& memory) {
-  const std::size_t element = size_of(type);
-  std::map<std::pair<std::size_t, std::size_t>, std::vector<std::vector<std::byte>>> versions;
-  const auto of = [&](Rank rank, ChunkIndex chunk) -> auto& {
-    auto& all = versions[{rank.index(), chunk.index()}];
-    if (all.empty()) {
-      const Chunk& c = plan.chunks[chunk.index()];
-      const auto begin = memory[rank.index()].begin() +
-                         static_cast<std::ptrdiff_t>(static_cast<std::size_t>(c.offset) * element);
-      all.emplace_back(
-          begin, begin + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(c.length) * element));
-    }
-    return all;
-  };
-  for (const PlanTransfer& t : plan.transfers) {
-    const std::vector<std::byte> carried = of(t.source, t.chunk)[static_cast<std::size_t>(t.after)];
-    auto& target = of(t.target, t.chunk);
-    std::vector<std::byte> next = carried;
-    if (t.kind == TransferKind::kReduce) {
-      reduce(type, op, next.data(), target.back().data(), carried.data(), next.size() / element);
-    }
-    target.push_back(std::move(next));
-  }
-  Memory result = memory;
-  for (const auto& [key, all] : versions) {
-    const auto offset = static_cast<std::size_t>(plan.chunks[key.second].offset) * element;
-    std::ranges::copy(all.back(), result[key.first].begin() + static_cast<std::ptrdiff_t>(offset));
-  }
-  return result;
-}
 
 // Between two ranks: what has been sent and not yet delivered.
 struct Wire {

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <thread>
@@ -12,6 +14,7 @@
 #include <thalweg/communicator.h>
 
 #include "net/address.h"
+#include "net/system.h"
 #include "net/tcp.h"
 
 namespace thalweg {
@@ -20,6 +23,15 @@ namespace thalweg {
 inline std::string free_address() {
   const Fd fd = std::move(listen_tcp("127.0.0.1:0").value());
   return SocketAddress::local_of(fd.get()).to_string();
+}
+
+// Another one every time, or THALWEG_FIRST_SEED; printed.
+inline std::uint64_t test_seed() {
+  const char* given = std::getenv("THALWEG_FIRST_SEED");
+  const std::uint64_t seed =
+      given != nullptr ? std::strtoull(given, nullptr, 10) : random_number() % 1'000'000'000;
+  fmt::print("seed {}: again by THALWEG_FIRST_SEED={}\n", seed, seed);
+  return seed;
 }
 
 using RankBody = std::function<void(Communicator&)>;

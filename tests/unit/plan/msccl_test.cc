@@ -109,7 +109,10 @@ TEST(Msccl, every_scheme__well_formed_and_every_send_has_its_receive) {
   int programs = 0;
   for (const Scheme* scheme : all_schemes()) {
     for (const Collective collective : scheme->collectives) {
-      if (collective == Collective::kMix) continue;
+      if (collective == Collective::kMix || collective == Collective::kGather ||
+          collective == Collective::kScatter) {
+        continue;
+      }
       SCOPED_TRACE(testing::Message() << scheme->name << " " << name_of(collective));
       const auto plan = make_plan(
           scheme->name, {.collective = collective, .topology = *topology, .elements = 4800});

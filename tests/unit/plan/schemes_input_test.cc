@@ -33,7 +33,7 @@ TEST_F(SchemeInput, collective__unsupported_lists_what_is) {
             "scheme 'butterfly' cannot do 'all-to-all': it does allreduce");
   EXPECT_EQ(message_of("direct"),
             "scheme 'direct' cannot do 'allreduce': it does all-to-all, reduce-scatter, "
-            "all-gather");
+            "all-gather, gather, scatter");
 }
 
 TEST_F(SchemeInput, root__out_of_range) {

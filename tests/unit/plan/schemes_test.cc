@@ -43,7 +43,7 @@ std::vector<std::string> specs_of(const Scheme& scheme, Collective collective, i
 }
 
 std::vector<Rank> roots_of(Collective collective, int ranks) {
-  if (collective != Collective::kReduce && collective != Collective::kBroadcast) return {Rank(0)};
+  if (!has_root(collective)) return {Rank(0)};
   std::set<Rank> roots{Rank(0), Rank(ranks / 2), Rank(ranks - 1)};
   return {roots.begin(), roots.end()};
 }

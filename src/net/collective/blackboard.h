@@ -1,0 +1,54 @@
+// What the ranks of a communicator tell each other by way of the store, when their streams may not
+// reach: what they call, that it failed, and who is still there.
+//
+// It has a connection of its own to the store, made when it is first needed. From any thread.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <thalweg/result.h>
+
+#include "base/units.h"
+#include "net/bootstrap/environment.h"
+#include "net/bootstrap/store_client.h"
+
+namespace thalweg {
+
+class Blackboard {
+ public:
+  // `group`: of the communicator; `rank`: ours in it.
+  Blackboard(const Environment& environment, std::string group, int rank)
+      : store_(environment.store),
+        token_(environment.token),
+        group_(std::move(group)),
+        rank_(rank) {}
+
+  // Says what we call as an operation. How the communicator failed, if it did, or if the rank that
+  // was first to say so calls something else.
+  std::optional<std::string> compare_calls(std::uint32_t number, std::uint64_t signature,
+                                           const std::string& text);
+  void announce_failure(const std::string& text);
+
+  // Who calls this within `window` of each other, of `size` ranks, as all of them agree; it holds
+  // our own rank. A rank that dies meanwhile is either in all lists or in none.
+  Result<std::vector<int>> gather_survivors(int size, Duration window);
+
+ private:
+  Status connect(Time until);
+  std::string key(const std::string& name) const { return "board/" + group_ + "/" + name; }
+  // One round of gather_survivors(); none: whoever was to make the list did not.
+  Result<std::optional<std::vector<int>>> try_gather(int attempt, int size, Duration window);
+
+  std::string store_;
+  JobToken token_;
+  std::string group_;
+  int rank_;
+  std::mutex mutex_;
+  std::optional<StoreClient> client_;  // with mutex_
+};
+
+}  // namespace thalweg

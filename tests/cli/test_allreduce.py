@@ -1,0 +1,138 @@
+"""The example of allreduce: a rank dies, hangs or leaves, and the others go on."""
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from test_run import PROGRAM, ROOT, by_rank
+
+EXAMPLE = ROOT / "build/release/examples/allreduce"
+RANKS = 4
+DEADLINE_S = 5  # of the example's calls
+WINDOW_S = 2  # of its shrink
+
+
+class Job:
+    """`thalweg run` of the example, whose lines are read as they come."""
+
+    def __init__(self, tmp_path, *, ranks=RANKS, iterations=10**9):
+        self.output = tmp_path / "output"
+        self.process = subprocess.Popen(
+            [PROGRAM, "run", "-n", str(ranks), "--keep-going", "--", EXAMPLE, str(iterations)],
+            stdout=self.output.open("w"), stderr=subprocess.STDOUT, cwd=ROOT)
+
+    def lines(self):
+        return by_rank(re.sub(r"(?m)^(?!\[\d+\] ).*\n?", "", self.output.read_text()))
+
+    def pid_of(self, rank):
+        for process in Path("/proc").iterdir():
+            if not process.name.isdigit():
+                continue
+            try:
+                environment = (process / "environ").read_bytes().split(b"\0")
+                if os.readlink(process / "exe") != str(EXAMPLE.resolve()):
+                    continue
+                parents = parents_of(int(process.name))
+            except (FileNotFoundError, PermissionError, ProcessLookupError):
+                continue
+            if self.process.pid in parents and f"THALWEG_RANK={rank}".encode() in environment:
+                return int(process.name)
+        return None
+
+    def wait_for(self, holds, seconds=15):
+        deadline = time.monotonic() + seconds
+        while not holds(self.lines()):
+            assert time.monotonic() < deadline, self.output.read_text()[-3000:]
+            time.sleep(0.05)
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(timeout=20)
+
+
+def parents_of(pid):
+    parents = []
+    while pid > 1:
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        parents.append(pid)
+    return parents
+
+
+@pytest.fixture
+def job(tmp_path):
+    job = Job(tmp_path)
+    job.wait_for(lambda lines: len(lines) == RANKS and all(len(of) > 3 for of in lines.values()))
+    yield job
+    job.stop()
+
+
+def failures(lines):
+    return [line for line in lines if "ranks, sum" not in line]
+
+
+def check_survivors(job, dead, left):
+    """Every survivor names one of the dead, and the sums after that are of those left."""
+    survivors = [r for r in range(RANKS) if r not in dead]
+
+    def went_on(lines):
+        return all(lines[r][-1].endswith(f"{left} ranks, sum {left}") for r in survivors)
+
+    job.wait_for(went_on, DEADLINE_S + 6 * WINDOW_S + 10)
+    for rank in survivors:
+        said = failures(job.lines()[rank])
+        assert said, rank
+        assert any(f"rank {d}" in line for line in said for d in dead), said
+    return survivors
+
+
+@pytest.mark.parametrize("rank", range(RANKS))
+def test_kill__survivors_name_the_rank_shrink_and_go_on(job, rank):
+    os.kill(job.pid_of(rank), signal.SIGKILL)
+    began = time.monotonic()
+    job.wait_for(lambda lines: all(failures(lines[r]) for r in range(RANKS) if r != rank), DEADLINE_S)
+    assert time.monotonic() - began < DEADLINE_S
+    for survivor in check_survivors(job, [rank], RANKS - 1):
+        said = failures(job.lines()[survivor])
+        assert len(said) == 1 and f"rank {rank} is lost" in said[0], said
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_hang__survivors_name_the_rank_at_the_deadline(job, rank):
+    pid = job.pid_of(rank)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        for survivor in check_survivors(job, [rank], RANKS - 1):
+            said = failures(job.lines()[survivor])
+            assert f"rank {rank} is connected and does not answer" in said[0], said
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    # It wakes up outside: it cannot come back, and says so.
+    job.wait_for(lambda lines: any("came too late" in line or "lost" in line for line in failures(lines[rank])))
+
+
+def test_two_die_one_after_the_other__the_rest_goes_on(job):
+    os.kill(job.pid_of(1), signal.SIGKILL)
+    time.sleep(0.5)  # the others are shrinking
+    os.kill(job.pid_of(0), signal.SIGKILL)
+    check_survivors(job, [0, 1], RANKS - 2)
+
+
+def test_exit__a_rank_that_ends_without_leaving_is_named(tmp_path):
+    job = Job(tmp_path)
+    try:
+        job.wait_for(lambda lines: len(lines) == RANKS and all(len(of) > 3 for of in lines.values()))
+        os.kill(job.pid_of(3), signal.SIGTERM)  # no handler: the process just ends
+        for survivor in check_survivors(job, [3], RANKS - 1):
+            assert "rank 3 is lost" in failures(job.lines()[survivor])[0]
+    finally:
+        job.stop()
+
+
+def test_all_well__every_rank_sums_and_ends(tmp_path):
+    job = Job(tmp_path, ranks=3, iterations=5)
+    assert job.process.wait(timeout=30) == 0
+    assert job.lines() == {r: [f"iteration {i}: 3 ranks, sum 3" for i in range(5)] for r in range(3)}

@@ -1,0 +1,214 @@
+// Every scheme, collective, type and operation on real sockets, against the plan run one transfer
+// after the other.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <thalweg/communicator.h>
+
+#include "exec/serial.h"
+#include "net/ranks.h"
+#include "tensor/reduce.h"
+
+namespace thalweg {
+namespace {
+
+#ifdef THALWEG_SLOW_TESTS
+constexpr int kRankStep = 4;
+#else
+constexpr int kRankStep = 1;
+#endif
+
+struct Case {
+  Collective collective = Collective::kAllreduce;
+  std::string scheme;
+  DType type = DType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  int root = 0;
+  std::int64_t elements = 0;  // of the whole tensor
+  std::size_t shift = 0;      // of all memory, in bytes
+  Memory in;                  // [rank]
+  Memory out;                 // [rank]: what must come out
+
+  [[nodiscard]] std::string text() const {
+    return fmt::format("{} by {} of {} {}, {}, root {}, shifted by {}", name_of(collective), scheme,
+                       elements, name_of(type), name_of(op), root, shift);
+  }
+};
+
+using Bytes8 = std::vector<std::byte>;
+
+Bytes8 part(const Bytes8& whole, std::size_t index, std::size_t parts) {
+  const std::size_t size = whole.size() / parts;
+  const auto begin = whole.begin() + static_cast<std::ptrdiff_t>(index * size);
+  return {begin, begin + static_cast<std::ptrdiff_t>(size)};
+}
+
+// What each rank must hold in the end.
+void expect(Case& c, int ranks) {
+  const auto n = static_cast<std::size_t>(ranks);
+  if (c.collective == Collective::kAllToAll) {
+    for (std::size_t r = 0; r < n; ++r) {
+      Bytes8& out = c.out.emplace_back();
+      for (std::size_t s = 0; s < n; ++s) {
+        const Bytes8 piece = part(c.in[s], r, n);
+        out.insert(out.end(), piece.begin(), piece.end());
+      }
+    }
+    return;
+  }
+  const ReduceOp op = c.op == ReduceOp::kMean ? ReduceOp::kSum : c.op;
+  c.out = c.in;
+  if (c.elements > 0 && ranks > 1) {
+    const Plan plan = plan_of(c.scheme, c.collective, ranks, c.elements,
+                              static_cast<int>(size_of(c.type)), c.root);
+    c.out = serial(plan, c.type, op, c.in);
+  }
+  for (std::size_t r = 0; r < n; ++r) {
+    if (c.collective == Collective::kReduceScatter || c.collective == Collective::kScatter) {
+      c.out[r] = part(c.out[r], r, n);
+    }
+    if (c.collective == Collective::kReduce && static_cast<int>(r) != c.root) {
+      c.out[r] = c.in[r];
+    } else if (c.op == ReduceOp::kMean && !c.out[r].empty()) {
+      finish_mean(c.type, c.out[r].data(), c.out[r].size() / size_of(c.type), ranks);
+    }
+  }
+}
+
+bool reduces(Collective collective) {
+  return collective == Collective::kAllreduce || collective == Collective::kReduce ||
+         collective == Collective::kReduceScatter;
+}
+
+bool in_parts(Collective collective) {
+  return collective == Collective::kReduceScatter || collective == Collective::kAllGather ||
+         collective == Collective::kAllToAll || collective == Collective::kGather ||
+         collective == Collective::kScatter;
+}
+
+bool gathers(Collective collective) {
+  return collective == Collective::kAllGather || collective == Collective::kGather;
+}
+
+std::vector<Case> cases_for(int ranks, Prng& prng) {
+  std::vector<Case> cases;
+  for (const Scheme* scheme : all_schemes()) {
+    for (const Collective collective : scheme->collectives) {
+      if (collective == Collective::kMix) continue;
+      Case& c = cases.emplace_back();
+      c.collective = collective;
+      c.scheme = scheme->name;
+      c.type = static_cast<DType>(prng.below(kDTypeCount));
+      if (reduces(collective)) c.op = static_cast<ReduceOp>(prng.below(kReduceOpCount));
+      c.root = static_cast<int>(prng.below(static_cast<std::uint64_t>(ranks)));
+      c.shift = prng.below(8);
+      constexpr std::array kSizes{0, 1, 7, 1000, 100'003};
+      // Large tensors on all 17 ranks would be most of the test.
+      c.elements = kSizes.at(prng.below(ranks <= 5 ? kSizes.size() : kSizes.size() - 1));
+      if (in_parts(collective)) c.elements *= ranks;
+      c.in = random_memory(ranks, static_cast<std::size_t>(c.elements) * size_of(c.type), c.type,
+                           prng);
+      if (gathers(collective)) {
+        // Each has its own part, and room for the others'.
+        for (std::size_t r = 0; r < c.in.size(); ++r) {
+          const std::size_t size = c.in[r].size() / c.in.size();
+          for (std::size_t i = 0; i < c.in[r].size(); ++i) {
+            if (size > 0 && i / size != r) c.in[r][i] = std::byte{0};
+          }
+        }
+      }
+      expect(c, ranks);
+    }
+  }
+  return cases;
+}
+
+// Memory that begins at any address.
+struct Shifted {
+  Shifted(const Bytes8& content, std::size_t by) : bytes(by + content.size()), shift(by) {
+    std::ranges::copy(content, bytes.begin() + static_cast<std::ptrdiff_t>(by));
+  }
+  [[nodiscard]] std::byte* data() { return bytes.data() + shift; }
+  [[nodiscard]] Bytes8 content() const {
+    return {bytes.begin() + static_cast<std::ptrdiff_t>(shift), bytes.end()};
+  }
+  Bytes8 bytes;
+  std::size_t shift;
+};
+
+// What is left in the memory of the result; none and a test failure if it fails.
+std::optional<Bytes8> run(const Case& c, const Communicator& all) {
+  const auto self = static_cast<std::size_t>(all.rank());
+  Shifted in(c.in[self], c.shift);
+  Shifted out(Bytes8(c.out[self].size()), c.shift);
+  CallOptions options{.op = c.op, .scheme = c.scheme};
+  const TensorSpan whole{in.data(), c.elements, c.type};
+  const TensorView source{in.data(), c.elements, c.type};
+  const auto result_size = static_cast<std::int64_t>(c.out[self].size() / size_of(c.type));
+  const TensorSpan result{out.data(), result_size, c.type};
+  bool in_place = true;
+  const auto start = [&]() -> Result<Operation> {
+    switch (c.collective) {
+      case Collective::kReduce:
+        return all.reduce_async(whole, c.root, options);
+      case Collective::kBroadcast:
+        return all.broadcast_async(whole, c.root, options);
+      case Collective::kAllGather: {
+        const std::int64_t own = c.elements / all.size();
+        const std::size_t offset = self * static_cast<std::size_t>(own) * size_of(c.type);
+        return all.all_gather_async({in.data() + offset, own, c.type}, whole, options);
+      }
+      case Collective::kReduceScatter:
+        in_place = false;
+        return all.reduce_scatter_async(source, result, options);
+      case Collective::kAllToAll:
+        in_place = false;
+        return all.all_to_all_async(source, result, options);
+      case Collective::kGather: {
+        const std::int64_t own = c.elements / all.size();
+        const std::size_t offset = self * static_cast<std::size_t>(own) * size_of(c.type);
+        return all.gather_async({in.data() + offset, own, c.type}, whole, c.root, options);
+      }
+      case Collective::kScatter:
+        in_place = false;
+        return all.scatter_async(source, result, c.root, options);
+      case Collective::kAllreduce:
+      case Collective::kMix:
+        break;
+    }
+    return all.allreduce_async(whole, options);
+  };
+  const Result<Operation> operation = start();
+  const Status status = operation.ok() ? operation->wait() : Status(operation.error());
+  EXPECT_TRUE(status.ok()) << status.error().message();
+  if (!status.ok()) return std::nullopt;
+  return in_place ? in.content() : out.content();
+}
+
+TEST(Collectives, every_scheme__equals_the_plan_run_serially) {
+  const std::uint64_t seed = test_seed();
+  for (int ranks = 1; ranks <= 17; ranks += kRankStep) {
+    Prng prng(seed + static_cast<std::uint64_t>(ranks));
+    const std::vector<Case> cases = cases_for(ranks, prng);
+    SCOPED_TRACE(fmt::format("{} ranks", ranks));
+    run_ranks(ranks, {}, [&](const Communicator& all) {
+      for (const Case& c : cases) {
+        const std::optional<Bytes8> got = run(c, all);
+        ASSERT_TRUE(got) << c.text();
+        ASSERT_TRUE(*got == c.out[static_cast<std::size_t>(all.rank())])
+            << c.text() << ", rank " << all.rank();
+      }
+    });
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace thalweg
