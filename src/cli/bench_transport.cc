@@ -11,7 +11,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -91,7 +90,7 @@ void measure(const PairProcess& process, const Settings& settings, Measured& out
   TimesSettings tcp = settings.times;
   tcp.tensors = settings.tcp_tensors;
   for (std::size_t i = 0; i < kLossPerMille.size(); ++i) {
-    process.lose(kLossPerMille[i]);
+    process.lose(kLossPerMille[i] * 1e-3);
     process.meet();
     measure_dlcp_times(process, settings.times, out.dlcp_times[i]);
     measure_tcp_times(process, tcp, out.tcp_times[i]);
@@ -119,12 +118,6 @@ Histogram histogram(const TimesResult& times) {
   Histogram histogram;
   for (std::uint32_t i = 0; i < times.count; ++i) histogram.add(times.ms[i]);
   return histogram;
-}
-
-std::string system_setting(const char* path) {
-  std::string value;
-  std::ifstream(path) >> value;
-  return value;
 }
 
 nlohmann::ordered_json to_json(const Measured& measured, const Settings& settings, bool own_network,

@@ -3,58 +3,20 @@
 #include "cli/child_process.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <thread>
 
+#include "cli/memory_file.h"
 #include "cli/spawn.h"
 
 namespace thalweg {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{5};
-
-class MemoryFile {
- public:
-  explicit MemoryFile(const char* name) : descriptor_(memfd_create(name, MFD_CLOEXEC)) {}
-  ~MemoryFile() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-
-  [[nodiscard]] int descriptor() const { return descriptor_; }
-
-  // Leaves the place to read from at the start.
-  bool fill(const std::string& text) {
-    for (std::size_t done = 0; done < text.size();) {
-      const ssize_t written = write(descriptor_, text.data() + done, text.size() - done);
-      if (written < 0) return false;
-      done += static_cast<std::size_t>(written);
-    }
-    return lseek(descriptor_, 0, SEEK_SET) == 0;
-  }
-
-  std::string content() {
-    std::string text;
-    std::array<char, 1 << 16> block{};
-    for (off_t at = 0;;) {
-      const ssize_t got = pread(descriptor_, block.data(), block.size(), at);
-      if (got <= 0) return text;
-      text.append(block.data(), static_cast<std::size_t>(got));
-      at += got;
-    }
-  }
-
- private:
-  int descriptor_;
-};
 
 // Waits until the child has ended; kills it at the limit. False: it ran past the limit.
 bool wait_for(pid_t child, std::chrono::milliseconds limit, int& status) {

@@ -60,7 +60,7 @@ std::optional<Error> missing_subcommand(const CLI::App& program) {
   if (app->get_require_subcommand_min() == 0) return std::nullopt;
   std::vector<std::string> names;
   for (const CLI::App* sub : app->get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(sub->get_name());
+    if (!sub->get_group().empty()) names.push_back(sub->get_name());
   }
   const std::vector<std::string> rest = app->remaining();
   const std::string problem = rest.empty()
@@ -80,6 +80,12 @@ Result<std::string> read_file(const std::string& path) {
   text << in.rdbuf();
   if (in.bad()) return io_error("read", path);
   return std::move(text).str();
+}
+
+std::string system_setting(const char* path) {
+  std::string value;
+  std::ifstream(path) >> value;
+  return value;
 }
 
 Status write_files(const std::vector<OutputFile>& files) {

@@ -29,6 +29,8 @@ void exit_unless_zero(int code);
 [[nodiscard]] std::optional<Error> missing_subcommand(const CLI::App& program);
 
 Result<std::string> read_file(const std::string& path);
+// The first word of a file below /proc or /sys; empty if there is none.
+std::string system_setting(const char* path);
 
 // A file to be written once everything else has succeeded.
 struct OutputFile {

@@ -5,6 +5,7 @@
 
 #include <thalweg/version.h>
 
+#include "cli/bench_allreduce.h"
 #include "cli/bench_kernels.h"
 #include "cli/bench_sim.h"
 #include "cli/bench_transport.h"
@@ -41,6 +42,8 @@ int main(int argc, char** argv) {
 
   CLI::App& bench = *app.add_subcommand("bench", "measure, with the peer and the limit beside");
   bench.require_subcommand(1);
+  thalweg::add_bench_allreduce(bench);
+  thalweg::add_bench_allreduce_rank(bench);
   thalweg::add_bench_kernels(bench);
   thalweg::add_bench_sim(bench);
   thalweg::add_bench_transport(bench);

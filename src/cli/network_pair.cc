@@ -11,61 +11,22 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
-#include <sstream>
+#include <optional>
 #include <utility>
 
-#include "cli/child_process.h"
 #include "net/system.h"
 
 namespace thalweg {
 namespace {
 
 constexpr int kFailed = 3;
-constexpr const char* kDevice = "tw0";
-constexpr std::chrono::seconds kCommandLimit{10};
-// Of the shaped link: at 1 Gb/s some 80 ms, so that only what is meant to be lost is lost.
-constexpr const char* kQueue = "10mb";
-// Longer runs of packets are cut into packets before they are shaped and lost.
-constexpr const char* kBurst = "8kb";
 
 // Where a process of the pair says why it failed.
 int failure_pipe = -1;
 
-// Words without quotes or blanks inside.
-Result<ChildOutcome> run_command(const std::string& line) {
-  ChildRequest request;
-  std::istringstream words(line);
-  for (std::string word; words >> word;) request.command.push_back(word);
-  request.limit = kCommandLimit;
-  THALWEG_TRY(ChildOutcome outcome, run_child(request));
-  if (outcome.exit_code != 0) {
-    return Error(fmt::format("'{}' failed: {}", line, outcome.errors + outcome.output));
-  }
-  return outcome;
-}
-
-void command(const std::string& line) {
-  if (const auto done = run_command(line); !done.ok()) fail_pair(done.error().message());
-}
-
-// Each end configures its own side; the sender makes the device, with its twin in the other's
-// namespace.
-void set_up_network(const PairProcess& process) {
-  if (process.sender()) {
-    const std::uint64_t receiver = process.hear();
-    command(
-        fmt::format("ip link add {} type veth peer name {} netns {}", kDevice, kDevice, receiver));
-    process.tell(1);
-  } else {
-    process.tell(static_cast<std::uint64_t>(getpid()));
-    if (process.hear() != 1) fail_pair("the other process has ended");
-  }
-  command("ip link set lo up");
-  command(fmt::format("ip addr add 10.77.0.{}/24 dev {}", process.sender() ? 1 : 2, kDevice));
-  command(fmt::format("ip link set {} up", kDevice));
-  process.meet();
+void must(const Status& status) {
+  if (!status.ok()) fail_pair(status.error().message());
 }
 
 // A core for each, where there are two: both on one would measure the scheduler.
@@ -83,16 +44,13 @@ void take_core(bool sender) {
   sched_setaffinity(0, sizeof(own), &own);
 }
 
-[[noreturn]] void run_process(bool sender, bool own_network, Fd channel,
+[[noreturn]] void run_process(bool sender, const EmulatedNetwork* network, Fd channel,
                               const std::function<void(PairProcess&)>& body) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() == 1) _exit(kFailed);
-  if (own_network && unshare(CLONE_NEWNET) != 0) {
-    fail_pair(system_error("cannot make a network namespace", errno).message());
-  }
+  if (network != nullptr) must(network->enter(sender ? 0 : 1));
   take_core(sender);
-  PairProcess process(sender, own_network, std::move(channel));
-  if (own_network) set_up_network(process);
+  PairProcess process(sender, network, std::move(channel));
   body(process);
   process.meet();
   _exit(0);
@@ -133,25 +91,8 @@ void PairProcess::meet() const {
   [[maybe_unused]] const std::uint64_t other = hear();
 }
 
-void PairProcess::shape(double gbps) const {
-  if (gbps <= 0) {
-    command(fmt::format("tc qdisc del dev {} root", kDevice));
-    return;
-  }
-  command(fmt::format("tc qdisc replace dev {} root tbf rate {:.0f}kbit burst {} limit {}", kDevice,
-                      gbps * 1e6, kBurst, kQueue));
-}
-
-void PairProcess::lose(int per_mille) const {
-  command("nft flush ruleset");
-  if (per_mille == 0) return;
-  command("nft add table netdev loss");
-  command(
-      fmt::format("nft add chain netdev loss in {{ type filter hook ingress device {} "
-                  "priority 0 ; }}",
-                  kDevice));
-  command(fmt::format("nft add rule netdev loss in numgen random mod 1000 < {} drop", per_mille));
-}
+void PairProcess::shape(double gbps) const { must(network_->shape(host(), gbps)); }
+void PairProcess::lose(double probability) const { must(network_->lose(host(), probability)); }
 
 Result<SharedMemory> SharedMemory::make(std::size_t size) {
   void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -167,6 +108,10 @@ SharedMemory::SharedMemory(SharedMemory&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), size_(other.size_) {}
 
 Status run_network_pair(bool own_network, const std::function<void(PairProcess&)>& body) {
+  std::optional<EmulatedNetwork> network;
+  if (own_network) {
+    THALWEG_TRY(network, EmulatedNetwork::make(2));
+  }
   std::array<int, 2> channel{};
   std::array<int, 2> failure{};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel.data()) != 0 ||
@@ -182,7 +127,7 @@ Status run_network_pair(bool own_network, const std::function<void(PairProcess&)
     if (children[i] == 0) {
       failure_pipe = failure_out.get();
       ends[1 - i].reset();
-      run_process(i == 0, own_network, std::move(ends[i]), body);
+      run_process(i == 0, network ? &*network : nullptr, std::move(ends[i]), body);
     }
     if (children[i] < 0) fail_pair("cannot fork");
   }
@@ -198,14 +143,6 @@ Status run_network_pair(bool own_network, const std::function<void(PairProcess&)
   }
   if (good) return ok_status();
   return Error(text.empty() ? "a process of the benchmark ended early" : text);
-}
-
-Result<bool> can_make_networks() {
-  if (geteuid() != 0) return Error("not root");
-  for (const char* tool : {"ip -V", "tc -V", "nft -v"}) {
-    if (const auto done = run_command(tool); !done.ok()) return done.error();
-  }
-  return true;
 }
 
 }  // namespace thalweg

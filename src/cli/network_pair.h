@@ -1,8 +1,5 @@
-// Two processes with a link between them, for benchmarks: each in a network namespace of its own,
-// joined by a pair of virtual Ethernet devices, where the user may make such (root); otherwise both
-// on loopback.
-//
-// The namespaces have no names. They end with the processes, and the processes with this one,
+// Two processes with a link between them, for benchmarks: each on a host of an EmulatedNetwork,
+// where the user may make such (root); otherwise both on loopback. The processes end with this one,
 // however it ends: nothing is left behind.
 #pragma once
 
@@ -15,6 +12,7 @@
 
 #include <thalweg/result.h>
 
+#include "cli/emulated_network.h"
 #include "net/fd.h"
 
 namespace thalweg {
@@ -22,16 +20,16 @@ namespace thalweg {
 // One of the two processes, as the function that runs in it sees it.
 class PairProcess {
  public:
-  PairProcess(bool sender, bool own_network, Fd channel)
-      : sender_(sender), own_network_(own_network), channel_(std::move(channel)) {}
+  // `network`: none if both are on loopback.
+  PairProcess(bool sender, const EmulatedNetwork* network, Fd channel)
+      : sender_(sender), network_(network), channel_(std::move(channel)) {}
 
   [[nodiscard]] bool sender() const { return sender_; }
   // False: both are on loopback.
-  [[nodiscard]] bool own_network() const { return own_network_; }
-  // Where the receiver can be reached, without a port.
-  [[nodiscard]] const char* receiver_host() const {
-    return own_network_ ? "10.77.0.2" : "127.0.0.1";
-  }
+  [[nodiscard]] bool own_network() const { return network_ != nullptr; }
+  // Where each can be reached, without a port.
+  [[nodiscard]] std::string sender_host() const { return address(0); }
+  [[nodiscard]] std::string receiver_host() const { return address(1); }
 
   // To the other process, and from it. Small values; both fail when it has ended.
   void tell(std::uint64_t value) const;
@@ -39,14 +37,18 @@ class PairProcess {
   // Returns when both have called it.
   void meet() const;
 
-  // The device of this end: its rate to `gbps` (0: as fast as it goes), and what arrives at it lost
-  // with the probability `per_mille` in a thousand. Requires own_network().
+  // As EmulatedNetwork's, of this end. Requires own_network().
   void shape(double gbps) const;
-  void lose(int per_mille) const;
+  void lose(double probability) const;
 
  private:
+  [[nodiscard]] int host() const { return sender_ ? 0 : 1; }
+  [[nodiscard]] std::string address(int host) const {
+    return network_ == nullptr ? "127.0.0.1" : EmulatedNetwork::address(host);
+  }
+
   bool sender_;
-  bool own_network_;
+  const EmulatedNetwork* network_;
   Fd channel_;
 };
 
@@ -72,8 +74,5 @@ class SharedMemory {
 
 // Ends a process of the pair, with a text for the user.
 [[noreturn]] void fail_pair(const std::string& text);
-
-// True if this user may make network namespaces, and the tools for it are here; else why not.
-[[nodiscard]] Result<bool> can_make_networks();
 
 }  // namespace thalweg

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -33,15 +32,6 @@ template <class T>
 T good(Result<T> result) {
   if (!result.ok()) fail_pair(result.error().message());
   return std::move(result).value();
-}
-
-double processor_seconds_of_process() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
 // The same clock in both processes.
@@ -134,7 +124,7 @@ struct Connected {
 void measure_raw_udp_rate(const PairProcess& process, const RateSettings& settings,
                           RateResult& result) {
   const SocketAddress local = process.sender() && process.own_network()
-                                  ? good(SocketAddress::resolve("10.77.0.1:0"))
+                                  ? good(SocketAddress::resolve(process.sender_host() + ":0"))
                                   : receiver_address(process, 0);
   UdpSocket socket =
       good(UdpSocket::bind(local, {std::size_t{32} << 20, std::size_t{4} << 20, true, {}}));
@@ -142,7 +132,7 @@ void measure_raw_udp_rate(const PairProcess& process, const RateSettings& settin
   good(socket.connect([&] {
     SocketAddress remote = process.sender() || !process.own_network()
                                ? receiver_address(process, 0)
-                               : good(SocketAddress::resolve("10.77.0.1:0"));
+                               : good(SocketAddress::resolve(process.sender_host() + ":0"));
     remote.set_port(static_cast<std::uint16_t>(process.hear()));
     return remote;
   }()));

@@ -24,6 +24,12 @@ Time monotonic_now() {
   return Time::at(Duration::nanoseconds(clock_ns() - start_ns));
 }
 
+double processor_seconds_of_process() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
+}
+
 Error system_error(const std::string& what, int error_number) {
   return Error(what + ": " + std::generic_category().message(error_number));
 }

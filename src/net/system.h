@@ -13,6 +13,9 @@ namespace thalweg {
 // CLOCK_MONOTONIC, from a second before this process first asked.
 [[nodiscard]] Time monotonic_now();
 
+// Of all threads of this process, user and system.
+[[nodiscard]] double processor_seconds_of_process();
+
 // "cannot bind to 10.0.0.1:7000: Address already in use", from errno.
 [[nodiscard]] Error system_error(const std::string& what, int error_number);
 

@@ -1,0 +1,160 @@
+#include "cli/allreduce/libraries.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "cli/allreduce/rank.h"
+#include "cli/home.h"
+#include "cli/run_job.h"
+#include "net/system.h"
+
+namespace thalweg::allreduce {
+namespace {
+
+std::string own_program() {
+  std::error_code ignored;
+  return std::filesystem::read_symlink("/proc/self/exe", ignored).string();
+}
+
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+// A script of ours beside the peers' programs.
+Result<std::string> project_file(const char* name) {
+  std::string path = home_folder() + "/bench/allreduce/" + name;
+  if (exists(path)) return path;
+  return Error(fmt::format("there is no {} (THALWEG_HOME names the folder of Thalweg)", path));
+}
+
+std::string device(const Stage& stage) {
+  return stage.network() == nullptr ? "lo" : EmulatedNetwork::kDevice;
+}
+
+// One process a rank, each on a host of its own, with the variables of a launcher.
+std::vector<CrewProcess> one_a_rank(const Work& work, std::vector<std::string> command,
+                                    Variables variables) {
+  std::vector<CrewProcess> processes;
+  for (SupervisedProcess& process : processes_of({.command = std::move(command),
+                                                  .variables = std::move(variables),
+                                                  .count = work.ranks})) {
+    processes.push_back({.command = std::move(process.command),
+                         .environment = std::move(process.environment),
+                         .host = static_cast<int>(processes.size())});
+  }
+  return processes;
+}
+
+Result<CrewPlan> gloo_plan(const Stage& stage, const Work& work) {
+  THALWEG_TRY(const std::string script, project_file("gloo_rank.py"));
+  const std::vector<std::string> command = {python_interpreter(), script, name_of(work.type),
+                                            name_of(work.op), stage.folder() + "/gloo-store"};
+  Variables variables = {{"WORLD_SIZE", std::to_string(work.ranks)},
+                         {"GLOO_SOCKET_IFNAME", device(stage)}};
+  return CrewPlan{.library = "gloo",
+                  .transport = "tcp",
+                  .settings = fmt::format("torch.distributed.all_reduce, torch.set_num_threads(1), "
+                                          "GLOO_SOCKET_IFNAME={}",
+                                          device(stage)),
+                  .processes = one_a_rank(work, command, std::move(variables))};
+}
+
+using Words = std::vector<std::string>;
+
+void append(Words& words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+}
+
+// In an emulated network mpirun, on the first host, starts the ranks of the others there by way of
+// a script, as it would by ssh. It takes every host for a machine of its own, so it has to be told
+// when there are more ranks than cores, and not to bind them all to the same one.
+Result<Words> openmpi_hosts(const Stage& stage, const Work& work, bool crowded) {
+  if (stage.network() == nullptr) return crowded ? Words{"--oversubscribe"} : Words{};
+  THALWEG_TRY(const std::string script, project_file("on_host.sh"));
+  Words addresses;
+  for (int host = 0; host < work.ranks; ++host) {
+    addresses.push_back(EmulatedNetwork::address(host));
+    std::error_code error;
+    std::filesystem::create_symlink(stage.network()->path(host),
+                                    stage.folder() + "/" + addresses.back(), error);
+    if (error) return Error("openmpi: cannot write to " + stage.folder() + ": " + error.message());
+  }
+  Words words = {"--bind-to", "none",
+                 "--host",    fmt::format("{}", fmt::join(addresses, ",")),
+                 "-x",        kControlVariable};
+  append(words, {"--mca", "plm_rsh_agent", script, "--mca", "plm_rsh_no_tree_spawn", "1"});
+  append(words, {"--mca", "oob_tcp_if_include", device(stage)});
+  if (crowded) append(words, {"--mca", "mpi_yield_when_idle", "1"});
+  return words;
+}
+
+// Settings of our own: which path it takes, and what lets it run here at all.
+Result<CrewPlan> openmpi_plan(const Stage& stage, const Work& work, bool shared_memory) {
+  const std::string program =
+      std::filesystem::path(own_program()).parent_path() / "thalweg_openmpi_rank";
+  if (!exists(program)) {
+    return Error(fmt::format("openmpi: {} is not there; `make build` builds it", program));
+  }
+  Words command = {"mpirun", "-n", std::to_string(work.ranks)};
+  if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
+  THALWEG_TRY(const Words hosts,
+              openmpi_hosts(stage, work,
+                            work.ranks > static_cast<int>(std::thread::hardware_concurrency())));
+  append(command, hosts);
+  if (!shared_memory) {
+    append(command, {"--mca", "pml", "ob1", "--mca", "btl", "tcp,self"});
+    append(command, {"--mca", "btl_tcp_if_include", device(stage)});
+  }
+  const std::string settings = fmt::format("{}", fmt::join(command, " "));
+  append(command, {program, name_of(work.type), name_of(work.op)});
+  return CrewPlan{.library = shared_memory ? "openmpi-shm" : "openmpi",
+                  .transport = shared_memory ? "shm" : "tcp",
+                  .settings = settings,
+                  .processes = {{.command = command,
+                                 .environment = {"THALWEG_BENCH_HOSTS=" + stage.folder()}}}};
+}
+
+}  // namespace
+
+std::vector<std::string> own_transports() { return {"tcp"}; }
+std::vector<std::string> peer_names() { return {"gloo", "openmpi"}; }
+
+Result<OwnPlan> own_plan(const Stage& stage, const Work& work, const std::string& transport,
+                         const std::string& scheme) {
+  RunMeeting meeting{.size = work.ranks, .token = random_number()};
+  const auto start = [&] {
+    const std::string host = stage.network() == nullptr ? "127.0.0.1" : EmulatedNetwork::address(0);
+    return StoreServer::start(host + ":0", meeting.token);
+  };
+  THALWEG_TRY(StoreServer store,
+              stage.network() == nullptr ? start() : stage.network()->inside(0, start));
+  meeting.store = store.address();
+  std::vector<std::string> command = {own_program(), "bench", "allreduce-rank", name_of(work.type),
+                                      name_of(work.op)};
+  if (!scheme.empty()) command.insert(command.end(), {"--scheme", scheme});
+  return OwnPlan{.plan = {.library = "thalweg",
+                          .transport = transport,
+                          .settings = scheme.empty() ? "scheme chosen by size" : "scheme " + scheme,
+                          .processes = one_a_rank(work, command, variables_of(meeting))},
+                 .store = std::move(store)};
+}
+
+Result<std::vector<CrewPlan>> peer_plans(const Stage& stage, const Work& work,
+                                         const std::string& name) {
+  std::vector<CrewPlan> plans;
+  if (name == "gloo") {
+    THALWEG_TRY(plans.emplace_back(), gloo_plan(stage, work));
+    return plans;
+  }
+  THALWEG_TRY(plans.emplace_back(), openmpi_plan(stage, work, false));
+  if (stage.network() != nullptr) return plans;
+  THALWEG_TRY(plans.emplace_back(), openmpi_plan(stage, work, true));
+  return plans;
+}
+
+}  // namespace thalweg::allreduce

@@ -1,0 +1,40 @@
+// The libraries that `thalweg bench allreduce` can measure, and how their ranks are started.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <thalweg/result.h>
+#include <thalweg/types.h>
+
+#include "cli/allreduce/crew.h"
+#include "net/bootstrap/store_server.h"
+
+namespace thalweg::allreduce {
+
+// What is the same for all.
+struct Work {
+  int ranks = 2;
+  DType type = DType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+};
+
+// Names that --transport takes.
+[[nodiscard]] std::vector<std::string> own_transports();
+// Names that --against takes.
+[[nodiscard]] std::vector<std::string> peer_names();
+
+// Our own ranks. The store must last as long as they do.
+struct OwnPlan {
+  CrewPlan plan;
+  StoreServer store;
+};
+[[nodiscard]] Result<OwnPlan> own_plan(const Stage& stage, const Work& work,
+                                       const std::string& transport, const std::string& scheme);
+
+// The peer of this name; Open MPI, where all ranks are on one host, with its shared memory too.
+[[nodiscard]] Result<std::vector<CrewPlan>> peer_plans(const Stage& stage, const Work& work,
+                                                       const std::string& name);
+
+}  // namespace thalweg::allreduce

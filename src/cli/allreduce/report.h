@@ -1,0 +1,48 @@
+// What `thalweg bench allreduce` has measured, and how it is shown.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/histogram.h"
+#include "base/units.h"
+#include "cli/allreduce/libraries.h"
+
+namespace thalweg::allreduce {
+
+// One library at one size.
+struct Cell {
+  Bytes size;
+  std::int64_t elements = 0;
+  Histogram us;  // of each call, the slowest rank
+  std::int64_t wrong = 0;
+};
+
+struct Measured {
+  std::string library;
+  std::string transport;
+  std::string version;
+  std::string settings;
+  double idle_cpu = 0;  // processor seconds a second of a rank with nothing to do: the most of all
+  Cell small;           // one element
+  std::vector<Cell> cells;  // by size, the same for all libraries
+};
+
+struct Report {
+  Work work;
+  int turns = 1;
+  std::string network;  // for the reader
+  double rate_gbps = 0;
+  double loss = 0;
+  std::vector<Measured> measured;  // ours first
+
+  [[nodiscard]] std::int64_t wrong() const;
+};
+
+[[nodiscard]] nlohmann::ordered_json to_json(const Report& report);
+// In the form of nccl-tests: a block a library.
+[[nodiscard]] std::string to_text(const Report& report);
+
+}  // namespace thalweg::allreduce

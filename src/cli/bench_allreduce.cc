@@ -1,0 +1,320 @@
+// Every library's ranks are started once and live side by side, idle but for one library at a time.
+// A turn goes through all sizes, and at each through all libraries, beginning with another every
+// time: what else the machine does hits them all alike.
+#include "cli/bench_allreduce.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "cli/allreduce/crew.h"
+#include "cli/allreduce/libraries.h"
+#include "cli/allreduce/rank.h"
+#include "cli/allreduce/report.h"
+#include "cli/command.h"
+#include "cli/emulated_network.h"
+
+namespace thalweg {
+namespace {
+
+using namespace allreduce;  // NOLINT(google-build-using-namespace): this is its front
+
+constexpr Bytes kMaxSize(std::int64_t{1} << 30);
+constexpr Duration kStartLimit = Duration::milliseconds(120'000);
+constexpr Duration kAnswerLimit = Duration::milliseconds(60'000);
+// A rank is taken for hung when it is this much slower than the link, or than kSlowestGbps where
+// the link has no rate.
+constexpr double kPatience = 20;
+constexpr double kSlowestGbps = 1;
+
+struct Options {
+  int ranks = 2;
+  std::vector<std::string> sizes;
+  std::string type = "float32";
+  std::string op = "sum";
+  std::vector<std::string> transports = {"tcp"};
+  std::string scheme;
+  std::vector<std::string> against;
+  bool netns = false;
+  std::string rate;
+  std::string loss;
+  bool json = false;
+  bool quick = false;
+};
+
+// The options, checked.
+struct Settings {
+  Work work;
+  std::vector<Bytes> sizes;
+  double rate_gbps = 0;
+  double loss = 0;
+  int turns = 3;
+  std::int64_t idle_ms = 1000;
+};
+
+struct Calls {
+  int warm_up = 0;
+  int timed = 0;  // in one turn
+};
+
+// Enough for a p99 where calls are short, and not for ever where they are long.
+Calls calls_for(Bytes size, bool quick) {
+  constexpr std::int64_t kBytesATurn = std::int64_t{160} << 20;
+  if (quick) return {.warm_up = 2, .timed = 5};
+  return {.warm_up = size.count() <= 1 << 20 ? 20 : 2,
+          .timed = static_cast<int>(std::clamp<std::int64_t>(
+              kBytesATurn / std::max<std::int64_t>(size.count(), 1), 4, 200))};
+}
+
+Result<std::vector<Bytes>> sizes_of(const Options& options, DType type) {
+  std::vector<Bytes> sizes;
+  for (const std::string& text : options.sizes) {
+    THALWEG_TRY(const Bytes size, parse_bytes(text));
+    const auto element = static_cast<std::int64_t>(size_of(type));
+    if (size <= Bytes() || size > kMaxSize || size.count() % element != 0) {
+      return Error(fmt::format("{}: write a multiple of {} up to {}", text,
+                               to_string(Bytes(element)), to_string(kMaxSize)));
+    }
+    sizes.push_back(size);
+  }
+  if (!sizes.empty()) return sizes;
+  // Powers of 4.
+  for (Bytes size(1024); size <= Bytes(options.quick ? 1 << 20 : 64 << 20);
+       size = Bytes(size.count() * 4)) {
+    sizes.push_back(size);
+  }
+  return sizes;
+}
+
+// "0.5%" or "0.005".
+Result<double> parse_probability(const std::string& text) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [after, error] = std::from_chars(text.data(), end, value);
+  const std::string_view rest(after, static_cast<std::size_t>(end - after));
+  if (rest == "%") value /= 100;
+  if (error != std::errc() || (!rest.empty() && rest != "%") || !(value >= 0 && value < 1)) {
+    return Error(fmt::format("'{}': write a share from 0 to below 1, as in 0.5% or 0.005", text));
+  }
+  return value;
+}
+
+Result<Settings> settings_of(const Options& options) {
+  Settings settings;
+  settings.work.ranks = options.ranks;
+  if (options.ranks < 2 || options.ranks > kMaxRanks) {
+    return Error(fmt::format("--ranks: {}: write a number from 2 to {}", options.ranks, kMaxRanks));
+  }
+  const auto within = [](const char* option, auto result) {
+    return result.ok() ? result : decltype(result)(result.error().within(option));
+  };
+  THALWEG_TRY(settings.work.type, within("--type", parse_type(options.type)));
+  THALWEG_TRY(settings.work.op, within("--op", parse_op(options.op)));
+  THALWEG_TRY(settings.sizes, within("--sizes", sizes_of(options, settings.work.type)));
+  if (!options.netns && !(options.rate.empty() && options.loss.empty())) {
+    return Error("--rate and --loss: of the links between namespaces: give --netns too");
+  }
+  if (!options.rate.empty()) {
+    THALWEG_TRY(const Bandwidth rate, within("--rate", parse_bandwidth(options.rate)));
+    settings.rate_gbps = static_cast<double>(rate.bps()) * 1e-9;
+  }
+  if (!options.loss.empty()) {
+    THALWEG_TRY(settings.loss, within("--loss", parse_probability(options.loss)));
+  }
+  if (options.quick) {
+    settings.turns = 1;
+    settings.idle_ms = 100;
+  }
+  return settings;
+}
+
+Result<std::optional<EmulatedNetwork>> network_of(const Options& options,
+                                                  const Settings& settings) {
+  std::optional<EmulatedNetwork> network;
+  if (!options.netns) return network;
+  if (const auto possible = can_make_networks(); !possible.ok()) {
+    return possible.error().within("--netns");
+  }
+  THALWEG_TRY(network, EmulatedNetwork::make(settings.work.ranks));
+  for (int host = 0; host < settings.work.ranks; ++host) {
+    if (settings.rate_gbps > 0) THALWEG_TRY_STATUS(network->shape(host, settings.rate_gbps));
+    THALWEG_TRY_STATUS(network->lose(host, settings.loss));
+  }
+  return network;
+}
+
+// All libraries at work, one at a time.
+class Bench {
+ public:
+  Bench(const Settings& settings, bool quick) : settings_(settings), quick_(quick) {}
+
+  void add(std::unique_ptr<Crew> crew) { crews_.push_back(std::move(crew)); }
+
+  // Until all ranks of all libraries are ready.
+  Status meet(Report& report) {
+    for (const auto& crew : crews_) {
+      progress_.show(fmt::format("starting {}", crew->plan().library));
+      THALWEG_TRY_STATUS(crew->meet(kStartLimit));
+      report.measured.push_back(blank(*crew));
+    }
+    return ok_status();
+  }
+
+  Status run(Report& report) {
+    const std::size_t sizes = settings_.sizes.size() + 1;
+    for (int turn = 0; turn < settings_.turns; ++turn) {
+      for (std::size_t size = 0; size < sizes; ++size) {
+        for (std::size_t i = 0; i < crews_.size(); ++i) {
+          const std::size_t who = (i + size + static_cast<std::size_t>(turn)) % crews_.size();
+          Measured& measured = report.measured[who];
+          Cell& cell = size == 0 ? measured.small : measured.cells[size - 1];
+          progress_.show(fmt::format("turn {} of {}: {} with {}", turn + 1, settings_.turns,
+                                     to_string(cell.size), measured.library));
+          THALWEG_TRY_STATUS(measure(*crews_[who], cell));
+        }
+      }
+    }
+    return measure_idle(report);
+  }
+
+ private:
+  [[nodiscard]] Measured blank(const Crew& crew) const {
+    const auto element = static_cast<std::int64_t>(size_of(settings_.work.type));
+    const auto cell = [&](Bytes size) {
+      return Cell{.size = size, .elements = size.count() / element, .us = {}};
+    };
+    Measured measured{.library = crew.plan().library,
+                      .transport = crew.plan().transport,
+                      .version = crew.version(),
+                      .settings = crew.plan().settings,
+                      .small = cell(Bytes(element)),
+                      .cells = {}};
+    for (const Bytes size : settings_.sizes) measured.cells.push_back(cell(size));
+    return measured;
+  }
+
+  Status measure(Crew& crew, Cell& cell) const {
+    const Calls calls = calls_for(cell.size, quick_);
+    const double gbps = settings_.rate_gbps > 0 ? settings_.rate_gbps : kSlowestGbps;
+    const double bits = 8.0 * static_cast<double>(cell.size.count()) * settings_.work.ranks *
+                        (calls.warm_up + calls.timed + 2);
+    crew.tell(fmt::format("measure {} {} {}", cell.elements, calls.warm_up, calls.timed));
+    THALWEG_TRY(
+        const std::vector<std::string> answers,
+        crew.hear("measured", kAnswerLimit + Duration::seconds(kPatience * bits / (gbps * 1e9))));
+    std::vector<double> slowest(static_cast<std::size_t>(calls.timed));
+    for (const std::string& answer : answers) {
+      std::istringstream words(answer);
+      std::int64_t wrong = 0;
+      words >> wrong;
+      cell.wrong += wrong;
+      for (double& us : slowest) {
+        double ns = 0;
+        words >> ns;
+        us = std::max(us, ns * 1e-3);
+      }
+      if (words.fail()) return Error(crew.plan().library + ": a rank answered " + answer);
+    }
+    for (const double us : slowest) cell.us.add(us);
+    return ok_status();
+  }
+
+  // Of all libraries at once: they have nothing to do.
+  Status measure_idle(Report& report) const {
+    for (const auto& crew : crews_) crew->tell(fmt::format("idle {}", settings_.idle_ms));
+    for (std::size_t i = 0; i < crews_.size(); ++i) {
+      THALWEG_TRY(const std::vector<std::string> answers, crews_[i]->hear("idle", kAnswerLimit));
+      for (const std::string& answer : answers) {
+        report.measured[i].idle_cpu = std::max(report.measured[i].idle_cpu, std::stod(answer));
+      }
+    }
+    return ok_status();
+  }
+
+  const Settings& settings_;
+  bool quick_;
+  Progress progress_;
+  std::vector<std::unique_ptr<Crew>> crews_;
+};
+
+Result<int> run(const Options& options) {
+  THALWEG_TRY(const Settings settings, settings_of(options));
+  THALWEG_TRY(const std::optional<EmulatedNetwork> network, network_of(options, settings));
+  THALWEG_TRY(const std::unique_ptr<Stage> stage, Stage::make(network ? &*network : nullptr));
+  // All is known to be there before anything is started.
+  std::vector<CrewPlan> peers;
+  for (const std::string& name : options.against) {
+    THALWEG_TRY(const std::vector<CrewPlan> plans, peer_plans(*stage, settings.work, name));
+    peers.insert(peers.end(), plans.begin(), plans.end());
+  }
+  Report report{.work = settings.work,
+                .turns = settings.turns,
+                .network = network ? "each rank in a network namespace of its own" : "loopback",
+                .rate_gbps = settings.rate_gbps,
+                .loss = settings.loss,
+                .measured = {}};
+  std::vector<StoreServer> stores;
+  Bench bench(settings, options.quick);
+  const auto start = [&](CrewPlan plan) -> Status {
+    THALWEG_TRY(std::unique_ptr<Crew> crew,
+                Crew::start(*stage, std::move(plan), settings.work.ranks));
+    bench.add(std::move(crew));
+    return ok_status();
+  };
+  for (const std::string& transport : options.transports) {
+    THALWEG_TRY(OwnPlan own, own_plan(*stage, settings.work, transport, options.scheme));
+    stores.push_back(std::move(own.store));
+    THALWEG_TRY_STATUS(start(std::move(own.plan)));
+  }
+  for (CrewPlan& plan : peers) THALWEG_TRY_STATUS(start(std::move(plan)));
+  THALWEG_TRY_STATUS(bench.meet(report));
+  stage->remove_folder();
+  THALWEG_TRY_STATUS(bench.run(report));
+  if (options.json) {
+    fmt::print("{}\n", to_json(report).dump(2));
+  } else {
+    fmt::print("{}", to_text(report));
+  }
+  return report.wrong() == 0 ? 0 : kExitNo;
+}
+
+}  // namespace
+
+void add_bench_allreduce(CLI::App& bench) {
+  auto options = std::make_shared<Options>();
+  CLI::App& app = *bench.add_subcommand(
+      "allreduce", "allreduce between processes, beside Gloo and Open MPI, results checked");
+  app.add_option("--ranks", options->ranks, "How many processes")->capture_default_str();
+  app.add_option("--sizes", options->sizes,
+                 "Of the tensor, with commas; powers of 4 from 1KiB to 64MiB without it")
+      ->delimiter(',');
+  app.add_option("--type", options->type, "float32, float64, int32 or int64")
+      ->capture_default_str();
+  app.add_option("--op", options->op, "sum, product, min or max")->capture_default_str();
+  app.add_option("--transport", options->transports, "Of our ranks, with commas")
+      ->delimiter(',')
+      ->check(CLI::IsMember(own_transports()))
+      ->capture_default_str();
+  app.add_option("--scheme", options->scheme,
+                 "Of our ranks, as `thalweg plan` takes it; chosen by size without it");
+  app.add_option("--against", options->against, "Peers in the same run, with commas")
+      ->delimiter(',')
+      ->check(CLI::IsMember(peer_names()));
+  app.add_flag("--netns", options->netns,
+               "Every rank in a network namespace of its own; needs root");
+  app.add_option("--rate", options->rate, "Of every link between namespaces, as in 1G");
+  app.add_option("--loss", options->loss, "Of every packet between namespaces, as in 0.5%");
+  app.add_flag("--json", options->json, "Print JSON instead of tables");
+  app.add_flag("--quick", options->quick, "A few calls up to 1MiB, to see that it works");
+  on_run(app, [options] { return run(*options); });
+}
+
+}  // namespace thalweg

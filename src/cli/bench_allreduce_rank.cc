@@ -1,0 +1,48 @@
+#include <memory>
+#include <string>
+
+#include <thalweg/communicator.h>
+#include <thalweg/version.h>
+
+#include "cli/allreduce/rank.h"
+#include "cli/bench_allreduce.h"
+#include "cli/command.h"
+
+namespace thalweg {
+namespace {
+
+struct Arguments {
+  std::string type;
+  std::string op;
+  std::string scheme;
+};
+
+Result<int> run(const Arguments& arguments) {
+  allreduce::Rank rank;
+  THALWEG_TRY(rank.type, allreduce::parse_type(arguments.type));
+  THALWEG_TRY(rank.op, allreduce::parse_op(arguments.op));
+  THALWEG_TRY(const Communicator communicator, Communicator::create({.scheme = arguments.scheme}));
+  rank.rank = communicator.rank();
+  rank.ranks = communicator.size();
+  rank.version = std::string("thalweg ") + kVersion;
+  const CallOptions options{.op = rank.op};
+  rank.allreduce = [&, type = rank.type](void* data, std::int64_t elements) {
+    return communicator.allreduce({data, elements, type}, options);
+  };
+  THALWEG_TRY_STATUS(allreduce::serve(rank));
+  return 0;
+}
+
+}  // namespace
+
+void add_bench_allreduce_rank(CLI::App& bench) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App& app = *bench.add_subcommand("allreduce-rank", "a rank of bench allreduce");
+  app.group("");
+  app.add_option("type", arguments->type)->required();
+  app.add_option("op", arguments->op)->required();
+  app.add_option("--scheme", arguments->scheme);
+  on_run(app, [arguments] { return run(*arguments); });
+}
+
+}  // namespace thalweg

@@ -1,0 +1,78 @@
+// Hosts on this machine with a network between them, for benchmarks: each is a network namespace
+// with one device. Two hosts are joined by a cable (a pair of virtual Ethernet devices), more by a
+// switch (a bridge in a namespace of its own). Needs root.
+//
+// The namespaces have no names. They last as long as this object or a process that runs in them,
+// so that nothing is left behind, however the program ends.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <thalweg/result.h>
+
+#include "net/fd.h"
+
+namespace thalweg {
+
+class EmulatedNetwork {
+ public:
+  static constexpr int kMaxHosts = 200;
+  // Of every host, to the others.
+  static constexpr const char* kDevice = "tw0";
+
+  // Requires 2 <= hosts <= kMaxHosts.
+  [[nodiscard]] static Result<EmulatedNetwork> make(int hosts);
+
+  // Of a host's device, without a port.
+  [[nodiscard]] static std::string address(int host);
+  // What another process opens to enter the host's namespace, as long as this process lives.
+  [[nodiscard]] std::string path(int host) const;
+
+  // The calling thread, and what it starts, is in the namespace of `host` from here on.
+  [[nodiscard]] Status enter(int host) const;
+  // Runs `body`, which returns a Result or a Status, in the namespace of `host`.
+  template <class Body>
+  [[nodiscard]] auto inside(int host, Body body) const -> decltype(body());
+
+  // The link of `host`, both directions of it that go through a device of its own: its rate to
+  // `gbps` (0: as fast as it goes).
+  [[nodiscard]] Status shape(int host, double gbps) const;
+  // What arrives at `host` is lost with this probability.
+  [[nodiscard]] Status lose(int host, double probability) const;
+
+ private:
+  // The namespace that the calling thread was in before.
+  class Visit;
+
+  EmulatedNetwork() = default;
+  Status connect(int host) const;
+
+  std::vector<Fd> hosts_;
+  Fd hub_;  // not valid: two hosts with a cable
+};
+
+// True if this user may make network namespaces, and the tools for it are here; else why not.
+[[nodiscard]] Result<bool> can_make_networks();
+
+// Holds the calling thread in a namespace as long as it lives.
+class EmulatedNetwork::Visit {
+ public:
+  [[nodiscard]] static Result<Visit> begin(int to);
+  ~Visit();
+  Visit(Visit&&) = default;
+  Visit& operator=(Visit&&) = delete;
+
+ private:
+  explicit Visit(Fd before) : before_(std::move(before)) {}
+  Fd before_;
+};
+
+template <class Body>
+auto EmulatedNetwork::inside(int host, Body body) const -> decltype(body()) {
+  THALWEG_TRY(const Visit visit, Visit::begin(hosts_[static_cast<std::size_t>(host)].get()));
+  return body();
+}
+
+}  // namespace thalweg

@@ -1,0 +1,196 @@
+"""`thalweg bench allreduce`, tiny, so that it never rots. Speeds are for a quiet machine."""
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCH = [ROOT / "build/release/thalweg", "bench", "allreduce"]
+QUICK = ("bench", "allreduce", "--quick", "--json", "--sizes", "1KiB,1MiB")
+# Says what a rank of Gloo would (src/cli/allreduce/rank.h), and does what {act} says when it is asked.
+FAKE_PEER = """#!{python}
+import os, socket, sys, time
+rank = int(os.environ["RANK"])
+control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+control.connect(os.environ["THALWEG_BENCH_CONTROL"])
+control.send(f"hello {{rank}} fake 7".encode())
+while message := control.recv(1 << 17).decode():
+    verb, *numbers = message.split()
+    {act}
+    if verb == "idle":
+        control.send(b"idle 0.25")
+        continue
+    wrong = 3 if rank == 1 and numbers[0] == "256" else 0
+    control.send(" ".join(["measured", str(wrong)] + [str((rank + 1) * 10**6)] * int(numbers[2])).encode())
+"""
+
+
+def rows_of(result, library):
+    return {row["size"]: row for row in result["rows"] if row["library"] == library}
+
+
+def facts_of(result, library):
+    return next(facts for facts in result["libraries"] if facts["library"] == library)
+
+
+@pytest.fixture
+def fake_gloo(tmp_path, monkeypatch):
+    def make(act="pass"):
+        script = tmp_path / "python"
+        script.write_text(FAKE_PEER.format(python=sys.executable, act=act))
+        script.chmod(0o755)
+        monkeypatch.setenv("THALWEG_PYTHON", str(script))
+    return make
+
+
+def test_allreduce(thalweg):
+    result = thalweg(*QUICK, "--ranks", 3).json()
+    assert result["ranks"] == 3 and result["network"] == "loopback"
+    rows = rows_of(result, "thalweg")
+    assert list(rows) == [1024, 2**20]
+    for size, row in rows.items():
+        assert row["count"] == size / 4 and row["transport"] == "tcp"
+        assert row["wrong"] == 0 and row["samples"] == 5
+        assert 0 < row["p50_us"] <= row["p99_us"]
+        assert row["algbw_gbps"] == pytest.approx(size / row["p50_us"] * 1e-3)
+        assert row["busbw_gbps"] == pytest.approx(row["algbw_gbps"] * 4 / 3)
+    facts = facts_of(result, "thalweg")
+    assert facts["small_bytes"] == 4 and facts["small_p50_us"] > 0
+    # A communicator with nothing to do does next to nothing.
+    assert facts["idle_cpu"] < 0.05
+
+
+@pytest.mark.parametrize("type_name,op,scheme", [("float64", "max", "ring"), ("int32", "product", "ps")])
+def test_types_operations_and_schemes(thalweg, type_name, op, scheme):
+    result = thalweg(*QUICK, "--type", type_name, "--op", op, "--scheme", scheme).json()
+    assert all(row["wrong"] == 0 for row in result["rows"])
+    assert scheme in facts_of(result, "thalweg")["settings"]
+
+
+def test_against_openmpi(thalweg):
+    result = thalweg(*QUICK, "--against", "openmpi").json()
+    ours, theirs = rows_of(result, "thalweg"), rows_of(result, "openmpi")
+    assert ours.keys() == theirs.keys() == rows_of(result, "openmpi-shm").keys()
+    assert all(row["wrong"] == 0 for row in result["rows"])
+    for size, row in ours.items():
+        assert row["ratio_openmpi"] == pytest.approx(theirs[size]["p50_us"] / row["p50_us"])
+        assert row["ratio_p99_openmpi"] == pytest.approx(theirs[size]["p99_us"] / row["p99_us"])
+    assert "Open MPI" in facts_of(result, "openmpi")["version"]
+    assert "btl tcp,self" in facts_of(result, "openmpi")["settings"]
+    assert "btl" not in facts_of(result, "openmpi-shm")["settings"]
+
+
+def test_against_gloo(thalweg):
+    result = thalweg(*QUICK, "--against", "gloo", "--type", "int64", "--op", "min").json()
+    assert all(row["wrong"] == 0 for row in result["rows"])
+    assert rows_of(result, "gloo").keys() == rows_of(result, "thalweg").keys()
+    assert facts_of(result, "gloo")["version"].startswith("PyTorch")
+
+
+def test_slowest_rank_counts_and_wrong_results_fail(thalweg, fake_gloo):
+    fake_gloo()
+    done = thalweg(*QUICK, "--against", "gloo")
+    result = json.loads(done.out)
+    assert done.code == 1
+    rows = rows_of(result, "gloo")
+    assert [row["wrong"] for row in rows.values()] == [3, 0]
+    assert all(row["p50_us"] == row["p99_us"] == 2000 for row in rows.values())
+    assert facts_of(result, "gloo")["version"] == "fake 7" and facts_of(result, "gloo")["idle_cpu"] == 0.25
+
+
+def test_table(thalweg, fake_gloo):
+    fake_gloo()
+    done = thalweg("bench", "allreduce", "--quick", "--sizes", "1KiB", "--against", "gloo")
+    lines = done.out.splitlines()
+    assert "# gloo, tcp (fake 7)" in done.out
+    assert sum(line.split()[:4] == ["1024", "256", "float32", "sum"] for line in lines) == 2
+    gloo = [line.split() for line in lines if line.startswith(" ")][1]
+    assert gloo[4:] == ["2000.0", "2000.0", "0.001", "0.001", "3"]
+    assert lines[-1] == "# wrong elements: 3 FAILED"
+
+
+@pytest.mark.parametrize("act", ["sys.exit('the peer is unwell')", "control.send(b'failed the peer is unwell')"])
+def test_a_rank_that_dies_or_fails(thalweg, fake_gloo, act):
+    fake_gloo(act)
+    start = time.monotonic()
+    done = thalweg(*QUICK, "--against", "gloo")
+    assert done.code == 2 and "gloo" in done.err and "the peer is unwell" in done.err
+    assert time.monotonic() - start < 10
+
+
+def test_without_torch(thalweg, monkeypatch, tmp_path):
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nexec {sys.executable} -S -E \"$@\"\n")
+    python.chmod(0o755)
+    monkeypatch.setenv("THALWEG_PYTHON", str(python))
+    done = thalweg(*QUICK, "--against", "gloo")
+    assert done.code == 2 and "PyTorch is not installed" in done.err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces")
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_netns(thalweg, ranks):
+    """1 MiB at 1 Gb/s takes each rank 2 (n - 1) / n of its 8.4 ms; peers see the same network."""
+    result = thalweg(*QUICK, "--ranks", ranks, "--netns", "--rate", "1G", "--loss", "0.1%", "--against",
+                     "openmpi").json()
+    assert result["rate_gbps"] == 1 and result["loss"] == 0.001
+    for library in ("thalweg", "openmpi"):
+        row = rows_of(result, library)[2**20]
+        assert row["wrong"] == 0
+        assert row["p50_us"] > 2**20 * 8e-3 * 2 * (ranks - 1) / ranks * 0.98
+    assert not rows_of(result, "openmpi-shm")
+
+
+def test_bad_flags(thalweg):
+    for flags, word in ([("--ranks", "1"), "ranks"], [("--ranks", "31"), "ranks"],
+                        [("--sizes", "1KiB,7B"), "sizes"], [("--sizes", "0B"), "sizes"],
+                        [("--sizes", "1"), "sizes"], [("--type", "float8"), "float64"],
+                        [("--op", "mean"), "product"], [("--transport", "udp"), "tcp"],
+                        [("--against", "nccl"), "gloo"], [("--rate", "1G"), "netns"],
+                        [("--netns", "--loss", "1"), "loss"], [("--netns", "--rate", "fast"), "rate"],
+                        [("--scheme", "no-such"), "no-such"]):
+        done = thalweg("bench", "allreduce", "--quick", *flags)
+        assert done.code == 2, flags
+        assert word in done.err, flags
+
+
+def processes_with(variable):
+    """Those that have this in their environment: daemons of mpirun are nobody's children."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if variable.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+        except OSError:
+            pass  # it has ended
+    return found
+
+
+@pytest.mark.parametrize("network", [[], ["--netns"]])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_killed_leaves_nothing(tmp_path, network, how):
+    if network and os.geteuid() != 0:
+        pytest.skip("makes network namespaces")
+    process = subprocess.Popen([*BENCH, "--against", "openmpi", *network], stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL, env={**os.environ, "TMPDIR": str(tmp_path)})
+    deadline = time.monotonic() + 20
+    # Everybody has met when the folder is gone.
+    while not list(tmp_path.glob("thalweg-bench-*")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    while list(tmp_path.glob("thalweg-bench-*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    variable = f"TMPDIR={tmp_path}"
+    # Ours and its guardian, mpirun twice or once, and the ranks of each.
+    assert len(processes_with(variable)) >= 2 + 2 + 3
+    process.send_signal(how)
+    process.wait(timeout=20)
+    deadline = time.monotonic() + 10
+    while left := processes_with(variable):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+    assert not list(tmp_path.glob("thalweg-bench-*"))
