@@ -47,6 +47,9 @@ struct CommunicatorOptions {
   std::string store = {};
   // The name of the group of ranks: communicators of one job need different ones.
   std::string group = "world";
+  // A newcomer to a job that runs: it is let in by the others' grow(), which create() waits for. It
+  // needs the address of the store (and the job's THALWEG_TOKEN, if there is one), and no rank.
+  bool join = false;
   // How long create() may take.
   std::chrono::nanoseconds timeout = std::chrono::seconds(60);
   // Which plan runs: a scheme as `thalweg plan` takes it ("ring", "rat:trees=4"). Empty: chosen by
@@ -189,6 +192,10 @@ class Communicator {
   static constexpr int kNoColor = -1;
   [[nodiscard]] Result<std::optional<Communicator>> split(int color, int key,
                                                           const CallOptions& options) const;
+
+  // All call it: a communicator of these ranks and of the newcomers to their group (see `join`)
+  // that wait now, who come last. None if nobody waits.
+  [[nodiscard]] Result<std::optional<Communicator>> grow(const CallOptions& options) const;
 
   // After a failure: a communicator of the ranks that call it within `window`, in their order.
   // A rank that comes later gets an error. It needs the job's store: where that runs in rank 0's

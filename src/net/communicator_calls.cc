@@ -131,4 +131,18 @@ Result<std::optional<Communicator>> Communicator::split(int color, int key,
   return std::optional<Communicator>(Communicator(std::move(core)));
 }
 
+Result<std::optional<Communicator>> Communicator::grow(const CallOptions& options) const {
+  const Time until = monotonic_now() + Duration::nanoseconds(options.deadline.count());
+  std::vector<std::int64_t> count(1);
+  if (rank() == 0) {
+    // Without a store there is nobody who could come; the others have to be told all the same.
+    const Result<std::int64_t> waiting = core_->newcomers(until);
+    count[0] = waiting.ok() ? *waiting : 0;
+  }
+  THALWEG_TRY_STATUS(broadcast(TensorSpan::of(count), 0, options));
+  if (count[0] == 0) return std::optional<Communicator>();
+  THALWEG_TRY(std::unique_ptr<Core> core, core_->grow(count[0], until));
+  return std::optional<Communicator>(Communicator(std::move(core)));
+}
+
 }  // namespace thalweg

@@ -2,13 +2,14 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from test_run import PROGRAM, ROOT, by_rank
+from test_run import PROGRAM, ROOT, by_rank, wait_until
 
 EXAMPLE = ROOT / "build/release/examples/allreduce"
 RANKS = 4
@@ -52,6 +53,12 @@ class Job:
     def stop(self):
         self.process.terminate()
         self.process.wait(timeout=20)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def parents_of(pid):
@@ -121,15 +128,31 @@ def test_two_die_one_after_the_other__the_rest_goes_on(job):
     check_survivors(job, [0, 1], RANKS - 2)
 
 
-def test_exit__a_rank_that_ends_without_leaving_is_named(tmp_path):
-    job = Job(tmp_path)
+def test_exit__a_rank_that_ends_without_leaving_is_named(job):
+    os.kill(job.pid_of(3), signal.SIGTERM)  # no handler: the process just ends
+    for survivor in check_survivors(job, [3], RANKS - 1):
+        assert "rank 3 is lost" in failures(job.lines()[survivor])[0]
+
+
+def test_store_in_rank_0__its_death_ends_the_job_with_words(tmp_path):
+    """Without a launcher of ours rank 0 holds the store, which shrink() needs."""
+    port = free_port()
+    outputs = [(tmp_path / str(r)).open("w+") for r in range(3)]
+    ranks = [subprocess.Popen([EXAMPLE, str(10**9)], stdout=outputs[r], stderr=subprocess.STDOUT,
+                              env={"THALWEG_RANK": str(r), "THALWEG_SIZE": "3", "THALWEG_STORE": f"127.0.0.1:{port}"})
+             for r in range(3)]
     try:
-        job.wait_for(lambda lines: len(lines) == RANKS and all(len(of) > 3 for of in lines.values()))
-        os.kill(job.pid_of(3), signal.SIGTERM)  # no handler: the process just ends
-        for survivor in check_survivors(job, [3], RANKS - 1):
-            assert "rank 3 is lost" in failures(job.lines()[survivor])[0]
+        wait_until(lambda: all(Path(o.name).read_text().count("3 ranks, sum 3") > 3 for o in outputs))
+        ranks[0].kill()
+        for rank in (1, 2):
+            assert ranks[rank].wait(timeout=DEADLINE_S + 4 * WINDOW_S) == 1
+            said = failures(Path(outputs[rank].name).read_text().splitlines())
+            assert "rank 0 is lost" in said[0], said
+            assert said[1].startswith("shrink: ") and f"the store at 127.0.0.1:{port}" in said[1], said
     finally:
-        job.stop()
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
 
 
 def test_all_well__every_rank_sums_and_ends(tmp_path):

@@ -31,6 +31,29 @@ std::vector<int> numbers_in(const std::string& list) {
   return numbers;
 }
 
+struct Call {
+  std::uint32_t number = 0;
+  std::uint64_t signature = 0;
+  int rank = 0;
+  std::string text;
+};
+
+// "number signature rank text".
+std::optional<Call> call_in(const std::string& line) {
+  Call call;
+  const char* at = line.data();
+  const char* const end = at + line.size();
+  const auto read = [&](auto& value) {
+    const auto [next, error] = std::from_chars(at, end, value);
+    if (error != std::errc() || next == end || *next != ' ') return false;
+    at = next + 1;
+    return true;
+  };
+  if (!read(call.number) || !read(call.signature) || !read(call.rank)) return std::nullopt;
+  call.text.assign(at, end);
+  return call;
+}
+
 }  // namespace
 
 Status Blackboard::connect(Time until) {
@@ -47,20 +70,19 @@ std::optional<std::string> Blackboard::compare_calls(std::uint32_t number, std::
   if (Result<std::string> broken = client_->get(key("broken"), monotonic_now()); broken.ok()) {
     return std::move(*broken);
   }
-  const std::string name = key(fmt::format("call/{}", number));
-  const Result<bool> first = client_->compare_and_set(
-      name, std::nullopt, fmt::format("{} {} {}", signature, rank_, text), until);
-  if (!first.ok() || *first) return std::nullopt;
-  const Result<std::string> said = client_->get(name, until);
-  if (!said.ok()) return std::nullopt;
-  const std::size_t space = said->find(' ');
-  const std::size_t second = said->find(' ', space + 1);
-  if (second == std::string::npos || said->substr(0, space) == std::to_string(signature)) {
+  // One entry for all operations: of the latest that a rank waits for.
+  const Result<std::string> said = client_->get(key("call"), monotonic_now());
+  const std::optional<Call> other = said.ok() ? call_in(*said) : std::nullopt;
+  if (!other || other->number < number) {
+    static_cast<void>(client_->compare_and_set(
+        key("call"), said.ok() ? std::optional(*said) : std::nullopt,
+        fmt::format("{} {} {} {}", number, signature, rank_, text), until));
     return std::nullopt;
   }
+  if (other->number != number || other->signature == signature) return std::nullopt;
   return fmt::format(
       "the ranks do not call the same: as operation {}, rank {} calls {}, rank {} calls {}", number,
-      said->substr(space + 1, second - space - 1), said->substr(second + 1), rank_, text);
+      other->rank, other->text, rank_, text);
 }
 
 void Blackboard::announce_failure(const std::string& text) {

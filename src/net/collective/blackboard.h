@@ -27,8 +27,8 @@ class Blackboard {
         group_(std::move(group)),
         rank_(rank) {}
 
-  // Says what we call as an operation. How the communicator failed, if it did, or if the rank that
-  // was first to say so calls something else.
+  // Says what we call as an operation, unless another rank said so first. How the communicator
+  // failed: if it did, or if what that rank calls is something else. To be asked again and again.
   std::optional<std::string> compare_calls(std::uint32_t number, std::uint64_t signature,
                                            const std::string& text);
   void announce_failure(const std::string& text);

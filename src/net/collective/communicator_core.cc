@@ -39,6 +39,9 @@ Result<Environment> environment_of(const CommunicatorOptions& options) {
     if (name == "THALWEG_RANK" && options.rank) return std::to_string(*options.rank);
     if (name == "THALWEG_SIZE" && options.size) return std::to_string(*options.size);
     if (name == "THALWEG_STORE" && !options.store.empty()) return options.store;
+    // A newcomer is none of the ranks that the launcher knows, and does not start a store.
+    if (options.join && name == "THALWEG_RANK") return "1";
+    if (options.join && name == "THALWEG_SIZE") return "2";
     return outer(name);
   });
 }
@@ -65,6 +68,10 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
   }
   const Time until = monotonic_now() + to_duration(options.timeout);
   THALWEG_TRY(std::shared_ptr<Job> job, Job::join(options, until));
+  if (options.join) {
+    THALWEG_TRY(Members members, join(*job, options.group, until));
+    return make(options, std::move(job), std::move(members), until);
+  }
   Members members;
   members.group = options.group;
   members.rank = job->environment.rank;

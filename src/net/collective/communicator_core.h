@@ -74,6 +74,10 @@ class Communicator::Core {
                                                     const CallOptions& options);
 
   Result<std::unique_ptr<Core>> shrink(std::chrono::nanoseconds window);
+  // How many newcomers wait; for the first rank.
+  Result<std::int64_t> newcomers(Time until);
+  // With so many newcomers, whom the first rank lets in.
+  Result<std::unique_ptr<Core>> grow(std::int64_t newcomers, Time until);
   // Of the ranks with our colour; null if it is kNoColor. `colors_and_keys`: [rank], two each.
   Result<std::unique_ptr<Core>> part(std::span<const std::int64_t> colors_and_keys, Time until);
 
@@ -90,6 +94,8 @@ class Communicator::Core {
     std::vector<int> ranks;  // in the job: of each rank of the communicator
     int rank = 0;            // ours in the communicator
   };
+  // As a newcomer, once we are let in.
+  static Result<Members> join(Job& job, const std::string& group, Time until);
   void leave();
   // Of these ranks of ours, in this order.
   [[nodiscard]] Members members_of(const std::vector<int>& ranks, std::string group) const;

@@ -16,6 +16,7 @@ namespace thalweg {
 namespace {
 
 constexpr std::size_t kReadBuffer = std::size_t{256} << 10;
+constexpr std::uint32_t kMostOperations = ~std::uint32_t{0};
 // The most of one data frame: an operation that is more urgent waits for no more than this.
 constexpr std::size_t kMostFrame = std::size_t{1} << 20;
 
@@ -89,6 +90,12 @@ void Engine::start(const std::shared_ptr<Op>& op) {
   op->started = now;
   op->deadline = now + op->limit;
   op->ask_at = now + std::min(kAskAfter, op->limit / 4);
+  if (broken_.empty() && started_ == kMostOperations) {
+    fail(kNoFrameRank, fmt::format("all numbers of operations up to {} are used: make another "
+                                   "communicator",
+                                   kMostOperations));
+    settle();
+  }
   if (broken_.empty() && op->plan) {
     // Without the mutex, so before the operation can be seen by others.
     const Status connected = connect_to(lock, op->plan->peers(), op->deadline);

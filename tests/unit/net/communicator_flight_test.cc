@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -13,12 +15,25 @@
 
 #include "base/messages.h"
 #include "base/prng.h"
+#include "net/bootstrap/environment.h"
+#include "net/bootstrap/store_server.h"
 #include "net/ranks.h"
 
 namespace thalweg {
 namespace {
 
 using namespace std::chrono_literals;
+
+// Of a job whose ranks are told nothing but the store.
+JobToken token_of(const std::string& store) {
+  return environment_from([&](const std::string& name) -> std::optional<std::string> {
+           if (name == "THALWEG_RANK") return "0";
+           if (name == "THALWEG_SIZE") return "2";
+           if (name == "THALWEG_STORE") return store;
+           return std::nullopt;
+         })
+      ->token;
+}
 
 std::int64_t sum_of_ranks(int size) { return std::int64_t{size} * (size - 1) / 2; }
 
@@ -154,6 +169,18 @@ TEST(Flight, blocking_and_out_of_place__give_what_the_others_do) {
   });
 }
 
+TEST(Flight, mean__of_integers_rounds_towards_zero) {
+  run_ranks(3, {}, [](Communicator& all) {
+    const std::int32_t own = all.rank() + 1;
+    std::vector<std::int32_t> values{-own, own, 2 * own, own == 3 ? -7 : 0, own == 3 ? 7 : 0};
+    ASSERT_TRUE(all.allreduce(TensorSpan::of(values), {.op = ReduceOp::kMean}).ok());
+    EXPECT_EQ(values, (std::vector<std::int32_t>{-2, 2, 4, -2, 2}));
+    std::vector<std::int8_t> small{static_cast<std::int8_t>(own * 10)};
+    ASSERT_TRUE(all.allreduce(TensorSpan::of(small), {.op = ReduceOp::kMean}).ok());
+    EXPECT_EQ(small.front(), 20);
+  });
+}
+
 TEST(Flight, shrink__agrees_on_those_who_call_it) {
   run_ranks(4, {}, [](Communicator& all) {
     ASSERT_TRUE(all.barrier({}).ok());
@@ -172,6 +199,67 @@ TEST(Flight, shrink__agrees_on_those_who_call_it) {
     EXPECT_EQ(values.back(), 5);
     std::this_thread::sleep_for(1500ms);  // the store is in the first rank's process
   });
+}
+
+TEST(Flight, grow__lets_in_the_newcomers_that_wait) {
+  const std::string store = free_address();
+  const auto sum_is = [](const Communicator& all, std::int64_t expected) {
+    std::vector<std::int64_t> values(5000, all.rank() + 1);
+    ASSERT_EQ(message_of(all.allreduce(TensorSpan::of(values), {})), "no error");
+    EXPECT_EQ(values.back(), expected);
+  };
+  std::atomic<int> waiting = 0;
+  std::vector<std::thread> threads;
+  for (int r = 0; r < 4; ++r) {
+    threads.emplace_back([&, r] {
+      CommunicatorOptions options{.store = store};
+      if (r < 2) {
+        options.rank = r;
+        options.size = 2;
+        Communicator old = std::move(Communicator::create(options).value());
+        sum_is(old, 3);
+        auto grown = old.grow({});
+        ASSERT_EQ(message_of(grown), "no error");
+        EXPECT_FALSE(grown->has_value());
+        ++waiting;
+        // Two newcomers come, in their time.
+        int size = 2;
+        while (size < 4) {
+          grown = old.grow({});
+          ASSERT_EQ(message_of(grown), "no error");
+          if (!grown->has_value()) continue;
+          size = (*grown)->size();
+          old = std::move(**grown);
+        }
+        EXPECT_EQ(old.rank(), r);
+        sum_is(old, 10);
+        ASSERT_TRUE(old.barrier({}).ok());
+      } else {
+        while (waiting < 2) std::this_thread::sleep_for(1ms);
+        options.join = true;
+        auto created = Communicator::create(options);
+        ASSERT_EQ(message_of(created), "no error");
+        Communicator all = std::move(*created);
+        while (all.size() < 4) {
+          auto grown = all.grow({});
+          ASSERT_EQ(message_of(grown), "no error");
+          if (grown->has_value()) all = std::move(**grown);
+        }
+        sum_is(all, 10);
+        ASSERT_TRUE(all.barrier({}).ok());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Flight, join__that_nobody_lets_in_ends_with_words) {
+  const std::string store = free_address();
+  const StoreServer server = std::move(StoreServer::start(store, token_of(store)).value());
+  const auto created =
+      Communicator::create({.store = store, .group = "club", .join = true, .timeout = 300ms});
+  EXPECT_NE(message_of(created).find("nobody has let this newcomer into 'club'"), std::string::npos)
+      << message_of(created);
 }
 
 }  // namespace
