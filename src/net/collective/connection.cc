@@ -229,6 +229,8 @@ std::size_t Connection::send_pieces(std::span<iovec> pieces) {
     const std::size_t sent = shared_->out().write(pieces);
     blocked_ = sent == 0;
     if (shared_->out().broken()) break_off("it wrote nonsense into the shared memory");
+    // Nobody makes room any more, and nobody reads: the end comes from neither.
+    if (blocked_ && stalled_ && deaf()) break_off(end_);
     return sent;
   }
   msghdr message{};

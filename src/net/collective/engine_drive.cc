@@ -164,7 +164,7 @@ bool Engine::handle_events(int timeout_ms) {
     if (connection != open_.end()) {
       if ((*connection)->reads_shared()) (*connection)->hear_bells(buffer_);
       (*connection)->read(buffer_, *this);
-      if ((*connection)->stalled() &&
+      if ((*connection)->stalled() && !(*connection)->reads_shared() &&
           (events[static_cast<std::size_t>(i)].events & (EPOLLHUP | EPOLLERR)) != 0) {
         (*connection)->break_off("its connection closed");
       }

@@ -59,15 +59,16 @@ Result<SharedLink::Mapping> SharedLink::map(const Fd& file, std::size_t ring_byt
       mmap(nullptr, mapped_bytes(ring_bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (area == MAP_FAILED) return system_error("cannot map shared memory", errno);
   auto* const start = static_cast<std::byte*>(area);
-  const auto place = [&](std::size_t at, std::size_t size, std::size_t offset) {
-    return mmap(start + at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE,
+  const auto place = [&](std::size_t at, std::size_t size, std::size_t offset, int flags) {
+    return mmap(start + at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | flags,
                 file.get(), static_cast<off_t>(offset)) != MAP_FAILED;
   };
   std::size_t at = kStateBytes;
-  bool good = place(0, kStateBytes, 0);
+  bool good = place(0, kStateBytes, 0, MAP_POPULATE);
   for (const std::size_t ring : {0U, 1U}) {
-    for (int copy = 0; copy < 2; ++copy) {
-      good = good && place(at, ring_bytes, kStateBytes + ring * ring_bytes);
+    // Of the second only what lies behind the end is used, now and then.
+    for (const int flags : {MAP_POPULATE, 0}) {
+      good = good && place(at, ring_bytes, kStateBytes + ring * ring_bytes, flags);
       at += ring_bytes;
     }
   }

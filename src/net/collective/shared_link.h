@@ -21,8 +21,7 @@
 
 namespace thalweg {
 
-// Of each ring. Measured (docs/collectives.md): in smaller ones the writer meets lines that its
-// reader's cache still holds, larger ones leave the caches.
+// Of each ring: the smallest of those that were fast (docs/collectives.md).
 inline constexpr std::size_t kRingBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kLeastRingBytes = std::size_t{4} << 10;
 inline constexpr std::size_t kMostRingBytes = std::size_t{64} << 20;
