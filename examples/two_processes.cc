@@ -3,7 +3,9 @@
 //   two_processes recv 127.0.0.1:7000            in one shell
 //   two_processes send 127.0.0.1:7000            in another; either may start first
 //
-// Options, the same at both ends: --floats N, --bound P, --rounds N, --token T.
+// Options, the same at both ends: --floats N, --bound P, --rounds N, --token T, --key-file FILE
+// (its first line is the job key). --record FOLDER records the connection, for `thalweg trace
+// replay`.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -32,6 +34,8 @@ struct Arguments {
   double bound = 0.02;
   std::uint64_t rounds = 10;
   std::uint64_t token = 42;  // a real job draws a random one and gives it to all its processes
+  std::string key_file;      // empty: nothing is authenticated
+  std::string record;        // empty: nothing is recorded
 };
 
 [[noreturn]] void fail(const std::string& text, int code) {
@@ -41,7 +45,8 @@ struct Arguments {
 
 Arguments parse(int argc, char** argv) {
   const char* usage =
-      "usage: two_processes send|recv HOST:PORT [--floats N] [--bound P] [--rounds N] [--token T]";
+      "usage: two_processes send|recv HOST:PORT [--floats N] [--bound P] [--rounds N] [--token T] "
+      "[--key-file FILE] [--record FOLDER]";
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.size() < 2 || words.size() % 2 != 0) fail(usage, 2);
   if (words[0] != "send" && words[0] != "recv") fail(usage, 2);
@@ -51,6 +56,10 @@ Arguments parse(int argc, char** argv) {
   for (std::size_t i = 2; i < words.size(); i += 2) {
     char* end = nullptr;
     const char* value = words[i + 1].c_str();
+    if (words[i] == "--key-file" || words[i] == "--record") {
+      (words[i] == "--record" ? arguments.record : arguments.key_file) = value;
+      continue;
+    }
     if (words[i] == "--floats") {
       arguments.floats = std::strtoull(value, &end, 10);
     } else if (words[i] == "--bound") {
@@ -120,6 +129,10 @@ int main(int argc, char** argv) {
   const Arguments arguments = parse(argc, argv);
   EndpointOptions options;
   options.job_token = arguments.token;
+  if (!arguments.key_file.empty()) {
+    options.job_key = value_of(thalweg::read_job_key(arguments.key_file));
+  }
+  options.record_folder = arguments.record;
   options.name = arguments.sending ? "sender" : "receiver";
   if (!arguments.sending) options.listen = arguments.address;
   const Endpoint endpoint = value_of(Endpoint::create(options));

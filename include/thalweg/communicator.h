@@ -21,6 +21,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,11 @@
 #include <thalweg/types.h>
 
 namespace thalweg {
+
+enum class Transport : std::uint8_t {
+  kTcp,   // exact
+  kDlcp,  // exact, or with a bounded loss if the call has a loss bound
+};
 
 struct CommunicatorOptions {
   // Who we are. None: from the environment of thalweg run, torchrun, mpirun or srun
@@ -49,6 +55,13 @@ struct CommunicatorOptions {
   // The network as `--topology` takes it (a shorthand, or the text of a file). Rank i is host i.
   // Empty: all hosts on one switch.
   std::string topology = {};
+  // How calls go that do not say.
+  Transport transport = Transport::kTcp;
+  // Of DLCP, as EndpointOptions has them. The payload must fit the MTU of every path.
+  std::uint32_t dlcp_payload = 1400;
+  double dlcp_line_rate_gbps = 0;
+  // For tests: true loses the DLCP packet with this sequence number instead of sending it.
+  std::function<bool(std::uint64_t sequence)> dlcp_lose = {};
 };
 
 // What all calls have in common.
@@ -59,6 +72,14 @@ struct CallOptions {
   // Operations in flight with a lower number send first.
   int priority = 0;
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);
+  std::optional<Transport> transport = {};
+  // Over DLCP, of allreduces of floats by sum or mean: the part of the packets of each transfer
+  // that may be lost, in [0, 1). A lost part of a contribution is left out of the average; a lost
+  // part of the result leaves the rank with the average of the contributions it knows. Replicas may
+  // then differ. 0: exact.
+  double loss_bound = 0;
+  // Of results; at most loss_bound. None: half of it.
+  std::optional<double> result_loss_bound = {};
 };
 
 // An operation in flight. Copies speak of the same one. Its tensors must stay until it is over.

@@ -106,11 +106,17 @@ struct NetCounters {
   std::uint64_t packets_marked = 0;    // as congested, by a switch
   std::uint64_t packets_unused = 0;    // arrived twice, or after their transfer was over
   std::uint64_t packets_bad = 0;       // no packets of ours, or not of this job: dropped
+  // With a job key, dropped: the tag is wrong; seen before; of an earlier connection, or far older
+  // than the newest.
+  std::uint64_t packets_forged = 0;
+  std::uint64_t packets_replayed = 0;
+  std::uint64_t packets_stale = 0;
   std::uint64_t messages_bad = 0;
-  std::uint64_t send_errors = 0;    // packets that the kernel would not take
-  std::uint64_t peers_refused = 0;  // endpoint only: wrong token, wrong version, no hello
-  std::uint64_t send_calls = 0;     // system calls that sent data
-  std::uint64_t receive_calls = 0;  // and received it
+  std::uint64_t messages_forged = 0;  // with a job key; the first ends the connection
+  std::uint64_t send_errors = 0;      // packets that the kernel would not take
+  std::uint64_t peers_refused = 0;    // endpoint only: wrong token, key or version, no hello
+  std::uint64_t send_calls = 0;       // system calls that sent data
+  std::uint64_t receive_calls = 0;    // and received it
 };
 
 // A connection to another endpoint. Copies speak of the same one. It ends when the endpoint does,
@@ -140,6 +146,11 @@ struct EndpointOptions {
   std::string listen = {};
   // The random number that all processes of a job hold and nobody else; others are refused.
   std::uint64_t job_token = 0;
+  // The secret of the job: 32 hexadecimal digits, the same at all its processes (read_job_key()).
+  // Every packet and message is then authenticated, and only once accepted; the data itself is
+  // not hidden. Empty: no such protection, and no peers that have a key. docs/transport.md says
+  // what it costs.
+  std::string job_key = {};
   // How peers call this end in their errors. Empty: the process id. At most 63 bytes.
   std::string name = {};
   // Bytes of a tensor in one packet. 0: what the path's MTU allows, at most a jumbo frame.
@@ -160,10 +171,18 @@ struct EndpointOptions {
   bool offload = true;
   // Where warnings go. None: to standard error.
   std::function<void(const std::string&)> warn = {};
+  // Where each connection is recorded, in a file of its own, for `thalweg trace replay`
+  // (docs/recording.md): "NAME-0.dlcp" and so on, so endpoints that share a folder need names of
+  // their own. Neither tensors nor the token nor the key are in it. Empty: nothing is recorded.
+  std::string record_folder = {};
   // For tests: true loses the data packet with this sequence number instead of sending it. Called
   // by the endpoint's thread.
   std::function<bool(std::uint64_t sequence)> lose = {};
 };
+
+// The job key in the first line of a file, which keeps it off command lines and out of the
+// environment. `openssl rand -hex 16` makes one.
+[[nodiscard]] Result<std::string> read_job_key(const std::string& path);
 
 class Endpoint {
  public:

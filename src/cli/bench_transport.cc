@@ -1,7 +1,8 @@
 // Two parts, each with its peers in turn:
 //
 //   clean   the link as fast as two cores drive it: raw UDP with GSO and GRO, which is what the
-//           system can carry in packets of this size, kernel TCP, and DLCP with exact tensors
+//           system can carry in packets of this size, kernel TCP, and DLCP with exact tensors,
+//           without and with a job key
 //   lossy   1 Gb/s, random loss of every packet in both directions: the time of one tensor, from
 //           the call that sends it to its end at the receiver. The limit is the time that its
 //           packets, headers included, take at 1 Gb/s without any loss.
@@ -42,6 +43,7 @@ struct Measured {
   std::array<RateResult, kTurns> raw;
   std::array<RateResult, kTurns> tcp;
   std::array<RateResult, kTurns> dlcp;
+  std::array<RateResult, kTurns> keyed;
   std::array<TimesResult, kLossPerMille.size()> tcp_times;
   std::array<TimesResult, kLossPerMille.size()> dlcp_times;
   double idle_cpu = 0;
@@ -78,6 +80,9 @@ void measure(const PairProcess& process, const Settings& settings, Measured& out
     measure_raw_udp_rate(process, settings.rate, out.raw[i]);
     measure_tcp_rate(process, settings.rate, out.tcp[i]);
     measure_dlcp_rate(process, settings.rate, out.dlcp[i]);
+    RateSettings keyed = settings.rate;
+    keyed.keyed = true;
+    measure_dlcp_rate(process, keyed, out.keyed[i]);
   }
   measure_idle(process, settings.idle_seconds, out.idle_cpu);
   if (!process.own_network()) return;
@@ -121,18 +126,22 @@ nlohmann::ordered_json to_json(const Measured& measured, const Settings& setting
   const RateResult raw = median(measured.raw, settings.turns);
   const RateResult tcp = median(measured.tcp, settings.turns);
   const RateResult dlcp = median(measured.dlcp, settings.turns);
+  const RateResult keyed = median(measured.keyed, settings.turns);
   json["link"] = own_network ? "veth between two network namespaces" : "loopback";
   json["note"] = note;
   json["segment_bytes"] = settings.rate.packet_payload;
   json["tensor_bytes"] = settings.rate.tensor_bytes;
   json["turns"] = settings.turns;
-  json["statistic"] = "the median turn; raw UDP, TCP and DLCP in turn";
+  json["statistic"] = "the median turn; raw UDP, TCP, DLCP and keyed DLCP in turn";
   json["dlcp_gbps"] = dlcp.gbps;
   json["raw_udp_gbps"] = raw.gbps;
   json["tcp_gbps"] = tcp.gbps;
   json["ratio_raw"] = dlcp.gbps / raw.gbps;
   json["ratio_tcp"] = dlcp.gbps / tcp.gbps;
+  json["dlcp_keyed_gbps"] = keyed.gbps;
+  json["ratio_keyed"] = keyed.gbps / dlcp.gbps;
   json["dlcp_cpu_s_per_gb"] = cpu_per_gb(dlcp);
+  json["dlcp_keyed_cpu_s_per_gb"] = cpu_per_gb(keyed);
   json["raw_udp_cpu_s_per_gb"] = cpu_per_gb(raw);
   json["tcp_cpu_s_per_gb"] = cpu_per_gb(tcp);
   json["raw_udp_lost"] = raw.lost_fraction;
@@ -177,6 +186,8 @@ void print_table(const nlohmann::ordered_json& json) {
                     fmt::format("{:.2f}", ratio)});
   };
   row("DLCP, exact", "dlcp_gbps", "dlcp_cpu_s_per_gb", 1);
+  row("DLCP, exact, with a job key", "dlcp_keyed_gbps", "dlcp_keyed_cpu_s_per_gb",
+      1 / number("ratio_keyed"));
   row("raw UDP, GSO and GRO", "raw_udp_gbps", "raw_udp_cpu_s_per_gb", number("ratio_raw"));
   row(fmt::format("TCP, {}", json["tcp_congestion_control"].get<std::string>()).c_str(), "tcp_gbps",
       "tcp_cpu_s_per_gb", number("ratio_tcp"));

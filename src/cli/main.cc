@@ -11,9 +11,11 @@
 #include "cli/bench_transport.h"
 #include "cli/command.h"
 #include "cli/plan.h"
+#include "cli/probe.h"
 #include "cli/reproduce.h"
 #include "cli/run.h"
 #include "cli/sim_run.h"
+#include "cli/trace_replay.h"
 #include "cli/tune_thresholds.h"
 
 int main(int argc, char** argv) {
@@ -35,6 +37,7 @@ int main(int argc, char** argv) {
   thalweg::add_sim_run(sim);
 
   thalweg::add_reproduce(app);
+  thalweg::add_probe(app);
   thalweg::add_run(app, thalweg::take_rank_command(argc, argv));
 
   CLI::App& bench = *app.add_subcommand("bench", "measure, with the peer and the limit beside");
@@ -48,6 +51,10 @@ int main(int argc, char** argv) {
   CLI::App& tune = *app.add_subcommand("tune", "settings from a model and a network");
   tune.require_subcommand(1);
   thalweg::add_tune_thresholds(tune);
+
+  CLI::App& trace = *app.add_subcommand("trace", "recordings of real connections");
+  trace.require_subcommand(1);
+  thalweg::add_trace_replay(trace);
 
   try {
     app.parse(argc, argv);

@@ -117,6 +117,7 @@ Result<std::string> Pool::finish(Child& child) {
 template <class Done>
 Status Pool::wait(Done done) {
   std::vector<pollfd> files;
+  files.reserve(children_.size());
   for (const Child& child : children_) files.push_back({child.pipe, POLLIN, 0});
   if (poll(files.data(), files.size(), -1) < 0 && errno != EINTR) {
     return Error(fmt::format("poll: {}", std::strerror(errno)));

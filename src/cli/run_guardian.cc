@@ -21,7 +21,9 @@ namespace {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) std::signal(signal, SIG_IGN);
   // Nobody must wait for the end of our output.
   const int nothing = open("/dev/null", O_RDWR);
-  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(nothing, fd);
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    nothing < 0 ? close(fd) : dup2(nothing, fd);
+  }
   std::set<pid_t> groups;
   while (true) {
     pid_t number = 0;

@@ -35,7 +35,9 @@ std::vector<SupervisedProcess> processes_of(const HostRanks& ranks) {
     }
     SupervisedProcess process{.name = "rank " + rank, .command = ranks.command};
     if (ranks.prefix) process.prefix = fmt::format("[{}] ", rank);
-    for (const auto& [name, value] : variables) process.environment.push_back(name + "=" + value);
+    for (const auto& [name, value] : variables) {
+      process.environment.push_back(fmt::format("{}={}", name, value));
+    }
     processes.push_back(std::move(process));
   }
   return processes;

@@ -34,8 +34,10 @@ T good(Result<T> result) {
   return std::move(result).value();
 }
 
+// The same clock in both processes.
 std::uint64_t now_ns() {
-  return static_cast<std::uint64_t>(monotonic_now().since_start().ps() / 1000);
+  return static_cast<std::uint64_t>(
+      std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
 }
 
 // Adds what this process used since `before` to the result: the receiver's first, then the
@@ -93,10 +95,13 @@ struct Connected {
   Endpoint endpoint;
   Peer peer;
 
-  static Connected make(const PairProcess& process, std::size_t payload, double line_rate_gbps) {
+  static Connected make(const PairProcess& process, std::size_t payload, double line_rate_gbps,
+                        bool keyed = false) {
     EndpointOptions options;
     options.name = process.sender() ? "sender" : "receiver";
     options.job_token = 0x7468616c77656700;
+    // It protects nothing here; it only costs what any other would.
+    if (keyed) options.job_key = "7468616c776567000123456789abcdef";
     options.packet_payload = static_cast<std::uint32_t>(payload);
     options.line_rate_gbps = line_rate_gbps;
     options.warn = [](const std::string&) {};
@@ -199,7 +204,7 @@ void measure_tcp_rate(const PairProcess& process, const RateSettings& settings,
 
 void measure_dlcp_rate(const PairProcess& process, const RateSettings& settings,
                        RateResult& result) {
-  const Connected here = Connected::make(process, settings.packet_payload, 0);
+  const Connected here = Connected::make(process, settings.packet_payload, 0, settings.keyed);
   std::vector<std::vector<float>> tensors(kTensorsInFlight);
   for (auto& tensor : tensors) tensor.assign(settings.tensor_bytes / sizeof(float), 1.0F);
   std::deque<Transfer> flying;

@@ -29,6 +29,7 @@ struct TimesResult {
 
 struct RateSettings {
   double seconds = 1;
+  bool keyed = false;  // DLCP: with a job key
   std::size_t packet_payload = 1400;
   std::size_t tensor_bytes = std::size_t{64} << 20;
 };

@@ -24,7 +24,8 @@ RankPlan::RankPlan(const Plan& plan, Rank rank) {
     if (transfer.source == rank) {
       const std::uint32_t buffer = buffer_of(transfer.chunk);
       buffers_[buffer].sends.push_back(static_cast<std::uint32_t>(sends_.size()));
-      sends_.push_back({transfer.target, slot, buffer, static_cast<std::uint32_t>(transfer.after)});
+      sends_.push_back({transfer.target, slot, buffer, static_cast<std::uint32_t>(transfer.after),
+                        transfer.kind});
       peers_.push_back(transfer.target);
     } else if (transfer.target == rank) {
       const std::uint32_t buffer = buffer_of(transfer.chunk);

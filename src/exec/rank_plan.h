@@ -27,6 +27,7 @@ class RankPlan {
     std::uint32_t slot = 0;  // of the arrival at the target
     std::uint32_t buffer = 0;
     std::uint32_t after = 0;  // the version it carries
+    TransferKind kind = TransferKind::kReduce;
   };
   struct Buffer {
     ChunkIndex chunk;

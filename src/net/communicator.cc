@@ -69,7 +69,11 @@ Result<Operation> Communicator::allreduce_async(TensorSpan tensor,
                                                                .reduces = true},
                                                               options, plan));
   lay_over(*op, plan.get(), static_cast<std::byte*>(tensor.data));
-  if (options.op == ReduceOp::kMean) {
+  if (options.loss_bound > 0) {
+    op->last_step = [raw = op.get(), mean = options.op == ReduceOp::kMean, ranks = size()] {
+      if (raw->chunks) raw->chunks->finish(mean, ranks);
+    };
+  } else if (options.op == ReduceOp::kMean) {
     op->last_step = [tensor, ranks = size()] {
       finish_mean(tensor.type, tensor.data, static_cast<std::size_t>(tensor.elements), ranks);
     };

@@ -18,7 +18,8 @@ namespace {
 constexpr std::size_t kReadSize = std::size_t{1} << 16;
 // A peer that reads no signals while this much waits for it has hung.
 constexpr std::size_t kMaxWaiting = std::size_t{64} << 20;
-// In the headers of Linux 6.15 and later; older systems refuse it.
+// TCP_RTO_MIN_US of linux/tcp.h in Linux 6.15 and later (commit f38805c5d26f), which Debian 12's
+// headers do not have. Older systems refuse it, and keep their 200 ms.
 constexpr int kTcpRtoMinUs = 45;
 // The least that a kernel of 250 ticks a second takes.
 constexpr int kShortestRtoUs = 8'000;
@@ -46,10 +47,12 @@ void ControlStream::push(const ControlMessage& message) {
     out_.clear();
     sent_ = 0;
   }
-  const ControlEnvelope envelope{job_, next_out_++, false};
+  const ControlEnvelope envelope{job_, next_out_++, guard_ != nullptr};
   const std::size_t size = control_size(message, envelope);
   out_.resize(out_.size() + size);
-  encode_control(message, envelope, std::span(out_).last(size));
+  const std::span<std::byte> bytes = std::span(out_).last(size);
+  encode_control(message, envelope, bytes);
+  if (guard_ != nullptr) guard_->seal_control(envelope.sequence, bytes);
 }
 
 std::string ControlStream::flush() {
@@ -94,8 +97,10 @@ std::string ControlStream::decode(const std::function<void(const ControlMessage&
     if (error == WireError::kNone) error = decode_control(left.first(size), message, about);
     if (error != WireError::kNone) {
       wrong = fmt::format("it sent a signal that makes no sense ({})", name_of(error));
-    } else if (about.job != job_ || about.keyed) {
+    } else if (about.job != job_ || about.keyed != (guard_ != nullptr)) {
       wrong = "it sent a signal of another job";
+    } else if (const Refusal refusal = judge(left.first(size), about); refusal != Refusal::kNone) {
+      wrong = fmt::format("a signal came that it did not send here ({})", name_of(refusal));
     } else if (about.sequence != next_in_) {
       wrong = fmt::format("it sent signal {} where {} was due", about.sequence, next_in_);
     } else {

@@ -1,4 +1,5 @@
-// Control messages on a TCP connection: framed, numbered, and checked for the job's token.
+// Control messages on a TCP connection: framed, numbered, and checked for the job's token and, with
+// a job key, for their tags.
 //
 // What arrives is either a message in its turn or the end of the connection: a stream that makes
 // no sense once cannot be trusted again.
@@ -11,14 +12,16 @@
 #include <vector>
 
 #include "net/fd.h"
+#include "net/packet_guard.h"
 #include "wire/control_message.h"
 
 namespace thalweg {
 
 class ControlStream {
  public:
-  // Takes a connected, non-blocking socket.
-  ControlStream(Fd fd, JobToken job) : fd_(std::move(fd)), job_(job) {}
+  // Takes a connected, non-blocking socket. `guard` outlives it; null without a key.
+  ControlStream(Fd fd, JobToken job, PacketGuard* guard)
+      : fd_(std::move(fd)), job_(job), guard_(guard) {}
 
   [[nodiscard]] int fd() const { return fd_.get(); }
   // Puts it in line; flush() sends.
@@ -31,11 +34,16 @@ class ControlStream {
   [[nodiscard]] std::string receive(const std::function<void(const ControlMessage&)>& on_message);
 
  private:
+  // By the key, where there is one.
+  [[nodiscard]] Refusal judge(std::span<const std::byte> message, const ControlEnvelope& about) {
+    return guard_ == nullptr ? Refusal::kNone : guard_->check_control(message, about);
+  }
   // Reads the messages that are complete.
   [[nodiscard]] std::string decode(const std::function<void(const ControlMessage&)>& on_message);
 
   Fd fd_;
   JobToken job_;
+  PacketGuard* guard_;
   std::vector<std::byte> out_;
   std::size_t sent_ = 0;  // of out_
   std::vector<std::byte> in_;

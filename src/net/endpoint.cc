@@ -3,10 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <fstream>
 #include <future>
 #include <utility>
 
 #include "net/endpoint_core.h"
+#include "net/system.h"
+#include "wire/authenticate.h"
 
 namespace thalweg {
 namespace {
@@ -119,6 +123,15 @@ Endpoint::Endpoint(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 Endpoint::~Endpoint() = default;
 Endpoint::Endpoint(Endpoint&&) noexcept = default;
 Endpoint& Endpoint::operator=(Endpoint&&) noexcept = default;
+
+Result<std::string> read_job_key(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return system_error(fmt::format("cannot read the job key from {}", path), errno);
+  std::string line;
+  std::getline(file, line);
+  if (const auto key = JobKey::from_hex(line); !key.ok()) return key.error().within(path);
+  return line;
+}
 
 Result<Endpoint> Endpoint::create(const EndpointOptions& options) {
   THALWEG_TRY(std::unique_ptr<Core> core, Core::make(options));

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "net/address.h"
+#include "net/record_file.h"
 #include "net/system.h"
 #include "net/tcp.h"
 #include "tensor/tags.h"
@@ -30,7 +31,11 @@ void add(NetCounters& sum, const NetCounters& more) {
   sum.packets_marked += more.packets_marked;
   sum.packets_unused += more.packets_unused;
   sum.packets_bad += more.packets_bad;
+  sum.packets_forged += more.packets_forged;
+  sum.packets_replayed += more.packets_replayed;
+  sum.packets_stale += more.packets_stale;
   sum.messages_bad += more.messages_bad;
+  sum.messages_forged += more.messages_forged;
   sum.send_errors += more.send_errors;
   sum.send_calls += more.send_calls;
   sum.receive_calls += more.receive_calls;
@@ -50,6 +55,11 @@ Status validate(const EndpointOptions& options) {
   if (!std::ranges::all_of(options.name, printable)) {
     return Error("name: only printable ASCII is allowed");
   }
+  if (!options.job_key.empty()) {
+    if (const auto key = JobKey::from_hex(options.job_key); !key.ok()) {
+      return key.error().within("job_key");
+    }
+  }
   constexpr std::uint32_t kLeast = 8;
   constexpr std::uint32_t kMost = 60'000;
   const std::uint32_t payload = options.packet_payload;
@@ -67,6 +77,10 @@ Status validate(const EndpointOptions& options) {
       options.peer_timeout > std::chrono::hours(24)) {
     return Error(fmt::format("peer_timeout: {} ms; from 10 ms to a day is allowed",
                              options.peer_timeout.count()));
+  }
+  if (!options.record_folder.empty() && access(options.record_folder.c_str(), W_OK | X_OK) != 0) {
+    return system_error(fmt::format("record_folder: cannot write to '{}'", options.record_folder),
+                        errno);
   }
   for (const std::uint8_t dscp : options.dscp) {
     if (dscp >= kDscpCount) {
@@ -162,11 +176,14 @@ std::optional<Time> Endpoint::Core::turn_handshakes(Time now) {
       case IncomingPeer::State::kWaiting:
         next = earlier(next, peer->until());
         return false;
-      case IncomingPeer::State::kRefused:
+      case IncomingPeer::State::kRefused: {
         ++refused_;
+        const std::lock_guard lock(mutex_);
+        last_refusal_ = peer->refusal();
         return true;
+      }
       case IncomingPeer::State::kDone:
-        links.push_back(std::make_shared<Link>(loop_, peer->take(), options_));
+        links.push_back(make_link(peer->take()));
         return true;
     }
     return true;
@@ -196,6 +213,27 @@ void Endpoint::Core::on_ready(int fd, std::uint32_t /*events*/) {
   }
 }
 
+std::shared_ptr<Link> Endpoint::Core::make_link(Link::Parts parts) {
+  auto link = std::make_shared<Link>(loop_, std::move(parts), options_);
+  if (options_.record_folder.empty()) return link;
+  std::string name = options_.name;
+  std::ranges::replace(name, '/', '_');
+  const std::string path =
+      fmt::format("{}/{}-{}.dlcp", options_.record_folder, name, recordings_++);
+  Result<RecordFile> opened = RecordFile::open(path);
+  if (!opened.ok()) {
+    options_.warn("nothing is recorded: " + opened.error().message());
+    return link;
+  }
+  link->record([file = std::make_shared<RecordFile>(std::move(*opened)), path, broken = false,
+                warn = options_.warn](std::span<const std::byte> content) mutable {
+    if (broken || file->write(content)) return;
+    broken = true;
+    warn(system_error(fmt::format("the recording {} ends early", path), errno).message());
+  });
+  return link;
+}
+
 void Endpoint::Core::adopt(const std::shared_ptr<Link>& link) {
   links_.push_back(link);
   link->open();
@@ -206,7 +244,7 @@ Result<Peer> Endpoint::Core::connect(const std::string& address, std::chrono::na
   THALWEG_TRY(
       Link::Parts parts,
       connect_peer(address, options_, monotonic_now() + Duration::nanoseconds(limit.count())));
-  auto link = std::make_shared<Link>(loop_, std::move(parts), options_);
+  auto link = make_link(std::move(parts));
   loop_->post([this, link] { adopt(link); });
   return Peer(std::make_shared<Peer::State>(Peer::State{link}));
 }
@@ -215,8 +253,10 @@ Result<Peer> Endpoint::Core::accept(std::chrono::nanoseconds limit) {
   if (address_.empty()) return Error("accept: this endpoint does not listen");
   std::unique_lock lock(mutex_);
   if (!arrived_.wait_for(lock, limit, [&] { return !accepted_.empty(); })) {
-    return Error(fmt::format("no peer connected to {} within {}", address_,
-                             to_string(Duration::nanoseconds(limit.count()))));
+    return Error(
+        fmt::format("no peer connected to {} within {}{}", address_,
+                    to_string(Duration::nanoseconds(limit.count())),
+                    last_refusal_.empty() ? "" : "; the last one refused was " + last_refusal_));
   }
   auto link = std::move(accepted_.front());
   accepted_.pop_front();

@@ -46,6 +46,8 @@ class Endpoint::Core final : public EventLoop::Handler {
   std::optional<Time> turn_handshakes(Time now);
   void on_ready(int fd, std::uint32_t events) override;
   void adopt(const std::shared_ptr<Link>& link);
+  // From any thread.
+  std::shared_ptr<Link> make_link(Link::Parts parts);
   [[nodiscard]] NetCounters sum() const;
 
   EndpointOptions options_;
@@ -53,6 +55,7 @@ class Endpoint::Core final : public EventLoop::Handler {
   std::string address_;
   Fd listener_;
   std::thread thread_;
+  std::atomic<std::uint64_t> recordings_ = 0;
 
   // The loop's thread only.
   std::vector<std::shared_ptr<Link>> links_;
@@ -64,6 +67,7 @@ class Endpoint::Core final : public EventLoop::Handler {
   std::mutex mutex_;  // guards what follows
   std::condition_variable arrived_;
   std::deque<std::shared_ptr<Link>> accepted_;
+  std::string last_refusal_;  // which peer, and why
 };
 
 }  // namespace thalweg

@@ -1,18 +1,31 @@
 // How two endpoints become peers: each says hello on a TCP connection, with its job token and the
 // UDP port of its data. The side that connected speaks first; the other answers or refuses.
+//
+// With a job key both prove that they hold it before either believes anything else:
+//
+//   connected                            accepted
+//   hello (session a) ─────────────────▶
+//                     ◀───────────────── hello (session b), proof over both hellos
+//   proof over both hellos ────────────▶
+//
+// A wrong proof ends it on both sides: the one that connected sends its own in any case, so that
+// the other learns of the wrong key too.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include <thalweg/endpoint.h>
 #include <thalweg/result.h>
 
 #include "base/units.h"
+#include "net/address.h"
 #include "net/event_loop.h"
 #include "net/hello.h"
+#include "net/key_exchange.h"
 #include "net/link.h"
 
 namespace thalweg {
@@ -39,22 +52,33 @@ class IncomingPeer final : public EventLoop::Handler {
 
   [[nodiscard]] State state() const { return state_; }
   [[nodiscard]] Time until() const { return until_; }
+  // Who was refused, and why. Requires kRefused.
+  [[nodiscard]] std::string refusal() const;
   // Requires kDone, once.
   Link::Parts take();
 
  private:
   void forget();
+  void on_hello();
+  void on_proof();
+  // Ends it; the first tells the peer.
   void refuse(HelloStatus status);
+  void drop(std::string why);
   void answer(const Hello& hello);
+  void finish();
 
   EventLoop& loop_;
   Fd stream_;
   const EndpointOptions& options_;
   Time until_;
   State state_ = State::kWaiting;
+  SocketAddress remote_;
+  KeyExchange keys_;
+  std::string why_;  // refused
   std::array<std::byte, kHelloSize> received_ = {};
   std::size_t size_ = 0;
-  std::unique_ptr<Link::Parts> parts_;
+  std::size_t wanted_ = kHelloSize;
+  std::unique_ptr<Link::Parts> parts_;  // from the answer on, without the stream before kDone
 };
 
 }  // namespace thalweg

@@ -9,12 +9,14 @@ namespace thalweg {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x47574c54;  // "TLWG"
+constexpr std::uint32_t kKeyedFlag = 1;       // the three bytes above it are 0
 
 bool printable(char c) { return c >= 0x20 && c < 0x7f; }
 
 }  // namespace
 
 std::array<std::byte, kHelloSize> encode_hello(const Hello& hello) {
+  CHECK(hello.keyed || hello.session == 0);
   CHECK(hello.name.size() <= kMaxPeerName, "a name of {} bytes", hello.name.size());
   std::array<std::byte, kHelloSize> bytes{};
   ByteWriter writer(bytes);
@@ -24,7 +26,8 @@ std::array<std::byte, kHelloSize> encode_hello(const Hello& hello) {
   writer.put(hello.udp_port);
   writer.put(hello.job);
   writer.put(hello.payload);
-  writer.put(std::uint32_t{0});
+  writer.put(hello.keyed ? kKeyedFlag : std::uint32_t{0});
+  writer.put(hello.session);
   writer.put(static_cast<std::uint8_t>(hello.name.size()));
   writer.put_text(hello.name);
   return bytes;
@@ -38,12 +41,20 @@ WireError decode_hello(std::span<const std::byte, kHelloSize> bytes, Hello& out)
   out.udp_port = reader.get<std::uint16_t>();
   out.job = reader.get<std::uint64_t>();
   out.payload = reader.get<std::uint32_t>();
-  if (reader.get<std::uint32_t>() != 0) return WireError::kReserved;
+  const auto flags = reader.get<std::uint32_t>();
+  out.session = reader.get<std::uint64_t>();
+  if (flags > kKeyedFlag) return WireError::kReserved;
+  out.keyed = flags == kKeyedFlag;
+  if (!out.keyed && out.session != 0) return WireError::kReserved;
   const auto length = reader.get<std::uint8_t>();
   if (status >= kHelloStatusCount) return WireError::kField;
   if (length > kMaxPeerName) return WireError::kLength;
   out.status = static_cast<HelloStatus>(status);
   out.name = reader.get_text(length);
+  if (std::ranges::any_of(bytes.subspan(kHelloSize - reader.left()),
+                          [](std::byte b) { return b != std::byte{0}; })) {
+    return WireError::kReserved;
+  }
   if (!std::ranges::all_of(out.name, printable)) return WireError::kField;
   if (out.status == HelloStatus::kHello && out.udp_port == 0) return WireError::kField;
   return WireError::kNone;
@@ -59,6 +70,28 @@ const char* describe(HelloStatus status) {
       return "it speaks another version of the protocol";
     case HelloStatus::kNoRoom:
       return "it takes no more peers";
+    case HelloStatus::kKeyless:
+      return "wrong key: we hold a job key, and it holds none";
+    case HelloStatus::kKeyNeeded:
+      return "wrong key: it holds a job key, and we hold none";
+  }
+  return "?";
+}
+
+const char* describe_refused(HelloStatus status) {
+  switch (status) {
+    case HelloStatus::kHello:
+      return "it is not refused";
+    case HelloStatus::kWrongToken:
+      return "the job token is not the one we hold";
+    case HelloStatus::kWrongVersion:
+      return "it speaks another version of the protocol";
+    case HelloStatus::kNoRoom:
+      return "there is no room for more peers";
+    case HelloStatus::kKeyless:
+      return "wrong key: it holds a job key, and we hold none";
+    case HelloStatus::kKeyNeeded:
+      return "wrong key: we hold a job key, and it holds none";
   }
   return "?";
 }

@@ -44,13 +44,14 @@ DlcpOptions dlcp_options(const Link::Parts& parts, const EndpointOptions& option
     dlcp.rate.congestion_factor = kUnknownRateFactor;
     dlcp.rate.increase_step = kUnknownRateStep;
   }
-  dlcp.packet_overhead = Bytes(
-      static_cast<std::int64_t>(kFrameBytes + parts.udp.header_bytes() + data_overhead(false)));
+  const std::size_t overhead = data_overhead(parts.guard != nullptr);
+  dlcp.packet_overhead =
+      Bytes(static_cast<std::int64_t>(kFrameBytes + parts.udp.header_bytes() + overhead));
   const std::int64_t packet = std::int64_t{parts.payload} + dlcp.packet_overhead.count();
   const auto by_rate = static_cast<std::int64_t>(dlcp.rate.line_rate.bytes_per_second() *
                                                  kBurst.s() / static_cast<double>(packet));
   const std::int64_t most = std::clamp<std::int64_t>(
-      static_cast<std::int64_t>(UdpSocket::kMaxMessage / (parts.payload + kDataHeaderSize)), 1,
+      static_cast<std::int64_t>(UdpSocket::kMaxMessage / (parts.payload + overhead)), 1,
       static_cast<std::int64_t>(UdpSocket::kMaxPackets));
   dlcp.burst_segments =
       static_cast<std::uint32_t>(std::clamp(by_rate, std::min(kLeastBurst, most), most));
@@ -66,9 +67,10 @@ Link::Link(std::shared_ptr<EventLoop> loop, Parts parts, const EndpointOptions& 
       job_(options.job_token),
       dscp_(options.dscp),
       lose_packet_(options.lose),
-      stream_(std::in_place, std::move(parts.stream), options.job_token),
       dlcp_(dlcp_options(parts, options)),
       batch_limit_(dlcp_.options().burst_segments) {
+  guard_ = std::move(parts.guard);
+  stream_.emplace(std::move(parts.stream), options.job_token, guard_.get());
   udp_.emplace(std::move(parts.udp));
 }
 
@@ -89,12 +91,9 @@ void Link::start(const std::shared_ptr<Transfer::State>& transfer) {
   TransferSpec spec = transfer->spec;
   spec.cookie = reinterpret_cast<std::uint64_t>(transfer.get());
   const Time now = monotonic_now();
-  const auto tags = transfer->tags.size() == 1
-                        ? TagSource(transfer->tags.front())
-                        : TagSource(std::span<const SegmentTag>(transfer->tags));
   active_.emplace(transfer.get(), transfer);
   const Result<TransferHandle> handle = transfer->direction == Direction::kSend
-                                            ? dlcp_.start_send(spec, tags, now)
+                                            ? dlcp_.start_send(spec, transfer->tags, now)
                                             : dlcp_.start_recv(spec, now);
   if (handle.ok()) {
     transfer->handle = *handle;
@@ -131,6 +130,7 @@ void Link::lose(const std::string& cause) {
   udp_.reset();
   dlcp_.connection_lost(cause, monotonic_now());
   deliver_events();
+  dlcp_.end_record();
 }
 
 std::optional<Time> Link::turn() {
@@ -175,10 +175,11 @@ void Link::receive_data() {
 void Link::receive_packet(std::span<const std::byte> packet, bool marked, Time now) {
   DataHeader header;
   if (decode_data_header(packet, header) != WireError::kNone || header.job != job_ ||
-      header.keyed) {
+      header.keyed != (guard_ != nullptr)) {
     ++bad_packets_;
     return;
   }
+  if (guard_ && !guard_->accept_data(packet, header)) return;
   const Placement placement = dlcp_.on_data(header, marked, now);
   if (placement.verdict != Placement::Verdict::kPlace) return;
   const auto* transfer = reinterpret_cast<const Transfer::State*>(placement.cookie);
@@ -202,10 +203,15 @@ void Link::send_data() {
         DataHeader header = batch_.header(i);
         header.job = job_;
         if (lose_packet_ && lose_packet_(header.sequence)) continue;
-        encode_data_header(header, headers_[packet_count_]);
-        packets_[packet_count_] = {
-            headers_[packet_count_],
-            {transfer.source + batch_.offset(i).count(), std::size_t{header.length}}};
+        const std::span<std::byte, data_overhead(true)> head = headers_[packet_count_];
+        const std::span<const std::byte> payload(transfer.source + batch_.offset(i).count(),
+                                                 std::size_t{header.length});
+        if (guard_) {
+          guard_->seal_data(header, head, payload);
+        } else {
+          encode_data_header(header, head);
+        }
+        packets_[packet_count_] = {head.first(data_overhead(guard_ != nullptr)), payload};
         ++packet_count_;
       }
       traffic_class_ = traffic_class_of(batch_.tag, dscp_);
@@ -273,6 +279,7 @@ NetCounters Link::counters() const {
   counters.packets_unused = dlcp.duplicate + dlcp.late + dlcp.stale;
   counters.packets_bad = bad_packets_ + dlcp.bad_segment + dlcp.bad_length;
   counters.messages_bad = dlcp.bad_messages;
+  if (guard_) guard_->count(counters);
   counters.send_errors = send_errors_;
   counters.send_calls = udp_ ? udp_->send_calls() : 0;
   counters.receive_calls = udp_ ? udp_->receive_calls() : 0;

@@ -1,5 +1,5 @@
-// One peer: a DlcpEndpoint, and the sockets it speaks through. It makes no decision of the
-// protocol's; it moves bytes and says what time it is.
+// One peer: a DlcpEndpoint (recorded when that is asked for), and the sockets it speaks through. It
+// makes no decision of the protocol's; it moves bytes and says what time it is.
 //
 // All methods are for the loop's thread, except the constructor, name(), payload(), connected() and
 // counters_after_end().
@@ -18,14 +18,16 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include <thalweg/endpoint.h>
 
 #include "net/control_stream.h"
 #include "net/event_loop.h"
+#include "net/packet_guard.h"
 #include "net/transfer_state.h"
 #include "net/udp_socket.h"
-#include "proto/dlcp/endpoint.h"
+#include "proto/dlcp/recorded_endpoint.h"
 
 namespace thalweg {
 
@@ -37,10 +39,13 @@ class Link final : public EventLoop::Handler, public std::enable_shared_from_thi
     UdpSocket udp;
     std::string name;
     std::uint32_t payload = 0;
+    std::unique_ptr<PacketGuard> guard = nullptr;  // null without a job key
   };
 
   Link(std::shared_ptr<EventLoop> loop, Parts parts, const EndpointOptions& options);
 
+  // Writes down all that happens from here on. Requires that nothing has.
+  void record(RecordSink sink) { dlcp_.record(std::move(sink)); }
   // Starts to listen to the sockets.
   void open();
   void start(const std::shared_ptr<Transfer::State>& transfer);
@@ -84,9 +89,10 @@ class Link final : public EventLoop::Handler, public std::enable_shared_from_thi
   JobToken job_;
   DscpTable dscp_;
   std::function<bool(std::uint64_t)> lose_packet_;
+  std::unique_ptr<PacketGuard> guard_;
   std::optional<ControlStream> stream_;  // both until the connection ends
   std::optional<UdpSocket> udp_;
-  DlcpEndpoint dlcp_;
+  RecordedEndpoint dlcp_;
   std::atomic<bool> connected_ = true;
   bool close_when_settled_ = false;
   std::string shut_;  // why nothing new is taken; empty while it is
@@ -94,7 +100,7 @@ class Link final : public EventLoop::Handler, public std::enable_shared_from_thi
 
   std::uint32_t batch_limit_;
   DataBatch batch_;
-  std::array<std::array<std::byte, kDataHeaderSize>, UdpSocket::kMaxPackets> headers_;
+  std::array<std::array<std::byte, data_overhead(true)>, UdpSocket::kMaxPackets> headers_;
   std::array<UdpPacket, UdpSocket::kMaxPackets> packets_;
   std::size_t packet_count_ = 0;
   std::uint8_t traffic_class_ = 0;

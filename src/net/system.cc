@@ -11,10 +11,17 @@
 
 namespace thalweg {
 
-Time monotonic_now() {
+static std::int64_t clock_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return Time::at(Duration::nanoseconds(now.tv_sec * 1'000'000'000 + now.tv_nsec));
+  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+}
+
+Time monotonic_now() {
+  // Time holds 106 days, and machines are up for longer.
+  constexpr std::int64_t kFirst = 1'000'000'000;
+  static const std::int64_t start_ns = clock_ns() - kFirst;
+  return Time::at(Duration::nanoseconds(clock_ns() - start_ns));
 }
 
 double processor_seconds_of_process() {

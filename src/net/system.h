@@ -10,7 +10,7 @@
 
 namespace thalweg {
 
-// CLOCK_MONOTONIC: the same for all processes of a machine.
+// CLOCK_MONOTONIC, from a second before this process first asked.
 [[nodiscard]] Time monotonic_now();
 
 // Of all threads of this process, user and system.

@@ -136,6 +136,13 @@ void TrainingJob::on_backward_done(Rank rank, int layer) {
   }
 }
 
+// Front layers first; but no worker can use a gradient before it has all of the iteration before,
+// so what others still wait for goes ahead of everything newer.
+std::int64_t TrainingJob::urgency_of(int iteration, int layer) const {
+  if (options_.overlap != Overlap::kByteScheduler) return 0;
+  return static_cast<std::int64_t>(iteration) * layer_count() + layer;
+}
+
 void TrainingJob::scatter_layer(Rank rank, int iteration, int layer) {
   const Bytes size = model_.size_of_layer(static_cast<std::size_t>(layer));
   std::vector<Rank> targets = servers_;
@@ -150,7 +157,7 @@ void TrainingJob::scatter_layer(Rank rank, int iteration, int layer) {
   const auto part_back = [this, left, rank, iteration, layer] {
     if (--*left == 0) on_layer_back(rank, iteration, layer);
   };
-  const std::int64_t urgency = options_.overlap == Overlap::kByteScheduler ? layer : 0;
+  const std::int64_t urgency = urgency_of(iteration, layer);
   const std::uint8_t queue =
       priority_of_layer(static_cast<std::size_t>(layer), model_.layers.size());
   for (std::int64_t i = 0; i < parts; ++i) {
@@ -174,9 +181,9 @@ void TrainingJob::send_layer(Rank rank, int iteration, int layer) {
   // The first worker to come makes the run.
   if (latest_run_[l] < iteration) {
     latest_run_[l] = iteration;
-    const std::int64_t urgency = options_.overlap == Overlap::kByteScheduler ? layer : 0;
     run = std::make_unique<PlanRun>(
-        plans_[l], connections_, urgency, priority_of_layer(l, model_.layers.size()),
+        plans_[l], connections_, urgency_of(iteration, layer),
+        priority_of_layer(l, model_.layers.size()),
         [this, iteration, layer](Rank r) { on_layer_back(r, iteration, layer); });
   }
   run->start(rank);

@@ -26,7 +26,7 @@ enum class Overlap : std::uint8_t { kNone, kWaitFree, kByteScheduler };
 
 inline constexpr Bytes kDefaultPartition{4 * 1024 * 1024};
 
-// Traffic of parameter servers as the DLCP paper simulates it (section 5.2.1), instead of a plan:
+// Traffic of parameter servers by one reading of the DLCP paper (section 5.2.1), instead of a plan:
 // "workers assign tensors randomly to different parameter servers", each worker for itself, and
 // large tensors are divided evenly among all servers. A server answers each message with as much at
 // once. The load is that of parameter servers, but no server gets a sum: for timing only.
@@ -104,6 +104,7 @@ class TrainingJob {
   void on_computed(Rank worker);
   void on_backward_done(Rank worker, int layer);
   void send_layer(Rank worker, int iteration, int layer);
+  [[nodiscard]] std::int64_t urgency_of(int iteration, int layer) const;
   void scatter_layer(Rank worker, int iteration, int layer);
   void on_layer_back(Rank worker, int iteration, int layer);
   void finish_iteration(Rank worker);

@@ -17,13 +17,14 @@ constexpr std::uint32_t kMaxSegment = std::numeric_limits<std::int32_t>::max();
 static_assert(kDataHeaderSize == 4 * sizeof(std::uint8_t) + sizeof(DataHeader::transfer) +
                                      sizeof(DataHeader::job) + sizeof(DataHeader::sequence) +
                                      sizeof(DataHeader::segment) + sizeof(DataHeader::sent_us) +
-                                     sizeof(DataHeader::length) + sizeof(std::uint16_t));
+                                     sizeof(DataHeader::length) + sizeof(DataHeader::session));
 static_assert(kPriorityCount == kImportantBit);
 
 }  // namespace
 
 void encode_data_header(const DataHeader& header, std::span<std::byte> out) {
   CHECK(header.tag.priority < kPriorityCount, "priority {}", header.tag.priority);
+  CHECK(header.keyed || header.session == 0);
   ByteWriter writer(out.first(kDataHeaderSize));
   writer.put(kWireVersion);
   writer.put(kDataKind);
@@ -37,7 +38,7 @@ void encode_data_header(const DataHeader& header, std::span<std::byte> out) {
   writer.put(header.segment);
   writer.put(header.sent_us);
   writer.put(header.length);
-  writer.put(std::uint16_t{0});
+  writer.put(header.session);
   CHECK(writer.ok() && writer.used() == kDataHeaderSize);
 }
 
@@ -60,7 +61,8 @@ WireError decode_data_header(std::span<const std::byte> packet, DataHeader& out)
   out.segment = reader.get<std::uint32_t>();
   out.sent_us = reader.get<std::uint32_t>();
   out.length = reader.get<std::uint16_t>();
-  if (reader.get<std::uint16_t>() != 0) return WireError::kReserved;
+  out.session = reader.get<std::uint16_t>();
+  if (!out.keyed && out.session != 0) return WireError::kReserved;
   if (out.segment > kMaxSegment) return WireError::kField;
   if (out.length == 0) return WireError::kLength;
   if (packet.size() != data_overhead(out.keyed) + out.length) return WireError::kLength;

@@ -21,6 +21,7 @@ struct DataHeader {
   SegmentTag tag;
   bool retransmission = false;  // asked for by the receiver
   bool keyed = false;           // a KeyedTag follows the header
+  std::uint16_t session = 0;    // keyed: session_mark() of the sender's scope; otherwise 0
   bool operator==(const DataHeader&) const = default;
 };
 

@@ -72,6 +72,15 @@ def test_types_operations_and_schemes(thalweg, type_name, op, scheme):
     assert scheme in facts_of(result, "thalweg")["settings"]
 
 
+@pytest.mark.parametrize("bound", [[], ["--bound", "1%"]])
+def test_transports(thalweg, bound):
+    result = thalweg(*QUICK, "--transport", "tcp,dlcp", *bound).json()
+    assert [(row["transport"], row["size"]) for row in result["rows"]] == [
+        (transport, size) for transport in ("tcp", "dlcp") for size in (1024, 2**20)]
+    assert all(row["wrong"] == 0 for row in result["rows"])
+    assert result["loss_bound"] == (0.01 if bound else 0)
+
+
 def test_against_openmpi(thalweg):
     result = thalweg(*QUICK, "--against", "openmpi").json()
     ours, theirs = rows_of(result, "thalweg"), rows_of(result, "openmpi")
@@ -153,6 +162,8 @@ def test_bad_flags(thalweg):
                         [("--op", "mean"), "product"], [("--transport", "udp"), "tcp"],
                         [("--against", "nccl"), "gloo"], [("--rate", "1G"), "netns"],
                         [("--netns", "--loss", "1"), "loss"], [("--netns", "--rate", "fast"), "rate"],
+                        [("--bound", "1%"), "dlcp"], [("--transport", "dlcp", "--bound", "2"), "bound"],
+                        [("--transport", "dlcp", "--bound", "1%", "--op", "max"), "sums of floats"],
                         [("--scheme", "no-such"), "no-such"]):
         done = thalweg("bench", "allreduce", "--quick", *flags)
         assert done.code == 2, flags

@@ -13,6 +13,8 @@ def test_transport(thalweg):
     assert result["dlcp_gbps"] > 0 and result["raw_udp_gbps"] > 0 and result["tcp_gbps"] > 0
     assert abs(result["ratio_raw"] - result["dlcp_gbps"] / result["raw_udp_gbps"]) < 1e-6
     assert abs(result["ratio_tcp"] - result["dlcp_gbps"] / result["tcp_gbps"]) < 1e-6
+    assert abs(result["ratio_keyed"] - result["dlcp_keyed_gbps"] / result["dlcp_gbps"]) < 1e-6
+    assert result["dlcp_keyed_gbps"] > 0 and result["dlcp_keyed_cpu_s_per_gb"] > 0
     # An endpoint with nothing to do does nothing.
     assert result["idle_cpu"] < 0.01
     if os.geteuid() != 0:

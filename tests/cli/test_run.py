@@ -168,12 +168,18 @@ def test_signal_that_ends_a_rank(thalweg):
     assert "rank 1" in done.err and "signal 9 (Killed)" in done.err
 
 
-def test_deaf_rank_is_killed_after_the_grace(thalweg):
+def test_deaf_rank_is_killed_after_the_grace(thalweg, tmp_path):
     started = time.monotonic()
-    done = thalweg("run", "-n", 2, "--grace", "300ms", *python("""
-        import os, signal, sys, time
+    done = thalweg("run", "-n", 2, "--grace", "300ms", *python(f"""
+        import os, pathlib, signal, sys, time
+        deaf = pathlib.Path("{tmp_path}/deaf")
+        if os.environ["RANK"] == "0":
+            while not deaf.exists():
+                time.sleep(0.01)
+            sys.exit(3)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        sys.exit(3) if os.environ["RANK"] == "0" else time.sleep(300)
+        deaf.touch()
+        time.sleep(300)
     """))
     assert done.code == 3
     assert 0.3 < time.monotonic() - started < 20

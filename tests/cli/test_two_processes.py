@@ -78,6 +78,48 @@ def test_namespaces_with_loss_exact(lossy_pair):
     assert sum(again) > 0
 
 
+def test_namespaces_with_key_recorded_and_replayed(lossy_pair, thalweg, tmp_path):
+    """Authenticated, and both ends recorded: the recordings replay to the same answers."""
+    prefixes = [["ip", "netns", "exec", name] for name in reversed(lossy_pair)]
+    key = tmp_path / "key"
+    key.write_text("00112233445566778899aabbccddeeff\n")
+    sender, code, received = run_pair(prefixes, "10.78.0.2:7000", "--bound", "0", "--rounds", "5",
+                                      "--key-file", key, "--record", tmp_path)
+    assert sender.returncode == 0, sender.stderr
+    assert code == 0, received
+    # 1500 less IP and UDP, header and tag, in whole elements of 8 bytes.
+    assert "1416 bytes a packet" in received
+    sent = thalweg("trace", "replay", tmp_path / "sender-0.dlcp", "--json").json()
+    got = thalweg("trace", "replay", tmp_path / "receiver-0.dlcp", "--json").json()
+    assert sent["same"] and got["same"] and sent["complete"] and got["complete"]
+    assert sent["sends"] == got["receives"] == got["succeeded"] == 5
+    assert sent["packets_retransmitted"] > 0
+    assert got["packets_placed"] <= got["packets_received"] < sent["packets_sent"]
+    assert sent["packets_sent"] == got["packets_placed"] + sent["packets_retransmitted"]
+
+
+def test_wrong_key(tmp_path):
+    keys = [tmp_path / "ours", tmp_path / "theirs"]
+    keys[0].write_text("00112233445566778899aabbccddeeff\n")
+    keys[1].write_text("00112233445566778899aabbccddeefe\n")
+    address = "127.0.0.1:17321"
+    receiver = subprocess.Popen([PROGRAM, "recv", address, "--key-file", keys[0]], text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        sender = subprocess.run([PROGRAM, "send", address, "--key-file", keys[1]], text=True,
+                                capture_output=True, timeout=60)
+        assert sender.returncode == 1
+        assert "wrong key: the job key that it holds is not ours" in sender.stderr
+        told, _ = receiver.communicate(timeout=60)
+    finally:
+        receiver.kill()
+    assert receiver.returncode == 1
+    assert "wrong key: the job key that it holds is not ours" in told
+    bad = subprocess.run([PROGRAM, "recv", address, "--key-file", tmp_path / "none"], text=True,
+                         capture_output=True, timeout=60)
+    assert bad.returncode == 1 and "cannot read the job key" in bad.stderr
+
+
 def test_arguments():
     for words in ([], ["send"], ["push", "x:1"], ["send", "x:1", "--floats"],
                   ["recv", "127.0.0.1:0", "--bound", "x"]):

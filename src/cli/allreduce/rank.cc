@@ -77,6 +77,31 @@ void append(std::vector<std::byte>& bytes, DType type, std::int64_t value) {
   }
 }
 
+template <class T>
+std::int64_t count_outside_as(const std::vector<std::byte>& tensor, int ranks) {
+  constexpr double kRounding = 1e-5;
+  std::vector<double> low;
+  std::vector<double> high;
+  for (std::int64_t i = 0; i < kPeriod; ++i) {
+    std::int64_t least = value_at(ReduceOp::kSum, 0, i);
+    std::int64_t most = least;
+    for (int rank = 1; rank < ranks; ++rank) {
+      least = std::min(least, value_at(ReduceOp::kSum, rank, i));
+      most = std::max(most, value_at(ReduceOp::kSum, rank, i));
+    }
+    low.push_back(static_cast<double>(ranks * least) * (1 - kRounding));
+    high.push_back(static_cast<double>(ranks * most) * (1 + kRounding));
+  }
+  std::int64_t outside = 0;
+  for (std::size_t i = 0; i < tensor.size() / sizeof(T); ++i) {
+    T value = 0;
+    std::memcpy(&value, &tensor[i * sizeof(T)], sizeof(T));
+    const std::size_t place = i % low.size();
+    if (!(value >= low[place] && value <= high[place])) ++outside;
+  }
+  return outside;
+}
+
 template <class ValueAt>
 std::vector<std::byte> pattern_of(DType type, const ValueAt& value) {
   std::vector<std::byte> bytes;
@@ -146,6 +171,7 @@ class Server {
   Result<std::int64_t> check(std::int64_t elements) {
     fill(tensor_, own_);
     THALWEG_TRY_STATUS(rank_.allreduce(tensor_.data(), elements));
+    if (rank_.lossy) return count_outside(tensor_, rank_.type, rank_.ranks);
     return count_wrong(tensor_, expected_, rank_.type);
   }
 
@@ -232,6 +258,11 @@ std::int64_t count_wrong(const std::vector<std::byte>& tensor,
     }
   }
   return wrong;
+}
+
+std::int64_t count_outside(const std::vector<std::byte>& tensor, DType type, int ranks) {
+  return type == DType::kFloat64 ? count_outside_as<double>(tensor, ranks)
+                                 : count_outside_as<float>(tensor, ranks);
 }
 
 Status serve(const Rank& rank) {

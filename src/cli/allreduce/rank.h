@@ -47,11 +47,16 @@ void fill(std::vector<std::byte>& tensor, const std::vector<std::byte>& pattern)
 std::int64_t count_wrong(const std::vector<std::byte>& tensor,
                          const std::vector<std::byte>& pattern, DType type);
 
+// The same where each element may be the average over any of the contributions, times their number:
+// a sum of floats over a transport that may lose.
+std::int64_t count_outside(const std::vector<std::byte>& tensor, DType type, int ranks);
+
 struct Rank {
   int rank = 0;
   int ranks = 1;
   DType type = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
+  bool lossy = false;
   std::string version;  // of the library
   // In place, until it is done.
   std::function<Status(void* data, std::int64_t elements)> allreduce;

@@ -152,9 +152,8 @@ Result<StoreReply> StoreClient::ask(StoreRequest request, Time deadline) {
 }
 
 Status StoreClient::set(const std::string& key, const std::string& value, Time deadline) {
-  THALWEG_TRY(const StoreReply reply,
-              ask({.what = What::kSet, .key = key, .value = value}, deadline));
-  return ok_status();
+  const Result<StoreReply> reply = ask({.what = What::kSet, .key = key, .value = value}, deadline);
+  return reply.ok() ? ok_status() : reply.error();
 }
 
 Result<std::string> StoreClient::wait_for(What what, const std::string& key, Time deadline) {
@@ -173,8 +172,8 @@ Result<std::string> StoreClient::get(const std::string& key, Time deadline) {
 }
 
 Status StoreClient::wait(const std::string& key, Time deadline) {
-  THALWEG_TRY(const std::string nothing, wait_for(What::kWait, key, deadline));
-  return ok_status();
+  const Result<std::string> found = wait_for(What::kWait, key, deadline);
+  return found.ok() ? ok_status() : found.error();
 }
 
 Result<std::int64_t> StoreClient::add(const std::string& key, std::int64_t delta, Time deadline) {

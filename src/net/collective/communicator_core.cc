@@ -103,7 +103,53 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
     return connect_tcp(remote, address, by);
   };
   THALWEG_TRY(core->engine_, Engine::make(std::move(engine), std::move(listener)));
+
+  DlcpLinksOptions dlcp;
+  dlcp.rank = core->rank_;
+  dlcp.endpoint.listen = listen;
+  dlcp.endpoint.job_token = environment.token;
+  dlcp.endpoint.packet_payload = options.dlcp_payload;
+  dlcp.endpoint.line_rate_gbps = options.dlcp_line_rate_gbps;
+  dlcp.endpoint.lose = options.dlcp_lose;
+  if (!environment.key_file.empty()) {
+    THALWEG_TRY(dlcp.endpoint.job_key, read_job_key(environment.key_file));
+  }
+  dlcp.publish = [job = core->job_, prefix, rank = core->rank_](const std::string& address,
+                                                                Time by) -> Status {
+    const std::lock_guard lock(job->mutex);
+    return job->client->set(fmt::format("{}dlcp/{}", prefix, rank), address, by);
+  };
+  dlcp.find = [job = core->job_, prefix](int rank, Time by) {
+    const std::lock_guard lock(job->mutex);
+    return job->client->get(fmt::format("{}dlcp/{}", prefix, rank), by);
+  };
+  core->dlcp_ = std::make_unique<DlcpLinks>(std::move(dlcp));
   return core;
+}
+
+Status Communicator::Core::check_bound(const Call& call, const CallOptions& options) const {
+  const double bound = options.loss_bound;
+  const double result_bound = options.result_loss_bound.value_or(0);
+  if (!(bound >= 0 && bound < 1)) {
+    return Error(fmt::format("loss_bound: {}; from 0 to below 1 is allowed", bound));
+  }
+  if (!(result_bound >= 0 && result_bound <= bound)) {
+    return Error(fmt::format("result_loss_bound: {}; from 0 to loss_bound, {}, is allowed",
+                             result_bound, bound));
+  }
+  if (bound == 0) return ok_status();
+  const bool averages = options.op == ReduceOp::kSum || options.op == ReduceOp::kMean;
+  if (call.collective != Collective::kAllreduce || !call.reduces || !averages ||
+      !is_floating(call.type)) {
+    return Error(
+        fmt::format("loss_bound: {} on {} of {} by {}; only allreduces of floats by sum or "
+                    "mean may lose anything",
+                    bound, call.name, name_of(call.type), name_of(options.op)));
+  }
+  if (options.transport.value_or(options_.transport) != Transport::kDlcp) {
+    return Error(fmt::format("loss_bound: {} needs the transport dlcp", bound));
+  }
+  return ok_status();
 }
 
 Result<std::shared_ptr<Operation::State>> Communicator::Core::prepare(
@@ -114,6 +160,7 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::prepare(
   if (call.root < 0 || call.root >= size_) {
     return Error(fmt::format("root: {}; from 0 to {} are allowed", call.root, size_ - 1));
   }
+  THALWEG_TRY_STATUS(check_bound(call, options));
   auto op = std::make_shared<Operation::State>();
   op->engine = engine_;
   op->type = call.type;
@@ -125,6 +172,9 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::prepare(
   if (call.collective == Collective::kReduce || call.collective == Collective::kBroadcast) {
     op->text += fmt::format(", root {}", call.root);
   }
+  if (options.transport.value_or(options_.transport) == Transport::kDlcp) {
+    op->text += fmt::format(", over dlcp with bound {}", options.loss_bound);
+  }
   if (!options.scheme.empty()) op->text += fmt::format(", by {}", options.scheme);
   op->signature = hash_of(op->text, 1);
   if (call.elements == 0 || size_ == 1) return op;
@@ -134,7 +184,28 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::prepare(
                                  .root = call.root,
                                  .scheme = options.scheme}));
   op->plan = std::shared_ptr<const RankPlan>(plan, &plan->rank_plan);
+  THALWEG_TRY_STATUS(use_dlcp(call, options, *op));
   return op;
+}
+
+Status Communicator::Core::use_dlcp(const Call& call, const CallOptions& options,
+                                    Operation::State& op) {
+  if (options.transport.value_or(options_.transport) != Transport::kDlcp) return ok_status();
+  std::vector<int> ranks;
+  for (const Rank peer : op.plan->peers()) ranks.push_back(peer.value());
+  THALWEG_TRY(op.dlcp_peers, dlcp_->connect(ranks, monotonic_now() + op.limit));
+  op.dlcp = Operation::State::Dlcp{
+      .reduce_bound = options.loss_bound,
+      .copy_bound = options.result_loss_bound.value_or(options.loss_bound / 2)};
+  if (options.loss_bound == 0) return ok_status();
+  const std::size_t payload = options_.dlcp_payload;
+  for (const Peer& peer : op.dlcp_peers) {
+    if (peer.packet_payload() == payload) continue;
+    return Error(fmt::format("{}: packets to {} take {} bytes of a tensor; dlcp_payload is {}",
+                             call.name, peer.name(), peer.packet_payload(), payload));
+  }
+  op.dlcp->segment_elements = static_cast<std::int64_t>(payload / size_of(call.type));
+  return ok_status();
 }
 
 // Every survivor says that it is there; the lowest of those that did within the window makes the

@@ -14,6 +14,7 @@
 #include "net/bootstrap/environment.h"
 #include "net/bootstrap/store_client.h"
 #include "net/bootstrap/store_server.h"
+#include "net/collective/dlcp_links.h"
 #include "net/collective/engine.h"
 #include "net/collective/plans.h"
 
@@ -32,7 +33,9 @@ struct Job {
 class Communicator::Core {
  public:
   static Result<std::unique_ptr<Core>> make(const CommunicatorOptions& options);
-  ~Core() { engine_->leave(); }
+  ~Core() {
+    if (engine_) engine_->leave();
+  }
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
@@ -76,7 +79,12 @@ class Communicator::Core {
   Members members_;
   int rank_;
   int size_;
+  [[nodiscard]] Status check_bound(const Call& call, const CallOptions& options) const;
+  // The call's bounds and peers, if it goes over DLCP.
+  Status use_dlcp(const Call& call, const CallOptions& options, Operation::State& op);
+
   std::unique_ptr<Plans> plans_;
+  std::unique_ptr<DlcpLinks> dlcp_;
   std::shared_ptr<Engine> engine_;
 };
 

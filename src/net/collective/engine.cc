@@ -102,15 +102,25 @@ void Engine::start(const std::shared_ptr<Op>& op) {
     op->result = Error(fmt::format("{}: {}", op->text, broken_));
     return;
   }
-  begin(op, now);
+  begin(op);
+  if (op->chunks) {
+    lock.unlock();
+    start_dlcp(op);
+  }
 }
 
-void Engine::begin(const std::shared_ptr<Op>& op, Time /*now*/) {
+void Engine::begin(const std::shared_ptr<Op>& op) {
   op->number = ++started_;
   past_[op->number % kPast] = {op->number, op->signature, op->text};
   running_.push_back(op);
   if (!op->plan || op->plan->peers().empty()) {
     finish(*op, ok_status());
+    return;
+  }
+  if (op->dlcp) {
+    op->chunks = std::make_unique<ChunkExecutor>(*op->plan, op->type, op->op,
+                                                 op->dlcp->segment_elements, op->memory);
+    if (!driven_) arm();
     return;
   }
   if (spare_.empty()) spare_.push_back(std::make_unique<Executor>());
@@ -141,6 +151,10 @@ Engine::Op* Engine::find(std::uint32_t number) {
 void Engine::finish(Op& op, Status result) {
   if (result.ok() && op.last_step) op.last_step();
   if (op.executor) spare_.push_back(std::move(op.executor));
+  // Transfers hold the operation, and with it the memory they use.
+  if (!result.ok()) {
+    for (const Transfer& transfer : op.transfers) transfer.cancel();
+  }
   op.result = std::move(result);
   // The deque's pointer may be the last.
   const auto place = std::ranges::find(running_, &op, &std::shared_ptr<Op>::get);
@@ -167,6 +181,7 @@ void Engine::touch(Connection& connection) {
 }
 
 bool Engine::has_data_for(const Op& op, Rank peer) {
+  if (!op.executor) return false;
   const auto& sends = op.plan->sends();
   for (std::uint32_t i = 0; i < sends.size(); ++i) {
     if (sends[i].target == peer && !op.executor->sent_all(i)) return true;
@@ -177,7 +192,7 @@ bool Engine::has_data_for(const Op& op, Rank peer) {
 bool Engine::needs(const Op& op, Rank peer) {
   const auto& arrivals = op.plan->arrivals();
   for (std::uint32_t slot = 0; slot < arrivals.size(); ++slot) {
-    if (arrivals[slot].source == peer && op.executor->outstanding(slot) > 0) return true;
+    if (arrivals[slot].source == peer && op.outstanding(slot)) return true;
   }
   return has_data_for(op, peer);
 }
@@ -229,7 +244,7 @@ Engine::Op* Engine::on_data(Connection& connection, const Frame& frame) {
     touch(connection);
     return nullptr;
   }
-  const bool fits = op != nullptr && frame.slot < op->plan->arrivals().size() &&
+  const bool fits = op != nullptr && op->executor && frame.slot < op->plan->arrivals().size() &&
                     op->plan->arrivals()[frame.slot].source == connection.peer() &&
                     frame.length <= op->executor->outstanding(frame.slot);
   if (!fits) {
@@ -303,9 +318,9 @@ void Engine::report_difference(Connection& connection, std::uint32_t number,
 }
 
 std::uint32_t Engine::waits_for(const Op& op) const {
-  if (!op.executor) return kNoFrameRank;
+  if (!op.runs()) return kNoFrameRank;
   for (std::uint32_t slot = 0; slot < op.plan->arrivals().size(); ++slot) {
-    if (op.executor->outstanding(slot) > 0) {
+    if (op.outstanding(slot)) {
       return static_cast<std::uint32_t>(op.plan->arrivals()[slot].source.value());
     }
   }

@@ -108,8 +108,18 @@ class Engine final : private Connection::Handler, public std::enable_shared_from
   [[nodiscard]] bool streams_missing();
 
   // Operations.
-  void begin(const std::shared_ptr<Op>& op, Time now);
+  void begin(const std::shared_ptr<Op>& op);
   void finish(Op& op, Status result);
+  // Over DLCP (engine_dlcp.cc): transfers are started without the mutex, since they may be over at
+  // once, and end in the endpoint's thread.
+  void start_dlcp(const std::shared_ptr<Op>& op);
+  void send_dlcp(const std::shared_ptr<Op>& op, const std::vector<std::uint32_t>& sends);
+  void on_dlcp_received(const std::shared_ptr<Op>& op, std::uint32_t slot,
+                        const Result<TransferReport>& report);
+  void on_dlcp_sent(const std::shared_ptr<Op>& op, std::uint32_t send,
+                    const Result<TransferReport>& report);
+  void look_at_dlcp(const std::shared_ptr<Op>& op, Lock& lock);
+  void keep(const std::shared_ptr<Op>& op, const Transfer& transfer);
   void fail(std::uint32_t culprit, const std::string& text);
   [[nodiscard]] Op* find(std::uint32_t number);
   void ask_peers(Op& op);

@@ -34,7 +34,8 @@ int to_ms(Duration duration) {
 Status Engine::wait(Op& op) {
   Lock lock(mutex_);
   while (!op.result) {
-    if (driven_) {
+    // What goes over DLCP is driven by its endpoint's thread.
+    if (driven_ || op.dlcp) {
       changed_.wait(lock);
       continue;
     }

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include <thalweg/communicator.h>
+#include <thalweg/endpoint.h>
 
 #include "base/units.h"
+#include "exec/chunk_executor.h"
 #include "exec/executor.h"
 
 namespace thalweg {
@@ -32,10 +34,24 @@ struct Operation::State {
   std::function<void()> last_step;  // when all has arrived: what the plan does not do
   int priority = 0;
   Duration limit;
+  // Over DLCP, if it is set: the operation's peers, and how its transfers go.
+  std::vector<Peer> dlcp_peers;  // of plan->peers()
+  struct Dlcp {
+    double reduce_bound = 0;            // of transfers that are added up
+    double copy_bound = 0;              // of results
+    std::int64_t segment_elements = 0;  // with a bound above 0: that fit a packet
+  };
+  std::optional<Dlcp> dlcp;
 
   // With the engine's mutex.
   std::uint32_t number = 0;
-  std::unique_ptr<Executor> executor;  // while it runs
+  std::unique_ptr<Executor> executor;     // while it runs over streams
+  std::unique_ptr<ChunkExecutor> chunks;  // over DLCP, and as long as a transfer may use it
+  std::vector<Transfer> transfers;        // over DLCP, in flight or over
+  [[nodiscard]] bool runs() const { return (executor || chunks) && !result; }
+  [[nodiscard]] bool outstanding(std::uint32_t slot) const {
+    return executor ? executor->outstanding(slot) > 0 : chunks->outstanding(slot);
+  }
   Time started;
   Time deadline;
   Time ask_at;

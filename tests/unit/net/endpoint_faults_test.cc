@@ -1,33 +1,13 @@
 // Peers that are not there, not allowed, not sane or not alive.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 
-#include <thread>
-
-#include "net/address.h"
-#include "net/fd.h"
-#include "net/hello.h"
-#include "net/net_pair.h"
+#include "net/raw_peer.h"
 #include "wire/data_header.h"
 
 namespace thalweg {
 namespace {
-
-// A plain TCP connection to an endpoint.
-Fd raw_connection(const std::string& address) {
-  const SocketAddress remote = *SocketAddress::resolve(address);
-  Fd fd(socket(remote.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
-  EXPECT_EQ(connect(fd.get(), remote.get(), remote.size()), 0);
-  return fd;
-}
-
-template <class Condition>
-bool soon(const Condition& condition) {
-  for (int i = 0; i < 5000 && !condition(); ++i) std::this_thread::sleep_for(milliseconds(1));
-  return condition();
-}
 
 TEST(EndpointFaults, connect__wrong_token_is_refused_and_counted) {
   EndpointOptions options = test_options("server");
@@ -102,7 +82,7 @@ TEST(EndpointFaults, listener__outlives_strangers) {
   }
   // Says hello like a friend of another version.
   const Fd old = raw_connection(server->address());
-  auto hello = encode_hello({HelloStatus::kHello, kToken, 9, 1400, "old"});
+  auto hello = encode_hello({.job = kToken, .udp_port = 9, .payload = 1400, .name = "old"});
   hello[4] = std::byte{77};
   ASSERT_EQ(send(old.get(), hello.data(), hello.size(), 0), static_cast<ssize_t>(hello.size()));
   std::array<std::byte, kHelloSize> answer{};
@@ -124,15 +104,13 @@ TEST(EndpointFaults, signals__nonsense_ends_the_connection) {
   EndpointOptions options = test_options("server");
   options.listen = "127.0.0.1:0";
   const Result<Endpoint> server = Endpoint::create(options);
-  const Fd fd = raw_connection(server->address());
-  const auto hello = encode_hello({HelloStatus::kHello, kToken, 9, 1400, "mad"});
-  ASSERT_EQ(send(fd.get(), hello.data(), hello.size(), 0), static_cast<ssize_t>(hello.size()));
+  const RawPeer raw(server->address(), test_options("mad"));
   const Result<Peer> peer = server->accept(seconds(5));
   ASSERT_TRUE(peer.ok());
   std::vector<float> target(100);
   const auto receiving = peer->recv(TensorSpan::of(target), {});
   const std::string noise(100, '\xee');
-  ASSERT_EQ(send(fd.get(), noise.data(), noise.size(), 0), static_cast<ssize_t>(noise.size()));
+  send_raw(raw.stream(), std::as_bytes(std::span(noise)));
   EXPECT_TRUE(says(error_of(receiving), "mad ("));
   EXPECT_TRUE(says(error_of(receiving), "makes no sense"));
   EXPECT_FALSE(peer->connected());
@@ -143,19 +121,7 @@ TEST(EndpointFaults, data__nonsense_is_counted) {
   EndpointOptions options = test_options("server");
   options.listen = "127.0.0.1:0";
   const Result<Endpoint> server = Endpoint::create(options);
-  Fd udp(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  SocketAddress local = *SocketAddress::resolve("127.0.0.1:0");
-  ASSERT_EQ(bind(udp.get(), local.get(), local.size()), 0);
-  const Fd fd = raw_connection(server->address());
-  const auto hello = encode_hello(
-      {HelloStatus::kHello, kToken, SocketAddress::local_of(udp.get()).port(), 1400, "mad"});
-  ASSERT_EQ(send(fd.get(), hello.data(), hello.size(), 0), static_cast<ssize_t>(hello.size()));
-  std::array<std::byte, kHelloSize> answer{};
-  ASSERT_EQ(recv(fd.get(), answer.data(), answer.size(), MSG_WAITALL),
-            static_cast<ssize_t>(answer.size()));
-  Hello theirs;
-  ASSERT_EQ(decode_hello(answer, theirs), WireError::kNone);
-  local.set_port(theirs.udp_port);
+  const RawPeer raw(server->address(), test_options("mad"));
   const Result<Peer> peer = server->accept(seconds(5));
   ASSERT_TRUE(peer.ok());
   Prng prng(12);
@@ -169,8 +135,7 @@ TEST(EndpointFaults, data__nonsense_is_counted) {
       header.length = static_cast<std::uint16_t>(noise.size() - kDataHeaderSize);
       encode_data_header(header, std::as_writable_bytes(std::span(noise)));
     }
-    ASSERT_EQ(sendto(udp.get(), noise.data(), noise.size(), 0, local.get(), local.size()),
-              static_cast<ssize_t>(noise.size()));
+    raw.send_data(std::as_bytes(std::span(noise)));
   }
   EXPECT_TRUE(soon([&] {
     const NetCounters counters = peer->counters();

@@ -56,6 +56,7 @@ void run(std::uint64_t seed) {
   EndpointOptions server = test_options("server");
   server.packet_payload = 0;
   server.offload = prng.chance(0.7);
+  if (prng.chance(0.4)) client.job_key = server.job_key = "00112233445566778899aabbccddeeff";
   NetPair pair = NetPair::make(server, client);
 
   std::vector<Case> cases(1 + prng.below(6));

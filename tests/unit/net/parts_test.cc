@@ -35,14 +35,18 @@ TEST(SocketAddress, resolve__bad_text_is_named) {
 }
 
 TEST(Hello, encode_decode__same) {
-  const Hello hello{HelloStatus::kHello, 0x0102'0304'0506'0708, 4242, 1400, "worker 3"};
+  Hello hello{.job = 0x0102'0304'0506'0708, .udp_port = 4242, .payload = 1400, .name = "worker 3"};
   Hello out;
+  ASSERT_EQ(decode_hello(encode_hello(hello), out), WireError::kNone);
+  EXPECT_EQ(out, hello);
+  hello.keyed = true;
+  hello.session = 0x1112'1314'1516'1718;
   ASSERT_EQ(decode_hello(encode_hello(hello), out), WireError::kNone);
   EXPECT_EQ(out, hello);
 }
 
 TEST(Hello, decode__refuses_what_has_no_meaning) {
-  const auto good = encode_hello({HelloStatus::kHello, 1, 2, 3, "ab"});
+  const auto good = encode_hello({.job = 1, .udp_port = 2, .payload = 3, .name = "ab"});
   Hello out;
   const auto with = [&](std::size_t at, int value) {
     auto bytes = good;
@@ -53,9 +57,12 @@ TEST(Hello, decode__refuses_what_has_no_meaning) {
   EXPECT_EQ(with(4, 2), WireError::kVersion);
   EXPECT_EQ(with(5, 9), WireError::kField);
   EXPECT_EQ(with(6, 0), WireError::kField) << "no data port";
-  EXPECT_EQ(with(20, 1), WireError::kReserved);
-  EXPECT_EQ(with(24, 64), WireError::kLength);
-  EXPECT_EQ(with(25, 27), WireError::kField) << "a terminal's escape";
+  EXPECT_EQ(with(20, 2), WireError::kReserved);
+  EXPECT_EQ(with(21, 1), WireError::kReserved);
+  EXPECT_EQ(with(24, 1), WireError::kReserved) << "a session without a key";
+  EXPECT_EQ(with(32, 64), WireError::kLength);
+  EXPECT_EQ(with(33, 27), WireError::kField) << "a terminal's escape";
+  EXPECT_EQ(with(95, 1), WireError::kReserved) << "behind the name";
 }
 
 struct UdpPair {

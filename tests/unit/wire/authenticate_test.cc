@@ -1,12 +1,16 @@
 #include "wire/authenticate.h"
 
 #include <gtest/gtest.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <vector>
 
 #include "base/prng.h"
+#include "wire/byte_io.h"
 
 namespace thalweg {
 namespace {
@@ -29,7 +33,8 @@ std::vector<std::byte> data_packet(std::uint64_t sequence, std::size_t payload, 
                           .length = static_cast<std::uint16_t>(payload),
                           .tag = {},
                           .retransmission = false,
-                          .keyed = keyed};
+                          .keyed = keyed,
+                          .session = keyed ? session_mark(kScope) : std::uint16_t{0}};
   encode_data_header(header, packet);
   for (std::size_t i = data_overhead(keyed); i < packet.size(); ++i) {
     packet[i] = static_cast<std::byte>(i * 31);
@@ -40,7 +45,9 @@ std::vector<std::byte> data_packet(std::uint64_t sequence, std::size_t payload, 
 std::vector<std::byte> sealed_data(Sealer& sealer, std::uint64_t sequence,
                                    std::size_t payload = 100) {
   std::vector<std::byte> packet = data_packet(sequence, payload);
-  sealer.seal_data(sequence, packet);
+  const std::span<std::byte> whole(packet);
+  sealer.seal_data(sequence, whole.first<data_overhead(true)>(),
+                   whole.subspan(data_overhead(true)));
   return packet;
 }
 
@@ -95,6 +102,49 @@ TEST(Gmac, tag__does_not_depend_on_where_the_bytes_are_split) {
   }
 }
 
+// Against libcrypto's own GMAC, under the key that the scope and channel derive.
+TEST(Gmac, tag__is_aes_128_gmac) {
+  // HMAC-SHA-256 of the key over the label, the channel, and the scope's numbers.
+  constexpr std::string_view kLabel = "thalweg wire 1 AES-128-GMAC";
+  std::vector<std::byte> context(kLabel.size() + 25);
+  ByteWriter writer(context);
+  writer.put_text(kLabel);
+  writer.put(static_cast<std::uint8_t>(WireChannel::kData));
+  writer.put(kScope.sender);
+  writer.put(kScope.receiver);
+  writer.put(kScope.sender_session);
+  writer.put(kScope.receiver_session);
+  const JobKey job_key = key_of();
+  std::array<unsigned char, 32> derived{};
+  ASSERT_NE(HMAC(EVP_sha256(), job_key.bytes().data(), kJobKeySize,
+                 reinterpret_cast<const unsigned char*>(context.data()), context.size(),
+                 derived.data(), nullptr),
+            nullptr);
+  Gmac gmac(job_key, kScope, WireChannel::kData);
+  for (const std::size_t size : {1U, 15U, 16U, 17U, 36U, 255U, 1400U, 8928U}) {
+    SCOPED_TRACE(size);
+    const std::vector<std::byte> bytes = data_packet(1, size);
+    const std::array<unsigned char, 12> nonce{0x34, 0x12};
+    const std::unique_ptr<EVP_CIPHER_CTX, decltype(&EVP_CIPHER_CTX_free)> cipher(
+        EVP_CIPHER_CTX_new(), &EVP_CIPHER_CTX_free);
+    KeyedTag expected{};
+    std::array<unsigned char, 16> no_text{};
+    int ignored = 0;
+    ASSERT_EQ(
+        EVP_EncryptInit_ex(cipher.get(), EVP_aes_128_gcm(), nullptr, derived.data(), nonce.data()),
+        1);
+    ASSERT_EQ(EVP_EncryptUpdate(cipher.get(), nullptr, &ignored,
+                                reinterpret_cast<const unsigned char*>(bytes.data()),
+                                static_cast<int>(bytes.size())),
+              1);
+    ASSERT_EQ(EVP_EncryptFinal_ex(cipher.get(), no_text.data(), &ignored), 1);
+    ASSERT_EQ(
+        EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_AEAD_GET_TAG, kKeyedTagSize, expected.data()),
+        1);
+    EXPECT_EQ(gmac.tag(0x1234, bytes, {}), expected);
+  }
+}
+
 TEST(Gmac, tag__differs_by_everything_it_depends_on) {
   const std::vector<std::byte> bytes = data_packet(1, 64);
   std::set<KeyedTag> tags;
@@ -127,7 +177,7 @@ TEST(Verifier, check_data__accepts_what_was_sealed_in_any_order) {
   for (const std::uint64_t sequence : {5U, 0U, 3U, 4U, 1U, 2U}) {
     EXPECT_EQ(check_data(verifier, sealed_data(sealer, sequence)), Refusal::kNone) << sequence;
   }
-  EXPECT_EQ(verifier.count(Refusal::kNone), 6);
+  EXPECT_EQ(verifier.data_count(Refusal::kNone), 6);
 }
 
 TEST(Verifier, check_data__every_flipped_bit_is_refused) {
@@ -141,7 +191,7 @@ TEST(Verifier, check_data__every_flipped_bit_is_refused) {
     if (decode_data_header(bad, header) != WireError::kNone) continue;
     EXPECT_NE(verifier.check_data(bad, header), Refusal::kNone) << bit;
   }
-  EXPECT_GT(verifier.count(Refusal::kForged), 8 * 40U);
+  EXPECT_GT(verifier.data_count(Refusal::kForged), 8 * 40U);
   // None of them moved the window.
   EXPECT_EQ(check_data(verifier, good), Refusal::kNone);
 }
@@ -159,9 +209,9 @@ TEST(Verifier, check_data__counts_by_reason) {
   EXPECT_EQ(check_data(verifier, data_packet(101, 10, true, kJob + 1)), Refusal::kJob);
   for (const Refusal reason :
        {Refusal::kReplayed, Refusal::kStale, Refusal::kKeying, Refusal::kForged, Refusal::kJob}) {
-    EXPECT_EQ(verifier.count(reason), 1) << name_of(reason);
+    EXPECT_EQ(verifier.data_count(reason), 1) << name_of(reason);
   }
-  EXPECT_EQ(verifier.count(Refusal::kNone), 2);
+  EXPECT_EQ(verifier.data_count(Refusal::kNone), 2);
 }
 
 TEST(Verifier, check_data__of_another_session_is_forged) {
@@ -170,6 +220,36 @@ TEST(Verifier, check_data__of_another_session_is_forged) {
   Sealer sealer(key_of(), earlier);
   Verifier verifier(kJob, key_of(), kScope);
   EXPECT_EQ(check_data(verifier, sealed_data(sealer, 0)), Refusal::kForged);
+}
+
+// The sender's number marks its packets, so that they are known as old without their key.
+TEST(Verifier, check_data__of_another_session_of_the_sender_is_stale) {
+  KeyScope now = kScope;
+  now.sender_session = kScope.sender_session + 1;
+  Sealer sealer(key_of(), kScope);
+  Verifier verifier(kJob, key_of(), now);
+  EXPECT_EQ(check_data(verifier, sealed_data(sealer, 0)), Refusal::kStale);
+}
+
+TEST(SessionProof, prove_session__differs_by_everything_it_depends_on) {
+  const std::vector<std::byte> a(96, std::byte{1});
+  const std::vector<std::byte> b(96, std::byte{2});
+  const std::vector<std::byte> longer(97, std::byte{1});
+  const std::vector<std::byte> shorter(95, std::byte{2});
+  const std::set<SessionProof> proofs = {
+      prove_session(key_of(), 0, a, b),
+      prove_session(key_of(), 1, a, b),
+      prove_session(key_of(), 0, b, a),
+      prove_session(key_of(), 0, a, a),
+      prove_session(key_of("100102030405060708090a0b0c0d0e0f"), 0, a, b),
+      prove_session(key_of(), 0, longer, shorter),
+  };
+  EXPECT_EQ(proofs.size(), 6);
+  const SessionProof again = prove_session(key_of(), 0, a, b);
+  EXPECT_TRUE(proofs.contains(again));
+  EXPECT_TRUE(same_secret(again, prove_session(key_of(), 0, a, b)));
+  EXPECT_FALSE(same_secret(again, prove_session(key_of(), 1, a, b)));
+  EXPECT_FALSE(same_secret(again, std::span(again).first(31)));
 }
 
 TEST(Verifier, check__without_a_key_the_job_token_counts) {
@@ -264,7 +344,7 @@ TEST(Verifier, property__delivers_each_sealed_packet_at_most_once_and_nothing_el
       EXPECT_TRUE(delivered.insert(header.sequence).second);
     }
     std::uint64_t counted = 0;
-    for (int r = 0; r < kRefusalCount; ++r) counted += verifier.count(static_cast<Refusal>(r));
+    for (int r = 0; r < kRefusalCount; ++r) counted += verifier.data_count(static_cast<Refusal>(r));
     EXPECT_EQ(counted, answers);
     EXPECT_GT(delivered.size(), 100);
   }

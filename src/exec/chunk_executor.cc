@@ -1,0 +1,195 @@
+#include "exec/chunk_executor.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "tensor/reduce.h"
+
+namespace thalweg {
+namespace {
+
+// A count as the bits of one element, whose type is at least 16 bits wide.
+void put_count(std::byte* element, std::uint16_t count, std::size_t size) {
+  std::memset(element, 0, size);
+  std::memcpy(element, &count, sizeof(count));
+}
+
+std::uint16_t get_count(const std::byte* element) {
+  std::uint16_t count = 0;
+  std::memcpy(&count, element, sizeof(count));
+  return count;
+}
+
+// values *= factor, by doubling: exact where the type is.
+void multiply(DType type, std::byte* values, std::size_t elements, int factor) {
+  const std::vector<std::byte> once(values, values + elements * size_of(type));
+  int bit = 1;
+  while (bit * 2 <= factor) bit *= 2;
+  for (bit /= 2; bit > 0; bit /= 2) {
+    reduce(type, ReduceOp::kSum, values, values, values, elements);
+    if ((factor & bit) != 0) {
+      reduce(type, ReduceOp::kSum, values, values, once.data(), elements);
+    }
+  }
+}
+
+}  // namespace
+
+ChunkExecutor::ChunkExecutor(const RankPlan& plan, DType type, ReduceOp op,
+                             std::int64_t segment_elements, std::span<std::byte* const> memory)
+    : plan_(plan),
+      type_(type),
+      op_(op),
+      element_(size_of(type)),
+      segment_elements_(segment_elements),
+      memory_(memory.begin(), memory.end()),
+      version_(plan.buffers().size(), 0),
+      next_send_(plan.buffers().size(), 0),
+      incoming_(plan.arrivals().size()),
+      outgoing_(plan.sends().size()),
+      unfinished_(plan.arrivals().size() + plan.sends().size()) {
+  CHECK(memory.size() == plan.buffers().size());
+  CHECK(segment_elements == 0 || (segment_elements >= 2 && is_floating(type)));
+  if (segment_elements_ > 0) {
+    for (std::uint32_t b = 0; b < plan.buffers().size(); ++b) {
+      counts_.emplace_back(static_cast<std::size_t>(segments_of(b)), std::uint16_t{1});
+    }
+  }
+  for (std::uint32_t slot = 0; slot < incoming_.size(); ++slot) {
+    incoming_[slot].wire.resize(wire_bytes(plan.arrivals()[slot].buffer));
+  }
+  for (std::uint32_t b = 0; b < plan.buffers().size(); ++b) make_ready(b);
+}
+
+std::size_t ChunkExecutor::wire_bytes(std::uint32_t buffer) const {
+  const std::int64_t counts = segment_elements_ == 0 ? 0 : segments_of(buffer);
+  return plan_.buffers()[buffer].bytes + static_cast<std::size_t>(counts) * element_;
+}
+
+bool ChunkExecutor::poll_ready(std::uint32_t& send) {
+  if (ready_.empty()) return false;
+  send = ready_.front();
+  ready_.erase(ready_.begin());
+  return true;
+}
+
+void ChunkExecutor::sent(std::uint32_t send) {
+  outgoing_[send] = {};
+  --unfinished_;
+}
+
+void ChunkExecutor::make_ready(std::uint32_t buffer) {
+  const auto& sends = plan_.buffers()[buffer].sends;
+  std::uint32_t& next = next_send_[buffer];
+  while (next < sends.size() && plan_.sends()[sends[next]].after <= version_[buffer]) {
+    fill(sends[next]);
+    ready_.push_back(sends[next++]);
+  }
+}
+
+void ChunkExecutor::fill(std::uint32_t send) {
+  const std::uint32_t buffer = plan_.sends()[send].buffer;
+  const std::byte* from = memory_[buffer];
+  std::vector<std::byte>& wire = outgoing_[send];
+  wire.resize(wire_bytes(buffer));
+  if (segment_elements_ == 0) {
+    std::memcpy(wire.data(), from, wire.size());
+    return;
+  }
+  std::byte* to = wire.data();
+  std::size_t left = plan_.buffers()[buffer].bytes;
+  for (const std::uint16_t count : counts_[buffer]) {
+    const std::size_t bytes = std::min(left, static_cast<std::size_t>(data_elements()) * element_);
+    put_count(to, count, element_);
+    std::memcpy(to + element_, from, bytes);
+    to += element_ + bytes;
+    from += bytes;
+    left -= bytes;
+  }
+  CHECK(left == 0);
+}
+
+void ChunkExecutor::arrived(std::uint32_t slot, std::span<const Lost> lost) {
+  Incoming& in = incoming_[slot];
+  CHECK(!in.here && (lost.empty() || segment_elements_ > 0));
+  in.here = true;
+  in.lost.assign(lost.begin(), lost.end());
+  const std::uint32_t buffer = plan_.arrivals()[slot].buffer;
+  const auto& arrivals = plan_.buffers()[buffer].arrivals;
+  while (version_[buffer] < arrivals.size() && incoming_[arrivals[version_[buffer]]].here) {
+    apply(arrivals[version_[buffer]]);
+    ++version_[buffer];
+    --unfinished_;
+    make_ready(buffer);
+  }
+}
+
+void ChunkExecutor::apply(std::uint32_t slot) {
+  const RankPlan::Arrival& arrival = plan_.arrivals()[slot];
+  Incoming& in = incoming_[slot];
+  if (segment_elements_ == 0) {
+    std::byte* target = memory_[arrival.buffer];
+    if (arrival.kind == TransferKind::kCopy) {
+      std::memcpy(target, in.wire.data(), in.wire.size());
+    } else {
+      reduce(type_, op_, target, target, in.wire.data(), in.wire.size() / element_);
+    }
+  } else {
+    std::int64_t next = 0;
+    for (const Lost& lost : in.lost) {
+      const std::int64_t begin = lost.begin / segment_elements_;
+      const std::int64_t end = (lost.end + segment_elements_ - 1) / segment_elements_;
+      apply_segments(slot, next, begin);
+      segments_lost_ += end - begin;
+      next = end;
+    }
+    apply_segments(slot, next, segments_of(arrival.buffer));
+    segments_wanted_ += segments_of(arrival.buffer);
+  }
+  in.wire = {};
+}
+
+void ChunkExecutor::apply_segments(std::uint32_t slot, std::int64_t begin, std::int64_t end) {
+  const RankPlan::Arrival& arrival = plan_.arrivals()[slot];
+  const std::byte* wire = incoming_[slot].wire.data();
+  for (std::int64_t s = begin; s < end; ++s) {
+    const std::byte* from = wire + static_cast<std::size_t>(s * segment_elements_) * element_;
+    const std::int64_t first = s * data_elements();
+    const auto elements =
+        static_cast<std::size_t>(std::min(data_elements(), elements_of(arrival.buffer) - first));
+    std::byte* target = memory_[arrival.buffer] + static_cast<std::size_t>(first) * element_;
+    std::uint16_t& count = counts_[arrival.buffer][static_cast<std::size_t>(s)];
+    if (arrival.kind == TransferKind::kCopy) {
+      count = get_count(from);
+      std::memcpy(target, from + element_, elements * element_);
+    } else {
+      count = static_cast<std::uint16_t>(count + get_count(from));
+      reduce(type_, op_, target, target, from + element_, elements);
+    }
+  }
+}
+
+void ChunkExecutor::finish(bool mean, int ranks) {
+  CHECK(done());
+  if (segment_elements_ == 0) return;
+  for (std::uint32_t b = 0; b < counts_.size(); ++b) {
+    for (std::size_t s = 0; s < counts_[b].size(); ++s) {
+      const int count = counts_[b][s];
+      const std::int64_t first = static_cast<std::int64_t>(s) * data_elements();
+      const auto elements =
+          static_cast<std::size_t>(std::min(data_elements(), elements_of(b) - first));
+      std::byte* values = memory_[b] + static_cast<std::size_t>(first) * element_;
+      if (!mean && count == ranks) continue;
+      finish_mean(type_, values, elements, count);
+      if (!mean) multiply(type_, values, elements, ranks);
+    }
+  }
+}
+
+double ChunkExecutor::arrived_fraction() const {
+  if (segments_wanted_ == 0) return 1;
+  return 1 - static_cast<double>(segments_lost_) / static_cast<double>(segments_wanted_);
+}
+
+}  // namespace thalweg

@@ -1,0 +1,62 @@
+// Writes down what an endpoint was told and what it answered: one record a call, in order.
+// docs/recording.md has the grammar.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include <thalweg/result.h>
+
+#include "proto/dlcp/endpoint.h"
+#include "proto/dlcp/record_codec.h"
+
+namespace thalweg {
+
+// Takes whole records, as many as make a block.
+using RecordSink = std::function<void(std::span<const std::byte> content)>;
+
+class Recorder {
+ public:
+  // None: pending() keeps everything until clear().
+  Recorder(const DlcpOptions& options, RecordSink sink);
+
+  // One for each verb, after the call.
+  void start_send(const TransferSpec& spec, std::span<const SegmentTag> tags, Time now,
+                  const Result<TransferHandle>& answer);
+  void start_recv(const TransferSpec& spec, Time now, const Result<TransferHandle>& answer);
+  void cancel(TransferHandle handle, std::string_view cause, Time now);
+  void connection_lost(std::string_view cause, Time now);
+  void on_data(const DataHeader& header, bool marked, Time now, std::uint32_t path,
+               const Placement& answer);
+  void on_control(const ControlMessage& message, Time now);
+  void on_timeout(Time now);
+  // None or null: there was nothing.
+  void poll_data(Time now, std::uint32_t max_segments, const DataBatch* answer);
+  void poll_control(const ControlMessage* answer);
+  void poll_event(const TransferOutcome* answer);
+  void next(RecordKind kind, std::optional<Time> answer);
+  void set_paths(std::uint32_t paths, Time now);
+  // The last; gives the sink what is left.
+  void end(const DlcpCounters& counters);
+
+  [[nodiscard]] std::span<const std::byte> pending() const { return out_.bytes(); }
+  [[nodiscard]] const RecordDeltas& deltas() const { return out_.deltas(); }
+  void clear() { out_.clear(); }
+
+ private:
+  void begin(RecordKind kind) { out_.number(static_cast<std::uint64_t>(kind)); }
+  void finish() {
+    if (sink_ && out_.bytes().size() >= kRecordBlock) give();
+  }
+  void give();
+  void started(const Result<TransferHandle>& answer);
+
+  RecordEncoder out_;
+  RecordSink sink_;
+};
+
+}  // namespace thalweg

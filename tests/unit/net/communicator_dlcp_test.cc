@@ -1,0 +1,111 @@
+// Allreduces over DLCP, exact and with loss.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <thalweg/communicator.h>
+
+#include "base/prng.h"
+#include "net/ranks.h"
+
+namespace thalweg {
+namespace {
+
+// Loses one packet in `one_in`, by its number.
+CommunicatorOptions lossy(std::uint64_t one_in) {
+  CommunicatorOptions options;
+  options.transport = Transport::kDlcp;
+  options.dlcp_line_rate_gbps = 1;
+  if (one_in > 0) {
+    options.dlcp_lose = [one_in](std::uint64_t sequence) {
+      return mix_bits(sequence) % one_in == 0;
+    };
+  }
+  return options;
+}
+
+TEST(CommunicatorDlcp, allreduce__exact_under_loss) {
+  for (const int size : {2, 3, 5}) {
+    for (const char* scheme : {"", "ring", "butterfly", "rat"}) {
+      SCOPED_TRACE(fmt::format("{} ranks, scheme '{}'", size, scheme));
+      run_ranks(size, lossy(30), [&](Communicator& all) {
+        for (const std::size_t elements : {1U, 777U, 50'001U}) {
+          std::vector<std::int32_t> values(elements);
+          for (std::size_t i = 0; i < elements; ++i) {
+            values[i] = static_cast<std::int32_t>(i) * (all.rank() + 1);
+          }
+          const Status status = all.allreduce(TensorSpan::of(values), {.scheme = scheme});
+          ASSERT_TRUE(status.ok()) << status.error().message();
+          const int factor = all.size() * (all.size() + 1) / 2;
+          for (std::size_t i = 0; i < elements; ++i) {
+            ASSERT_EQ(values[i], static_cast<std::int32_t>(i) * factor) << i;
+          }
+        }
+      });
+    }
+  }
+}
+
+TEST(CommunicatorDlcp, allreduce__what_is_lost_is_left_out_of_the_average) {
+  for (const ReduceOp op : {ReduceOp::kMean, ReduceOp::kSum}) {
+    SCOPED_TRACE(name_of(op));
+    run_ranks(4, lossy(20), [&](Communicator& all) {
+      constexpr std::size_t kElements = 40'000;
+      for (int turn = 0; turn < 5; ++turn) {
+        // Contributions are equal, so every average of some of them is that value.
+        std::vector<float> equal(kElements);
+        for (std::size_t i = 0; i < kElements; ++i) equal[i] = static_cast<float>(i % 1000);
+        // These are not: their average lies between the least and the greatest.
+        std::vector<float> different(kElements, static_cast<float>(all.rank()));
+        const CallOptions options{.op = op, .loss_bound = 0.2};
+        for (auto* tensor : {&equal, &different}) {
+          const Status status = all.allreduce(TensorSpan::of(*tensor), options);
+          ASSERT_TRUE(status.ok()) << status.error().message();
+        }
+        const float scale = op == ReduceOp::kSum ? 4.0F : 1.0F;
+        for (std::size_t i = 0; i < kElements; ++i) {
+          ASSERT_FLOAT_EQ(equal[i], scale * static_cast<float>(i % 1000)) << i;
+          ASSERT_GE(different[i], 0.0F) << i;
+          ASSERT_LE(different[i], scale * 3.0F) << i;
+        }
+        // Most of it is the average of all.
+        const auto whole = std::ranges::count(different, scale * 1.5F);
+        EXPECT_GT(whole, static_cast<std::ptrdiff_t>(kElements / 2));
+        EXPECT_LT(whole, static_cast<std::ptrdiff_t>(kElements)) << "nothing was lost";
+      }
+    });
+  }
+}
+
+TEST(CommunicatorDlcp, loss_bound__only_where_it_makes_sense) {
+  run_ranks(1, lossy(0), [&](Communicator& alone) {
+    std::vector<float> values(8);
+    const auto refuses = [&](double bound, double result_bound, ReduceOp op, DType type,
+                             Transport transport, const std::string& wanted) {
+      CallOptions options;
+      options.op = op;
+      options.transport = transport;
+      options.loss_bound = bound;
+      options.result_loss_bound = result_bound;
+      const Status status = alone.allreduce({values.data(), 8, type}, options);
+      ASSERT_FALSE(status.ok()) << wanted;
+      EXPECT_NE(status.error().message().find(wanted), std::string::npos)
+          << status.error().message();
+    };
+    using enum ReduceOp;
+    using enum DType;
+    using enum Transport;
+    refuses(1, 0, kSum, kFloat32, kDlcp, "loss_bound: 1; from 0 to below 1 is allowed");
+    refuses(-0.1, 0, kSum, kFloat32, kDlcp, "loss_bound: -0.1; from 0");
+    refuses(0.1, 0.2, kSum, kFloat32, kDlcp, "result_loss_bound: 0.2");
+    refuses(0.1, 0, kSum, kInt32, kDlcp, "only allreduces of floats");
+    refuses(0.1, 0, kMax, kFloat32, kDlcp, "only allreduces of floats");
+    refuses(0.1, 0, kSum, kFloat32, kTcp, "transport dlcp");
+  });
+}
+
+}  // namespace
+}  // namespace thalweg
