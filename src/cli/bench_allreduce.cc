@@ -69,11 +69,11 @@ struct Calls {
 
 // Enough for a p99 where calls are short, and not for ever where they are long.
 Calls calls_for(Bytes size, bool quick) {
-  constexpr std::int64_t kBytesATurn = std::int64_t{160} << 20;
+  constexpr std::int64_t kBytesATurn = std::int64_t{320} << 20;
   if (quick) return {.warm_up = 2, .timed = 5};
   return {.warm_up = size.count() <= 1 << 20 ? 20 : 2,
           .timed = static_cast<int>(std::clamp<std::int64_t>(
-              kBytesATurn / std::max<std::int64_t>(size.count(), 1), 4, 200))};
+              kBytesATurn / std::max<std::int64_t>(size.count(), 1), 8, 200))};
 }
 
 Result<std::vector<Bytes>> sizes_of(const Options& options, DType type) {

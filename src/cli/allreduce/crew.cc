@@ -1,6 +1,7 @@
 #include "cli/allreduce/crew.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -149,7 +150,8 @@ Error Crew::failed(const std::string& why) const {
                            printed.empty() ? "" : "; it printed:\n", printed));
 }
 
-Result<std::vector<bool>> Crew::wait_for(const std::vector<int>& sockets, Time deadline) const {
+Result<std::vector<bool>> Crew::wait_for(const std::vector<int>& sockets, Time deadline,
+                                         const std::vector<bool>& heard) const {
   std::vector<pollfd> items;
   for (const int fd : sockets) items.push_back({fd, POLLIN, 0});
   items.push_back({stage_.signals(), POLLIN, 0});
@@ -161,18 +163,21 @@ Result<std::vector<bool>> Crew::wait_for(const std::vector<int>& sockets, Time d
   std::vector<bool> ready;
   for (const pollfd& item : items) ready.push_back(item.revents != 0);
   if (std::ranges::find(ready, true) == ready.end() && monotonic_now() >= deadline) {
-    return failed("a rank takes too long to answer");
+    std::vector<std::size_t> silent;
+    for (std::size_t rank = 0; rank < size_; ++rank) {
+      if (!heard[rank]) silent.push_back(rank);
+    }
+    return failed(fmt::format("too long without a word from rank {}", fmt::join(silent, ", ")));
   }
   return ready;
 }
 
-// Empty: it has ended.
-Result<std::string> Crew::receive(int socket) const {
+Result<std::string> Crew::receive(int socket, const std::string& who) const {
   std::string message(kMaxMessage, '\0');
   const ssize_t got = recv(socket, message.data(), message.size(), 0);
-  if (got <= 0) return failed("a rank has ended");
+  if (got <= 0) return failed(who + " has ended");
   message.resize(static_cast<std::size_t>(got));
-  if (message.starts_with("failed ")) return failed(message.substr(7));
+  if (message.starts_with("failed ")) return failed(who + ": " + message.substr(7));
   return message;
 }
 
@@ -197,11 +202,13 @@ Status Crew::meet(Duration limit) {
   for (std::size_t here = 0; here < size_;) {
     std::vector<int> sockets = {listener_.get()};
     for (const Fd& stranger : strangers) sockets.push_back(stranger.get());
-    THALWEG_TRY(const std::vector<bool> ready, wait_for(sockets, deadline));
+    std::vector<bool> met;
+    for (const Fd& rank : ranks_) met.push_back(rank.valid());
+    THALWEG_TRY(const std::vector<bool> ready, wait_for(sockets, deadline, met));
     THALWEG_TRY_STATUS(check_processes());
     for (std::size_t i = 0; i < strangers.size(); ++i) {
       if (!ready[i + 1]) continue;
-      THALWEG_TRY(const std::string hello, receive(strangers[i].get()));
+      THALWEG_TRY(const std::string hello, receive(strangers[i].get(), "a rank"));
       // "hello RANK VERSION"
       std::size_t rank = size_;
       const char* const end = hello.data() + hello.size();
@@ -232,19 +239,20 @@ Result<std::vector<std::string>> Crew::hear(const std::string& verb, Duration li
   healthy_ = false;
   const Time deadline = monotonic_now() + limit;
   std::vector<std::string> answers(size_);
-  std::size_t heard = 0;
-  while (heard < size_) {
+  std::vector<bool> heard(size_, false);
+  while (std::ranges::find(heard, false) != heard.end()) {
     std::vector<int> sockets;
     for (std::size_t rank = 0; rank < size_; ++rank) {
-      sockets.push_back(answers[rank].empty() ? ranks_[rank].get() : -1);
+      sockets.push_back(heard[rank] ? -1 : ranks_[rank].get());
     }
-    THALWEG_TRY(const std::vector<bool> ready, wait_for(sockets, deadline));
+    THALWEG_TRY(const std::vector<bool> ready, wait_for(sockets, deadline, heard));
     for (std::size_t rank = 0; rank < size_; ++rank) {
       if (!ready[rank]) continue;
-      THALWEG_TRY(std::string answer, receive(ranks_[rank].get()));
-      if (!answer.starts_with(verb + " ")) return failed("a rank said " + answer);
+      const std::string who = fmt::format("rank {}", rank);
+      THALWEG_TRY(const std::string answer, receive(ranks_[rank].get(), who));
+      if (!answer.starts_with(verb + " ")) return failed(who + " said " + answer);
       answers[rank] = answer.substr(verb.size() + 1);
-      ++heard;
+      heard[rank] = true;
     }
   }
   healthy_ = true;
