@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -13,7 +12,6 @@
 #include <charconv>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <thread>
 #include <utility>
@@ -91,12 +89,7 @@ Result<std::unique_ptr<Crew>> Crew::start(const Stage& stage, CrewPlan plan, int
 
 Status Crew::listen() {
   path_ = fmt::format("{}/{}-{}", stage_.folder(), plan_.library, plan_.transport);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path_.size() >= sizeof(address.sun_path)) {
-    return Error(fmt::format("{} is too long for the name of a socket: set TMPDIR", path_));
-  }
-  std::strcpy(address.sun_path, path_.c_str());
+  THALWEG_TRY(const sockaddr_un address, socket_name(path_));
   listener_ = new_socket();
   if (bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
       ::listen(listener_.get(), static_cast<int>(size_)) != 0) {
@@ -153,6 +146,7 @@ Error Crew::failed(const std::string& why) const {
 Result<std::vector<bool>> Crew::wait_for(const std::vector<int>& sockets, Time deadline,
                                          const std::vector<bool>& heard) const {
   std::vector<pollfd> items;
+  items.reserve(sockets.size() + 1);
   for (const int fd : sockets) items.push_back({fd, POLLIN, 0});
   items.push_back({stage_.signals(), POLLIN, 0});
   if (poll(items.data(), items.size(), kLookMs) < 0 && errno != EINTR) {
@@ -161,6 +155,7 @@ Result<std::vector<bool>> Crew::wait_for(const std::vector<int>& sockets, Time d
   if (items.back().revents != 0) return Error("told to stop");
   items.pop_back();
   std::vector<bool> ready;
+  ready.reserve(items.size());
   for (const pollfd& item : items) ready.push_back(item.revents != 0);
   if (std::ranges::find(ready, true) == ready.end() && monotonic_now() >= deadline) {
     std::vector<std::size_t> silent;
@@ -201,8 +196,10 @@ Status Crew::meet(Duration limit) {
   std::vector<Fd> strangers;
   for (std::size_t here = 0; here < size_;) {
     std::vector<int> sockets = {listener_.get()};
+    sockets.reserve(strangers.size() + 1);
     for (const Fd& stranger : strangers) sockets.push_back(stranger.get());
     std::vector<bool> met;
+    met.reserve(size_);
     for (const Fd& rank : ranks_) met.push_back(rank.valid());
     THALWEG_TRY(const std::vector<bool> ready, wait_for(sockets, deadline, met));
     THALWEG_TRY_STATUS(check_processes());
@@ -242,6 +239,7 @@ Result<std::vector<std::string>> Crew::hear(const std::string& verb, Duration li
   std::vector<bool> heard(size_, false);
   while (std::ranges::find(heard, false) != heard.end()) {
     std::vector<int> sockets;
+    sockets.reserve(size_);
     for (std::size_t rank = 0; rank < size_; ++rank) {
       sockets.push_back(heard[rank] ? -1 : ranks_[rank].get());
     }
@@ -250,7 +248,7 @@ Result<std::vector<std::string>> Crew::hear(const std::string& verb, Duration li
       if (!ready[rank]) continue;
       const std::string who = fmt::format("rank {}", rank);
       THALWEG_TRY(const std::string answer, receive(ranks_[rank].get(), who));
-      if (!answer.starts_with(verb + " ")) return failed(who + " said " + answer);
+      if (!answer.starts_with(verb + " ")) return failed(fmt::format("{} said {}", who, answer));
       answers[rank] = answer.substr(verb.size() + 1);
       heard[rank] = true;
     }

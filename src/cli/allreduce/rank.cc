@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <algorithm>
 #include <array>
@@ -210,20 +209,26 @@ Result<Fd> connect_to_benchmark() {
     return Error(fmt::format("{} is not set: `thalweg bench allreduce` starts this program",
                              kControlVariable));
   }
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (std::strlen(path) >= sizeof(address.sun_path)) {
-    return Error(fmt::format("{}: {} is too long", kControlVariable, path));
-  }
-  std::strcpy(address.sun_path, path);
+  THALWEG_TRY(const sockaddr_un address, socket_name(path));
   Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+  if (!fd.valid() ||
+      connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     return system_error(fmt::format("cannot connect to {}", path), errno);
   }
   return fd;
 }
 
 }  // namespace
+
+Result<sockaddr_un> socket_name(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    return Error(fmt::format("{} is too long for the name of a socket: set TMPDIR", path));
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return address;
+}
 
 Result<DType> parse_type(const std::string& text) { return find_named(kTypes, text); }
 Result<ReduceOp> parse_op(const std::string& text) { return find_named(kOps, text); }

@@ -17,6 +17,8 @@
 // operation leaves as they are, so that none overflows however often the same buffer is reduced.
 #pragma once
 
+#include <sys/un.h>
+
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -34,6 +36,9 @@ inline constexpr int kMaxCalls = 4096;
 inline constexpr std::size_t kMaxMessage = std::size_t{128} << 10;
 // Small numbers stay exact in every type, also as the product of so many.
 inline constexpr int kMaxRanks = 30;
+
+// A local socket's name; an error if it is too long.
+Result<sockaddr_un> socket_name(const std::string& path);
 
 // Types and operations that all libraries have.
 Result<DType> parse_type(const std::string& text);
