@@ -46,6 +46,7 @@ struct Options {
   bool netns = false;
   std::string rate;
   std::string loss;
+  std::string bound;
   bool json = false;
   bool quick = false;
 };
@@ -56,6 +57,7 @@ struct Settings {
   std::vector<Bytes> sizes;
   double rate_gbps = 0;
   double loss = 0;
+  double bound = 0;
   int turns = 3;
   std::int64_t idle_ms = 1000;
 };
@@ -67,11 +69,11 @@ struct Calls {
 
 // Enough for a p99 where calls are short, and not for ever where they are long.
 Calls calls_for(Bytes size, bool quick) {
-  constexpr std::int64_t kBytesATurn = std::int64_t{160} << 20;
+  constexpr std::int64_t kBytesATurn = std::int64_t{320} << 20;
   if (quick) return {.warm_up = 2, .timed = 5};
   return {.warm_up = size.count() <= 1 << 20 ? 20 : 2,
           .timed = static_cast<int>(std::clamp<std::int64_t>(
-              kBytesATurn / std::max<std::int64_t>(size.count(), 1), 4, 200))};
+              kBytesATurn / std::max<std::int64_t>(size.count(), 1), 8, 200))};
 }
 
 Result<std::vector<Bytes>> sizes_of(const Options& options, DType type) {
@@ -128,6 +130,13 @@ Result<Settings> settings_of(const Options& options) {
   }
   if (!options.loss.empty()) {
     THALWEG_TRY(settings.loss, within("--loss", parse_probability(options.loss)));
+  }
+  if (!options.bound.empty()) {
+    THALWEG_TRY(settings.bound, within("--bound", parse_probability(options.bound)));
+    if (std::ranges::find(options.transports, "dlcp") == options.transports.end() ||
+        !is_floating(settings.work.type) || settings.work.op != ReduceOp::kSum) {
+      return Error("--bound: of sums of floats with --transport dlcp");
+    }
   }
   if (options.quick) {
     settings.turns = 1;
@@ -260,6 +269,7 @@ Result<int> run(const Options& options) {
                 .network = network ? "each rank in a network namespace of its own" : "loopback",
                 .rate_gbps = settings.rate_gbps,
                 .loss = settings.loss,
+                .bound = settings.bound,
                 .measured = {}};
   std::vector<StoreServer> stores;
   Bench bench(settings, options.quick);
@@ -270,7 +280,11 @@ Result<int> run(const Options& options) {
     return ok_status();
   };
   for (const std::string& transport : options.transports) {
-    THALWEG_TRY(OwnPlan own, own_plan(*stage, settings.work, transport, options.scheme));
+    THALWEG_TRY(OwnPlan own, own_plan(*stage, settings.work,
+                                      {.transport = transport,
+                                       .scheme = options.scheme,
+                                       .bound = transport == "dlcp" ? settings.bound : 0,
+                                       .rate_gbps = settings.rate_gbps}));
     stores.push_back(std::move(own.store));
     THALWEG_TRY_STATUS(start(std::move(own.plan)));
   }
@@ -312,6 +326,7 @@ void add_bench_allreduce(CLI::App& bench) {
                "Every rank in a network namespace of its own; needs root");
   app.add_option("--rate", options->rate, "Of every link between namespaces, as in 1G");
   app.add_option("--loss", options->loss, "Of every packet between namespaces, as in 0.5%");
+  app.add_option("--bound", options->bound, "Of DLCP's loss, as in 1%; exact without it");
   app.add_flag("--json", options->json, "Print JSON instead of tables");
   app.add_flag("--quick", options->quick, "A few calls up to 1MiB, to see that it works");
   on_run(app, [options] { return run(*options); });

@@ -14,18 +14,26 @@ namespace {
 struct Arguments {
   std::string type;
   std::string op;
+  std::string transport = "tcp";
   std::string scheme;
+  double bound = 0;
+  double rate_gbps = 0;
 };
 
 Result<int> run(const Arguments& arguments) {
   allreduce::Rank rank;
   THALWEG_TRY(rank.type, allreduce::parse_type(arguments.type));
   THALWEG_TRY(rank.op, allreduce::parse_op(arguments.op));
-  THALWEG_TRY(const Communicator communicator, Communicator::create({.scheme = arguments.scheme}));
+  rank.lossy = arguments.bound > 0;
+  THALWEG_TRY(const Communicator communicator,
+              Communicator::create(
+                  {.scheme = arguments.scheme,
+                   .transport = arguments.transport == "dlcp" ? Transport::kDlcp : Transport::kTcp,
+                   .dlcp_line_rate_gbps = arguments.rate_gbps}));
   rank.rank = communicator.rank();
   rank.ranks = communicator.size();
   rank.version = std::string("thalweg ") + kVersion;
-  const CallOptions options{.op = rank.op};
+  const CallOptions options{.op = rank.op, .loss_bound = arguments.bound};
   rank.allreduce = [&, type = rank.type](void* data, std::int64_t elements) {
     return communicator.allreduce({data, elements, type}, options);
   };
@@ -41,7 +49,10 @@ void add_bench_allreduce_rank(CLI::App& bench) {
   app.group("");
   app.add_option("type", arguments->type)->required();
   app.add_option("op", arguments->op)->required();
+  app.add_option("--transport", arguments->transport);
   app.add_option("--scheme", arguments->scheme);
+  app.add_option("--bound", arguments->bound);
+  app.add_option("--rate-gbps", arguments->rate_gbps);
   on_run(app, [arguments] { return run(*arguments); });
 }
 

@@ -72,6 +72,15 @@ def test_types_operations_and_schemes(thalweg, type_name, op, scheme):
     assert scheme in facts_of(result, "thalweg")["settings"]
 
 
+@pytest.mark.parametrize("bound", [[], ["--bound", "1%"]])
+def test_transports(thalweg, bound):
+    result = thalweg(*QUICK, "--transport", "tcp,dlcp", *bound).json()
+    assert [(row["transport"], row["size"]) for row in result["rows"]] == [
+        (transport, size) for transport in ("tcp", "dlcp") for size in (1024, 2**20)]
+    assert all(row["wrong"] == 0 for row in result["rows"])
+    assert result["loss_bound"] == (0.01 if bound else 0)
+
+
 def test_against_openmpi(thalweg):
     result = thalweg(*QUICK, "--against", "openmpi").json()
     ours, theirs = rows_of(result, "thalweg"), rows_of(result, "openmpi")
@@ -116,10 +125,10 @@ def test_table(thalweg, fake_gloo):
 
 @pytest.mark.parametrize("act", ["sys.exit('the peer is unwell')", "control.send(b'failed the peer is unwell')"])
 def test_a_rank_that_dies_or_fails(thalweg, fake_gloo, act):
-    fake_gloo(act)
+    fake_gloo(f"if rank == 1: {act}")
     start = time.monotonic()
     done = thalweg(*QUICK, "--against", "gloo")
-    assert done.code == 2 and "gloo" in done.err and "the peer is unwell" in done.err
+    assert done.code == 2 and "gloo" in done.err and "rank 1" in done.err and "the peer is unwell" in done.err
     assert time.monotonic() - start < 10
 
 
@@ -153,6 +162,8 @@ def test_bad_flags(thalweg):
                         [("--op", "mean"), "product"], [("--transport", "udp"), "tcp"],
                         [("--against", "nccl"), "gloo"], [("--rate", "1G"), "netns"],
                         [("--netns", "--loss", "1"), "loss"], [("--netns", "--rate", "fast"), "rate"],
+                        [("--bound", "1%"), "dlcp"], [("--transport", "dlcp", "--bound", "2"), "bound"],
+                        [("--transport", "dlcp", "--bound", "1%", "--op", "max"), "sums of floats"],
                         [("--scheme", "no-such"), "no-such"]):
         done = thalweg("bench", "allreduce", "--quick", *flags)
         assert done.code == 2, flags

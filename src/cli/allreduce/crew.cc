@@ -1,10 +1,10 @@
 #include "cli/allreduce/crew.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -12,7 +12,6 @@
 #include <charconv>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <thread>
 #include <utility>
@@ -90,12 +89,7 @@ Result<std::unique_ptr<Crew>> Crew::start(const Stage& stage, CrewPlan plan, int
 
 Status Crew::listen() {
   path_ = fmt::format("{}/{}-{}", stage_.folder(), plan_.library, plan_.transport);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path_.size() >= sizeof(address.sun_path)) {
-    return Error(fmt::format("{} is too long for the name of a socket: set TMPDIR", path_));
-  }
-  std::strcpy(address.sun_path, path_.c_str());
+  THALWEG_TRY(const sockaddr_un address, socket_name(path_));
   listener_ = new_socket();
   if (bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
       ::listen(listener_.get(), static_cast<int>(size_)) != 0) {
@@ -149,8 +143,10 @@ Error Crew::failed(const std::string& why) const {
                            printed.empty() ? "" : "; it printed:\n", printed));
 }
 
-Result<std::vector<bool>> Crew::wait_for(const std::vector<int>& sockets, Time deadline) const {
+Result<std::vector<bool>> Crew::wait_for(const std::vector<int>& sockets, Time deadline,
+                                         const std::vector<bool>& heard) const {
   std::vector<pollfd> items;
+  items.reserve(sockets.size() + 1);
   for (const int fd : sockets) items.push_back({fd, POLLIN, 0});
   items.push_back({stage_.signals(), POLLIN, 0});
   if (poll(items.data(), items.size(), kLookMs) < 0 && errno != EINTR) {
@@ -159,20 +155,24 @@ Result<std::vector<bool>> Crew::wait_for(const std::vector<int>& sockets, Time d
   if (items.back().revents != 0) return Error("told to stop");
   items.pop_back();
   std::vector<bool> ready;
+  ready.reserve(items.size());
   for (const pollfd& item : items) ready.push_back(item.revents != 0);
   if (std::ranges::find(ready, true) == ready.end() && monotonic_now() >= deadline) {
-    return failed("a rank takes too long to answer");
+    std::vector<std::size_t> silent;
+    for (std::size_t rank = 0; rank < size_; ++rank) {
+      if (!heard[rank]) silent.push_back(rank);
+    }
+    return failed(fmt::format("too long without a word from rank {}", fmt::join(silent, ", ")));
   }
   return ready;
 }
 
-// Empty: it has ended.
-Result<std::string> Crew::receive(int socket) const {
+Result<std::string> Crew::receive(int socket, const std::string& who) const {
   std::string message(kMaxMessage, '\0');
   const ssize_t got = recv(socket, message.data(), message.size(), 0);
-  if (got <= 0) return failed("a rank has ended");
+  if (got <= 0) return failed(who + " has ended");
   message.resize(static_cast<std::size_t>(got));
-  if (message.starts_with("failed ")) return failed(message.substr(7));
+  if (message.starts_with("failed ")) return failed(who + ": " + message.substr(7));
   return message;
 }
 
@@ -196,12 +196,16 @@ Status Crew::meet(Duration limit) {
   std::vector<Fd> strangers;
   for (std::size_t here = 0; here < size_;) {
     std::vector<int> sockets = {listener_.get()};
+    sockets.reserve(strangers.size() + 1);
     for (const Fd& stranger : strangers) sockets.push_back(stranger.get());
-    THALWEG_TRY(const std::vector<bool> ready, wait_for(sockets, deadline));
+    std::vector<bool> met;
+    met.reserve(size_);
+    for (const Fd& rank : ranks_) met.push_back(rank.valid());
+    THALWEG_TRY(const std::vector<bool> ready, wait_for(sockets, deadline, met));
     THALWEG_TRY_STATUS(check_processes());
     for (std::size_t i = 0; i < strangers.size(); ++i) {
       if (!ready[i + 1]) continue;
-      THALWEG_TRY(const std::string hello, receive(strangers[i].get()));
+      THALWEG_TRY(const std::string hello, receive(strangers[i].get(), "a rank"));
       // "hello RANK VERSION"
       std::size_t rank = size_;
       const char* const end = hello.data() + hello.size();
@@ -232,19 +236,21 @@ Result<std::vector<std::string>> Crew::hear(const std::string& verb, Duration li
   healthy_ = false;
   const Time deadline = monotonic_now() + limit;
   std::vector<std::string> answers(size_);
-  std::size_t heard = 0;
-  while (heard < size_) {
+  std::vector<bool> heard(size_, false);
+  while (std::ranges::find(heard, false) != heard.end()) {
     std::vector<int> sockets;
+    sockets.reserve(size_);
     for (std::size_t rank = 0; rank < size_; ++rank) {
-      sockets.push_back(answers[rank].empty() ? ranks_[rank].get() : -1);
+      sockets.push_back(heard[rank] ? -1 : ranks_[rank].get());
     }
-    THALWEG_TRY(const std::vector<bool> ready, wait_for(sockets, deadline));
+    THALWEG_TRY(const std::vector<bool> ready, wait_for(sockets, deadline, heard));
     for (std::size_t rank = 0; rank < size_; ++rank) {
       if (!ready[rank]) continue;
-      THALWEG_TRY(std::string answer, receive(ranks_[rank].get()));
-      if (!answer.starts_with(verb + " ")) return failed("a rank said " + answer);
+      const std::string who = fmt::format("rank {}", rank);
+      THALWEG_TRY(const std::string answer, receive(ranks_[rank].get(), who));
+      if (!answer.starts_with(verb + " ")) return failed(fmt::format("{} said {}", who, answer));
       answers[rank] = answer.substr(verb.size() + 1);
-      ++heard;
+      heard[rank] = true;
     }
   }
   healthy_ = true;

@@ -86,9 +86,11 @@ class Crew {
   explicit Crew(const Stage& stage, CrewPlan plan, int ranks);
   Status listen();
   Status spawn_all();
-  // Waits until one of the sockets has something to say, for at most a moment.
-  Result<std::vector<bool>> wait_for(const std::vector<int>& sockets, Time deadline) const;
-  Result<std::string> receive(int socket) const;
+  // Waits until one of the sockets (-1: none) has something to say, for at most a moment. At the
+  // deadline the error names the ranks that we have nothing from.
+  Result<std::vector<bool>> wait_for(const std::vector<int>& sockets, Time deadline,
+                                     const std::vector<bool>& heard) const;
+  Result<std::string> receive(int socket, const std::string& who) const;
   Status check_processes();
   Error failed(const std::string& why) const;
 

@@ -15,6 +15,12 @@
 namespace thalweg::allreduce {
 namespace {
 
+using Words = std::vector<std::string>;
+
+void append(Words& words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+}
+
 std::string own_program() {
   std::error_code ignored;
   return std::filesystem::read_symlink("/proc/self/exe", ignored).string();
@@ -62,12 +68,6 @@ Result<CrewPlan> gloo_plan(const Stage& stage, const Work& work) {
                                           "GLOO_SOCKET_IFNAME={}",
                                           device(stage)),
                   .processes = one_a_rank(work, command, std::move(variables))};
-}
-
-using Words = std::vector<std::string>;
-
-void append(Words& words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
 }
 
 // In an emulated network mpirun, on the first host, starts the ranks of the others there by way of
@@ -121,11 +121,10 @@ Result<CrewPlan> openmpi_plan(const Stage& stage, const Work& work, bool shared_
 
 }  // namespace
 
-std::vector<std::string> own_transports() { return {"tcp"}; }
+std::vector<std::string> own_transports() { return {"tcp", "dlcp"}; }
 std::vector<std::string> peer_names() { return {"gloo", "openmpi"}; }
 
-Result<OwnPlan> own_plan(const Stage& stage, const Work& work, const std::string& transport,
-                         const std::string& scheme) {
+Result<OwnPlan> own_plan(const Stage& stage, const Work& work, const OwnSettings& settings) {
   RunMeeting meeting{.size = work.ranks, .token = random_number()};
   const auto start = [&] {
     const std::string host = stage.network() == nullptr ? "127.0.0.1" : EmulatedNetwork::address(0);
@@ -134,12 +133,22 @@ Result<OwnPlan> own_plan(const Stage& stage, const Work& work, const std::string
   THALWEG_TRY(StoreServer store,
               stage.network() == nullptr ? start() : stage.network()->inside(0, start));
   meeting.store = store.address();
-  std::vector<std::string> command = {own_program(), "bench", "allreduce-rank", name_of(work.type),
-                                      name_of(work.op)};
-  if (!scheme.empty()) command.insert(command.end(), {"--scheme", scheme});
+  Words command = {own_program(),    "bench",       "allreduce-rank",  name_of(work.type),
+                   name_of(work.op), "--transport", settings.transport};
+  std::string text = "scheme chosen by size";
+  if (!settings.scheme.empty()) {
+    append(command, {"--scheme", settings.scheme});
+    text = "scheme " + settings.scheme;
+  }
+  if (settings.transport == "dlcp") {
+    append(command, {"--bound", fmt::format("{}", settings.bound)});
+    append(command, {"--rate-gbps", fmt::format("{}", settings.rate_gbps)});
+    text += fmt::format(", loss bound {}", settings.bound);
+    if (settings.rate_gbps > 0) text += fmt::format(", line rate {} Gb/s", settings.rate_gbps);
+  }
   return OwnPlan{.plan = {.library = "thalweg",
-                          .transport = transport,
-                          .settings = scheme.empty() ? "scheme chosen by size" : "scheme " + scheme,
+                          .transport = settings.transport,
+                          .settings = text,
                           .processes = one_a_rank(work, command, variables_of(meeting))},
                  .store = std::move(store)};
 }

@@ -25,13 +25,20 @@ struct Work {
 // Names that --against takes.
 [[nodiscard]] std::vector<std::string> peer_names();
 
+// How our own ranks go about it.
+struct OwnSettings {
+  std::string transport = "tcp";
+  std::string scheme = {};  // empty: chosen by size
+  double bound = 0;         // of DLCP's loss; requires a sum of floats
+  double rate_gbps = 0;     // of the links, where it is known; DLCP starts from it
+};
 // Our own ranks. The store must last as long as they do.
 struct OwnPlan {
   CrewPlan plan;
   StoreServer store;
 };
 [[nodiscard]] Result<OwnPlan> own_plan(const Stage& stage, const Work& work,
-                                       const std::string& transport, const std::string& scheme);
+                                       const OwnSettings& settings);
 
 // The peer of this name; Open MPI, where all ranks are on one host, with its shared memory too.
 [[nodiscard]] Result<std::vector<CrewPlan>> peer_plans(const Stage& stage, const Work& work,

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <algorithm>
 #include <array>
@@ -77,6 +76,31 @@ void append(std::vector<std::byte>& bytes, DType type, std::int64_t value) {
   }
 }
 
+template <class T>
+std::int64_t count_outside_as(const std::vector<std::byte>& tensor, int ranks) {
+  constexpr double kRounding = 1e-5;
+  std::vector<double> low;
+  std::vector<double> high;
+  for (std::int64_t i = 0; i < kPeriod; ++i) {
+    std::int64_t least = value_at(ReduceOp::kSum, 0, i);
+    std::int64_t most = least;
+    for (int rank = 1; rank < ranks; ++rank) {
+      least = std::min(least, value_at(ReduceOp::kSum, rank, i));
+      most = std::max(most, value_at(ReduceOp::kSum, rank, i));
+    }
+    low.push_back(static_cast<double>(ranks * least) * (1 - kRounding));
+    high.push_back(static_cast<double>(ranks * most) * (1 + kRounding));
+  }
+  std::int64_t outside = 0;
+  for (std::size_t i = 0; i < tensor.size() / sizeof(T); ++i) {
+    T value = 0;
+    std::memcpy(&value, &tensor[i * sizeof(T)], sizeof(T));
+    const std::size_t place = i % low.size();
+    if (!(value >= low[place] && value <= high[place])) ++outside;
+  }
+  return outside;
+}
+
 template <class ValueAt>
 std::vector<std::byte> pattern_of(DType type, const ValueAt& value) {
   std::vector<std::byte> bytes;
@@ -146,6 +170,7 @@ class Server {
   Result<std::int64_t> check(std::int64_t elements) {
     fill(tensor_, own_);
     THALWEG_TRY_STATUS(rank_.allreduce(tensor_.data(), elements));
+    if (rank_.lossy) return count_outside(tensor_, rank_.type, rank_.ranks);
     return count_wrong(tensor_, expected_, rank_.type);
   }
 
@@ -184,20 +209,26 @@ Result<Fd> connect_to_benchmark() {
     return Error(fmt::format("{} is not set: `thalweg bench allreduce` starts this program",
                              kControlVariable));
   }
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (std::strlen(path) >= sizeof(address.sun_path)) {
-    return Error(fmt::format("{}: {} is too long", kControlVariable, path));
-  }
-  std::strcpy(address.sun_path, path);
+  THALWEG_TRY(const sockaddr_un address, socket_name(path));
   Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+  if (!fd.valid() ||
+      connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     return system_error(fmt::format("cannot connect to {}", path), errno);
   }
   return fd;
 }
 
 }  // namespace
+
+Result<sockaddr_un> socket_name(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    return Error(fmt::format("{} is too long for the name of a socket: set TMPDIR", path));
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return address;
+}
 
 Result<DType> parse_type(const std::string& text) { return find_named(kTypes, text); }
 Result<ReduceOp> parse_op(const std::string& text) { return find_named(kOps, text); }
@@ -232,6 +263,11 @@ std::int64_t count_wrong(const std::vector<std::byte>& tensor,
     }
   }
   return wrong;
+}
+
+std::int64_t count_outside(const std::vector<std::byte>& tensor, DType type, int ranks) {
+  return type == DType::kFloat64 ? count_outside_as<double>(tensor, ranks)
+                                 : count_outside_as<float>(tensor, ranks);
 }
 
 Status serve(const Rank& rank) {

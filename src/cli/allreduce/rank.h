@@ -17,6 +17,8 @@
 // operation leaves as they are, so that none overflows however often the same buffer is reduced.
 #pragma once
 
+#include <sys/un.h>
+
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -35,6 +37,9 @@ inline constexpr std::size_t kMaxMessage = std::size_t{128} << 10;
 // Small numbers stay exact in every type, also as the product of so many.
 inline constexpr int kMaxRanks = 30;
 
+// A local socket's name; an error if it is too long.
+Result<sockaddr_un> socket_name(const std::string& path);
+
 // Types and operations that all libraries have.
 Result<DType> parse_type(const std::string& text);
 Result<ReduceOp> parse_op(const std::string& text);
@@ -47,11 +52,16 @@ void fill(std::vector<std::byte>& tensor, const std::vector<std::byte>& pattern)
 std::int64_t count_wrong(const std::vector<std::byte>& tensor,
                          const std::vector<std::byte>& pattern, DType type);
 
+// The same where each element may be the average over any of the contributions, times their number:
+// a sum of floats over a transport that may lose.
+std::int64_t count_outside(const std::vector<std::byte>& tensor, DType type, int ranks);
+
 struct Rank {
   int rank = 0;
   int ranks = 1;
   DType type = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
+  bool lossy = false;
   std::string version;  // of the library
   // In place, until it is done.
   std::function<Status(void* data, std::int64_t elements)> allreduce;

@@ -111,13 +111,18 @@ std::int64_t Report::wrong() const {
 }
 
 nlohmann::ordered_json to_json(const Report& report) {
-  nlohmann::ordered_json json = {
-      {"ranks", report.work.ranks},    {"type", name_of(report.work.type)},
-      {"op", name_of(report.work.op)}, {"network", report.network},
-      {"rate_gbps", nullptr},          {"loss", report.loss},
-      {"turns", report.turns},         {"statistic", kStatistic},
-      {"gbps_definition", kGbps},      {"ratio_definition", "the peer's time by ours"},
-      {"environment", environment()}};
+  nlohmann::ordered_json json = {{"ranks", report.work.ranks},
+                                 {"type", name_of(report.work.type)},
+                                 {"op", name_of(report.work.op)},
+                                 {"network", report.network},
+                                 {"rate_gbps", nullptr},
+                                 {"loss", report.loss},
+                                 {"loss_bound", report.bound},
+                                 {"turns", report.turns},
+                                 {"statistic", kStatistic},
+                                 {"gbps_definition", kGbps},
+                                 {"ratio_definition", "the peer's time by ours"},
+                                 {"environment", environment()}};
   if (report.rate_gbps > 0) json["rate_gbps"] = report.rate_gbps;
   json["libraries"] = nlohmann::ordered_json::array();
   json["rows"] = nlohmann::ordered_json::array();

@@ -36,6 +36,7 @@ struct Report {
   std::string network;  // for the reader
   double rate_gbps = 0;
   double loss = 0;
+  double bound = 0;                // of DLCP
   std::vector<Measured> measured;  // ours first
 
   [[nodiscard]] std::int64_t wrong() const;

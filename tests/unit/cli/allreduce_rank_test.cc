@@ -53,6 +53,25 @@ TEST(AllreduceRank, count_wrong__counts_elements_also_in_the_last_part) {
   EXPECT_EQ(count_wrong(tensor, pattern, DType::kFloat32), 3);
 }
 
+TEST(AllreduceRank, count_outside__allows_any_average_of_the_contributions) {
+  for (const DType type : {DType::kFloat32, DType::kFloat64}) {
+    // Of two ranks: the sum, and twice what either contributed.
+    std::vector<std::byte> tensor = expectation(type, ReduceOp::kSum, 2);
+    EXPECT_EQ(count_outside(tensor, type, 2), 0);
+    for (const int rank : {0, 1}) {
+      tensor = contribution(type, ReduceOp::kSum, rank);
+      const std::vector<std::byte> same = tensor;
+      reduce(type, ReduceOp::kSum, tensor.data(), tensor.data(), same.data(),
+             tensor.size() / size_of(type));
+      EXPECT_EQ(count_outside(tensor, type, 2), 0);
+    }
+    std::memset(tensor.data(), 0, 3 * size_of(type));
+    EXPECT_EQ(count_outside(tensor, type, 2), 3);
+    std::memset(tensor.data(), 0xff, size_of(type));  // not a number
+    EXPECT_EQ(count_outside(tensor, type, 2), 3);
+  }
+}
+
 TEST(AllreduceRank, parse__names_what_is_allowed) {
   EXPECT_EQ(parse_type("int64").value(), DType::kInt64);
   EXPECT_EQ(parse_op("max").value(), ReduceOp::kMax);
