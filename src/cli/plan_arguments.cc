@@ -45,7 +45,7 @@ void PlanArguments::add_to(CLI::App& app) {
   app.add_option("--collective", collective,
                  "allreduce, reduce, broadcast, reduce-scatter, all-gather, all-to-all, gather, "
                  "scatter or mix");
-  app.add_option("--root", root, "rank of the root of a reduce or broadcast");
+  app.add_option("--root", root, "rank of the root of a reduce, broadcast, gather or scatter");
   app.add_option("--element-bytes", element_bytes, "size of one element: 1 to 16");
   app.add_option("--alpha", alpha, "cost model: what a message on an idle connection costs");
   app.add_option("--follow-up", follow_up,

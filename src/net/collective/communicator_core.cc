@@ -231,7 +231,7 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::part(
   for (int r = 0; r < size_; ++r) {
     if (color(r) == color(rank_)) together.push_back(r);
   }
-  std::ranges::stable_sort(together, {}, key);
+  std::ranges::sort(together, {}, [&](int r) { return std::pair(key(r), r); });
   CommunicatorOptions options = options_;
   options.topology.clear();
   return make(options, job_, members_of(together, fmt::format("{}.{}", name, color(rank_))), until);

@@ -65,7 +65,11 @@ class LinearProgram {
 
  private:
   struct Delete {
-    void operator()(glp_prob* problem) const { glp_delete_prob(problem); }
+    // GLPK keeps memory for each thread, which would outlive it. One problem a thread at a time.
+    void operator()(glp_prob* problem) const {
+      glp_delete_prob(problem);
+      glp_free_env();
+    }
   };
 
   void add_row(int type, double bound, const std::vector<Term>& terms) {

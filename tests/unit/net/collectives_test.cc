@@ -19,7 +19,7 @@
 namespace thalweg {
 namespace {
 
-#ifdef THALWEG_SLOW_TESTS
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kRankStep = 4;
 #else
 constexpr int kRankStep = 1;
