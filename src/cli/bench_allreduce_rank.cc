@@ -29,6 +29,7 @@ Result<int> run(const Arguments& arguments) {
               Communicator::create(
                   {.scheme = arguments.scheme,
                    .transport = arguments.transport == "dlcp" ? Transport::kDlcp : Transport::kTcp,
+                   .shared_memory = arguments.transport == "shm",
                    .dlcp_line_rate_gbps = arguments.rate_gbps}));
   rank.rank = communicator.rank();
   rank.ranks = communicator.size();

@@ -74,9 +74,9 @@ def test_types_operations_and_schemes(thalweg, type_name, op, scheme):
 
 @pytest.mark.parametrize("bound", [[], ["--bound", "1%"]])
 def test_transports(thalweg, bound):
-    result = thalweg(*QUICK, "--transport", "tcp,dlcp", *bound).json()
+    result = thalweg(*QUICK, "--transport", "tcp,shm,dlcp", *bound).json()
     assert [(row["transport"], row["size"]) for row in result["rows"]] == [
-        (transport, size) for transport in ("tcp", "dlcp") for size in (1024, 2**20)]
+        (transport, size) for transport in ("tcp", "shm", "dlcp") for size in (1024, 2**20)]
     assert all(row["wrong"] == 0 for row in result["rows"])
     assert result["loss_bound"] == (0.01 if bound else 0)
 

@@ -121,7 +121,7 @@ Result<CrewPlan> openmpi_plan(const Stage& stage, const Work& work, bool shared_
 
 }  // namespace
 
-std::vector<std::string> own_transports() { return {"tcp", "dlcp"}; }
+std::vector<std::string> own_transports() { return {"tcp", "shm", "dlcp"}; }
 std::vector<std::string> peer_names() { return {"gloo", "openmpi"}; }
 
 Result<OwnPlan> own_plan(const Stage& stage, const Work& work, const OwnSettings& settings) {

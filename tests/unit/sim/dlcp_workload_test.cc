@@ -58,7 +58,7 @@ TEST(PsWhole, make_plan__small_tensor__goes_to_one_server_drawn_for_it) {
     ASSERT_EQ(plan->chunks.size(), 1U);
     const Rank server = plan->transfers.front().target;
     ++chosen[server.value()];
-    for (const Transfer& t : plan->transfers) {
+    for (const PlanTransfer& t : plan->transfers) {
       EXPECT_EQ(t.kind == TransferKind::kReduce ? t.target : t.source, server);
     }
   }
