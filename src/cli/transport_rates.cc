@@ -162,9 +162,9 @@ void measure_raw_udp_rate(const PairProcess& process, const RateSettings& settin
     UdpSocket::Arrival arrival;
     std::uint64_t bytes = 0;
     Time first;
-    Time last = monotonic_now();
-    // Until nothing has come for a while. It never sleeps: waking it would slow the sender.
-    while (monotonic_now() < last + Duration::milliseconds(bytes == 0 ? 5000 : 200)) {
+    Time last;
+    // Until nothing has come for a while.
+    for (pollfd item{socket.fd(), POLLIN, 0}; poll(&item, 1, bytes == 0 ? 5000 : 200) > 0;) {
       while (socket.receive(arrival) == UdpSocket::Received::kPackets) {
         last = monotonic_now();
         if (bytes == 0) first = last;
