@@ -267,6 +267,10 @@ NetCounters Endpoint::Core::sum() const {
   NetCounters counters = ended_;
   for (const auto& link : links_) add(counters, link->counters());
   counters.peers_refused = refused_;
+  // Those that know of it already, and are forgotten at the end of this turn.
+  for (const auto& peer : incoming_) {
+    if (peer->state() == IncomingPeer::State::kRefused) ++counters.peers_refused;
+  }
   return counters;
 }
 

@@ -336,7 +336,9 @@ void Engine::end_all(const Frame& last, const std::string& words) {
   }
   while (!running_.empty()) {
     Op& op = *running_.front();
-    finish(op, Error(fmt::format("{}: {}", op.text, broken_)));
+    // One whose last bytes came right before these words has all it needs.
+    const bool done = op.executor && op.executor->done();
+    finish(op, done ? ok_status() : Status(Error(fmt::format("{}: {}", op.text, broken_))));
   }
 }
 
