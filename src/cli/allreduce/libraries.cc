@@ -88,7 +88,7 @@ Result<Words> openmpi_hosts(const Stage& stage, const Work& work, bool crowded) 
                  "--host",    fmt::format("{}", fmt::join(addresses, ",")),
                  "-x",        kControlVariable};
   append(words, {"--mca", "plm_rsh_agent", script, "--mca", "plm_rsh_no_tree_spawn", "1"});
-  append(words, {"--mca", "oob_tcp_if_include", device(stage)});
+  append(words, {"--leave-session-attached", "--mca", "oob_tcp_if_include", device(stage)});
   if (crowded) append(words, {"--mca", "mpi_yield_when_idle", "1"});
   return words;
 }
