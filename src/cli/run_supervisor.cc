@@ -32,13 +32,15 @@ constexpr Duration kDrainTime = Duration::milliseconds(500);
 // A process that is asked by the end of its input passes that on and has a grace of its own.
 constexpr Duration kRelayTime = Duration::milliseconds(3'000);
 
-void write_all(int fd, std::string_view text) {
+// 0, or the errno of what could not be written.
+int write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = write(fd, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;
+    if (written < 0) return errno;
     text.remove_prefix(static_cast<std::size_t>(written));
   }
+  return 0;
 }
 
 void say(const std::string& text) { write_all(STDERR_FILENO, "thalweg run: " + text + "\n"); }
@@ -68,8 +70,8 @@ struct Output {
   std::string prefix;
   std::string line;  // what has come of it
 
-  // False: it is at its end.
-  bool pump() {
+  // False: it is at its end. `lost`: the errno of the first output that could not be passed on.
+  bool pump(int& lost) {
     std::array<char, kReadSize> bytes;
     const ssize_t got = read(fd.get(), bytes.data(), bytes.size());
     if (got < 0) return errno == EAGAIN || errno == EINTR;
@@ -79,7 +81,7 @@ struct Output {
       if (c == '\n' || line.size() >= kLongestLine) end_line(text);
     }
     if (got == 0 && !line.empty()) end_line(text);
-    write_all(to, text);
+    if (const int failure = write_all(to, text); lost == 0) lost = failure;
     return got > 0;
   }
   void end_line(std::string& text) {
@@ -137,6 +139,7 @@ class Supervisor::Job final : public EventLoop::Handler {
   std::vector<Process> processes_;
   std::vector<Output> outputs_;
   int code_ = 0;
+  int lost_ = 0;  // Output::pump
   std::optional<Time> timeout_at_;
   std::optional<Time> kill_at_;  // stopping
   std::optional<Time> drain_until_;
@@ -185,6 +188,7 @@ Result<int> Supervisor::Job::run() {
   if (options_.timeout) timeout_at_ = monotonic_now() + *options_.timeout;
   reap();
   loop_->run([this] { return turn(); });
+  if (lost_ != 0 && code_ == 0) return system_error("cannot pass on what the ranks print", lost_);
   return code_;
 }
 
@@ -198,7 +202,7 @@ void Supervisor::Job::on_ready(int fd, std::uint32_t /*events*/) {
     stop(SIGTERM, 128 + SIGTERM);
   } else {
     const auto output = std::ranges::find(outputs_, fd, [](const Output& o) { return o.fd.get(); });
-    if (output == outputs_.end() || output->pump()) return;
+    if (output == outputs_.end() || output->pump(lost_)) return;
     loop_->remove(fd);
     outputs_.erase(output);
   }

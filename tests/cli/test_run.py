@@ -324,3 +324,10 @@ def test_torch_programs_find_each_other(thalweg):
     """))
     assert done.code == 0, done.err
     assert by_rank(done.out) == {0: ["3.0"], 1: ["3.0"]}
+
+
+def test_output_that_cannot_be_passed_on_is_an_error():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([PROGRAM, "run", "-n", "1", "--", "echo", "hi"], stdout=full, stderr=subprocess.PIPE,
+                              text=True, timeout=30)
+    assert done.returncode == 2 and "cannot pass on what the ranks print" in done.stderr
