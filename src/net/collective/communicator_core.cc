@@ -17,6 +17,9 @@ namespace {
 // Longer is as good as for ever.
 constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(24 * 7);
 
+// How long one who waits for a key keeps the store to itself.
+constexpr Duration kStoreTurn = Duration::milliseconds(20);
+
 Duration to_duration(std::chrono::nanoseconds ns) {
   return Duration::nanoseconds(std::min(ns, kLongest).count());
 }
@@ -60,6 +63,24 @@ Result<std::shared_ptr<Job>> Job::join(const CommunicatorOptions& options, Time 
   return job;
 }
 
+Status Job::set(const std::string& key, const std::string& value, Time until) {
+  const std::lock_guard lock(mutex);
+  return client->set(key, value, until);
+}
+
+Result<std::string> Job::get(const std::string& key, Time until) {
+  while (true) {
+    const Time turn = std::min(until, monotonic_now() + kStoreTurn);
+    {
+      const std::lock_guard lock(mutex);
+      Result<std::string> value = client->get(key, turn);
+      // An error before its time is not that the key is missing.
+      if (value.ok() || turn == until || monotonic_now() < turn) return value;
+    }
+    std::this_thread::yield();
+  }
+}
+
 Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
     const CommunicatorOptions& options) {
   if (options.timeout <= std::chrono::nanoseconds(0)) {
@@ -97,10 +118,9 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
   }
   THALWEG_TRY(Fd listener, listen_tcp(listen));
   if (core->job_->client) {
-    const std::lock_guard lock(core->job_->mutex);
-    THALWEG_TRY_STATUS(core->job_->client->set(
-        fmt::format("{}{}", prefix, core->rank_),
-        SocketAddress::local_of(listener.get()).unmapped().to_string(), until));
+    THALWEG_TRY_STATUS(
+        core->job_->set(fmt::format("{}{}", prefix, core->rank_),
+                        SocketAddress::local_of(listener.get()).unmapped().to_string(), until));
   }
   EngineOptions engine;
   engine.rank = core->rank_;
@@ -110,8 +130,7 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
   engine.share_memory = options.shared_memory && environment.shared_memory;
   engine.crowded = local > static_cast<int>(std::thread::hardware_concurrency());
   engine.connect = [job = core->job_, prefix](int rank, Time by) -> Result<Fd> {
-    const std::lock_guard lock(job->mutex);
-    THALWEG_TRY(const std::string address, job->client->get(fmt::format("{}{}", prefix, rank), by));
+    THALWEG_TRY(const std::string address, job->get(fmt::format("{}{}", prefix, rank), by));
     THALWEG_TRY(const SocketAddress remote, SocketAddress::resolve(address));
     return connect_tcp(remote, address, by);
   };
@@ -150,12 +169,10 @@ Status Communicator::Core::prepare_dlcp(const std::string& listen, const std::st
     THALWEG_TRY(dlcp.endpoint.job_key, read_job_key(environment.key_file));
   }
   dlcp.publish = [job = job_, prefix, rank = rank_](const std::string& address, Time by) -> Status {
-    const std::lock_guard lock(job->mutex);
-    return job->client->set(fmt::format("{}dlcp/{}", prefix, rank), address, by);
+    return job->set(fmt::format("{}dlcp/{}", prefix, rank), address, by);
   };
   dlcp.find = [job = job_, prefix](int rank, Time by) {
-    const std::lock_guard lock(job->mutex);
-    return job->client->get(fmt::format("{}dlcp/{}", prefix, rank), by);
+    return job->get(fmt::format("{}dlcp/{}", prefix, rank), by);
   };
   dlcp_ = std::make_unique<DlcpLinks>(std::move(dlcp));
   return ok_status();

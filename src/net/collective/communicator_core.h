@@ -35,6 +35,11 @@ struct Job {
   std::optional<StoreClient> client;  // none: the process is alone
 
   static Result<std::shared_ptr<Job>> join(const CommunicatorOptions& options, Time until);
+
+  // Both from any thread. get() waits until the key exists, and lets others have the client
+  // meanwhile: what it waits for may be for one of them to set.
+  Status set(const std::string& key, const std::string& value, Time until);
+  Result<std::string> get(const std::string& key, Time until);
 };
 
 class Communicator::Core {

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <thalweg/communicator.h>
@@ -78,6 +80,32 @@ TEST(CommunicatorDlcp, allreduce__what_is_lost_is_left_out_of_the_average) {
       }
     });
   }
+}
+
+// One thread waits for an address in the store that the other rank gives only after an operation of
+// another communicator, whose own address has to get there meanwhile.
+TEST(CommunicatorDlcp, two_communicators__do_not_wait_for_each_others_addresses) {
+  run_ranks(2, lossy(0), [](Communicator& first) {
+    Result<std::optional<Communicator>> second = first.split(0, first.rank(), {});
+    ASSERT_TRUE(second.ok()) << second.error().message();
+    const auto sum_over = [](Communicator& ranks) {
+      std::vector<float> values(100, 1.0F);
+      CallOptions options;
+      options.deadline = std::chrono::seconds(10);
+      const Status status = ranks.allreduce(TensorSpan::of(values), options);
+      EXPECT_TRUE(status.ok()) << status.error().message();
+    };
+    if (first.rank() == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      sum_over(**second);
+      sum_over(first);
+    } else {
+      std::thread other([&] { sum_over(first); });
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      sum_over(**second);
+      other.join();
+    }
+  });
 }
 
 TEST(CommunicatorDlcp, loss_bound__only_where_it_makes_sense) {
