@@ -61,6 +61,8 @@ validate: build
 bench: build
 	build/release/thalweg bench kernels
 	build/release/thalweg bench sim
+	build/release/thalweg bench transport
+	build/release/thalweg bench allreduce --ranks 2 --transport tcp,shm --against gloo,openmpi
 
 demo: build-release
 	@tools/demo

@@ -21,7 +21,7 @@
 
 namespace thalweg {
 
-// Of each ring: the smallest of those that were fast (docs/collectives.md).
+// Of each ring: the smallest of those that were fast when it was chosen, of 256 KiB to 4 MiB.
 inline constexpr std::size_t kRingBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kLeastRingBytes = std::size_t{4} << 10;
 inline constexpr std::size_t kMostRingBytes = std::size_t{64} << 20;

@@ -99,13 +99,21 @@ TEST(EndpointFaults, listener__outlives_strangers) {
   EXPECT_TRUE(client->connect(server->address(), seconds(5)).ok());
 }
 
-// A friend by its hello that then talks nonsense: the connection ends, with a cause.
+// A server with a friend by its hello, who then talks nonsense.
+struct MadFriend {
+  Endpoint server = [] {
+    EndpointOptions options = test_options("server");
+    options.listen = "127.0.0.1:0";
+    return Endpoint::create(options).value();
+  }();
+  RawPeer raw{server.address(), test_options("mad")};
+  Result<Peer> peer = server.accept(seconds(5));
+};
+
+// The connection ends, with a cause.
 TEST(EndpointFaults, signals__nonsense_ends_the_connection) {
-  EndpointOptions options = test_options("server");
-  options.listen = "127.0.0.1:0";
-  const Result<Endpoint> server = Endpoint::create(options);
-  const RawPeer raw(server->address(), test_options("mad"));
-  const Result<Peer> peer = server->accept(seconds(5));
+  const MadFriend mad;
+  const auto& [server, raw, peer] = mad;
   ASSERT_TRUE(peer.ok());
   std::vector<float> target(100);
   const auto receiving = peer->recv(TensorSpan::of(target), {});
@@ -118,11 +126,8 @@ TEST(EndpointFaults, signals__nonsense_ends_the_connection) {
 
 // Data from the right address that is not ours: counted, and nothing else.
 TEST(EndpointFaults, data__nonsense_is_counted) {
-  EndpointOptions options = test_options("server");
-  options.listen = "127.0.0.1:0";
-  const Result<Endpoint> server = Endpoint::create(options);
-  const RawPeer raw(server->address(), test_options("mad"));
-  const Result<Peer> peer = server->accept(seconds(5));
+  const MadFriend mad;
+  const auto& [server, raw, peer] = mad;
   ASSERT_TRUE(peer.ok());
   Prng prng(12);
   for (int i = 0; i < 100; ++i) {
