@@ -37,13 +37,12 @@ void AggregationHosts::on_packet(std::uint32_t place) {
 
 void AggregationHosts::on_sum(std::uint32_t index, const AtpHeader& header, std::uint32_t value) {
   End& end = *ends_[index];
-  if (end.switchml) {
-    if (end.switchml->on_result(header.sequence)) placed(end, header.sequence, value);
-  } else if (header.kind == AtpKind::kAbort) {
+  if (header.kind == AtpKind::kAbort) {
     end.worker->on_abort(header, events_.now());
-  } else if (end.worker->on_parameter(header, events_.now()).verdict ==
-             AtpPlacement::Verdict::kPlace) {
-    placed(end, header.sequence, value);
+  } else {
+    const AtpPlacement placement = end.switchml ? end.switchml->on_result(header, events_.now())
+                                                : end.worker->on_parameter(header, events_.now());
+    if (placement.verdict == AtpPlacement::Verdict::kPlace) placed(end, header.sequence, value);
   }
   drive_worker(index);
 }
@@ -72,17 +71,11 @@ void AggregationHosts::on_drained(Rank host) {
   send_in_turn(host);
 }
 
-bool AggregationHosts::ready(const End& end) {
-  return end.switchml ? end.switchml->ready() : end.worker->ready();
-}
-
 void AggregationHosts::drive_worker(std::uint32_t index) {
   End& end = *ends_[index];
-  if (end.worker) {
-    AtpOutcome outcome;
-    while (end.worker->poll_event(outcome)) {
-      if (!outcome.ok()) fail(end, outcome.error);
-    }
+  AtpOutcome outcome;
+  while (end.switchml ? end.switchml->poll_event(outcome) : end.worker->poll_event(outcome)) {
+    if (!outcome.ok()) fail(end, outcome.error);
   }
   if (!end.in_turn && ready(end)) {
     end.in_turn = true;
@@ -103,33 +96,20 @@ void AggregationHosts::send_in_turn(Rank host) {
   });
 }
 
+// An update of SwitchML ends in the switch; any host behind it will do as its target.
 bool AggregationHosts::send_one(End& end) {
   const Job& job = jobs_[end.job];
-  if (end.worker) {
-    AtpTransmit transmit;
-    if (!end.worker->poll_transmit(events_.now(), transmit)) return false;
-    send_gradient(end, transmit.header, job.spec.servers[transmit.server]);
-    return true;
-  }
-  SwitchmlWorker::Transmit transmit;
-  if (!end.switchml->poll_transmit(events_.now(), transmit)) return false;
-  AtpHeader header;
-  header.kind = AtpKind::kUpdate;
-  header.job = static_cast<std::uint32_t>(end.job);
-  header.sequence = transmit.sequence;
-  header.workers = atp_bit(static_cast<unsigned>(end.index));
-  header.fan_in = static_cast<std::uint8_t>(job.workers.size());
-  header.elements = static_cast<std::uint16_t>(job.parameters->elements);
-  header.resend = transmit.resend;
-  // It ends in the switch; any host behind it will do as its target.
-  send_gradient(end, header, job.spec.workers[(end.index + 1) % job.workers.size()]);
-  return true;
-}
-
-void AggregationHosts::send_gradient(End& end, const AtpHeader& header, Rank server) {
+  AtpTransmit transmit;
+  const bool any = end.switchml ? end.switchml->poll_transmit(events_.now(), transmit)
+                                : end.worker->poll_transmit(events_.now(), transmit);
+  if (!any) return false;
+  ++end.sent;
   ++counters_.data_packets_sent;
-  send_from(end, header, server, PacketKind::kAggregated,
-            contribution_of(end.job, end.index, header.sequence));
+  const Rank target = end.switchml ? job.spec.workers[(end.index + 1) % job.workers.size()]
+                                   : job.spec.servers[transmit.server];
+  send_from(end, transmit.header, target, PacketKind::kAggregated,
+            contribution_of(end.job, end.index, transmit.header.sequence));
+  return true;
 }
 
 void AggregationHosts::send_from(const End& end, const AtpHeader& header, Rank target,
@@ -184,7 +164,7 @@ std::optional<Time> AggregationHosts::next_timeout(const End& end) const {
   if (end.server) {
     return end.server->open() > 0 ? end.server->next_timeout() : std::nullopt;
   }
-  if (end.switchml) return end.switchml->next_timeout();
+  if (end.switchml) return end.switchml->idle() ? std::nullopt : end.switchml->next_timeout();
   return end.worker->idle() ? std::nullopt : end.worker->next_timeout();
 }
 

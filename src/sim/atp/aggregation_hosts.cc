@@ -55,7 +55,14 @@ void AggregationHosts::make_worker(Job& job, std::size_t number, std::size_t ind
   End& end = *ends_[made];
   const AggregationParameters& parameters = *job.parameters;
   if (parameters.switchml) {
-    end.switchml = std::make_unique<SwitchmlWorker>(parameters.window, parameters.timeout);
+    end.switchml = std::make_unique<SwitchmlWorker>(
+        SwitchmlWorkerOptions{.job = static_cast<std::uint32_t>(number),
+                              .index = static_cast<std::uint8_t>(index),
+                              .workers = static_cast<std::uint8_t>(job.spec.workers.size()),
+                              .pool = parameters.window,
+                              .elements = parameters.elements,
+                              .most_tensors = kMostTensors,
+                              .timeout = parameters.timeout});
     return;
   }
   const AggregationGroups::Worker& place = job.groups.workers[index];
@@ -143,15 +150,12 @@ void AggregationHosts::start_flow(FlowId id, const FlowSpec& spec) {
                        .end = end.next_sequence + packets});
   end.next_sequence += packets;
   if (end.failed) return;
-  if (end.switchml) {
-    end.switchml->allow(end.next_sequence);
-  } else {
-    const auto started = end.worker->start({.elements = static_cast<std::int64_t>(elements),
-                                            .deadline = kTensorDeadline,
-                                            .cookie = static_cast<std::uint64_t>(id.value())},
-                                           events_.now());
-    CHECK(started.ok(), "{}", started.error().message());
-  }
+  const AtpTensorSpec tensor{.elements = static_cast<std::int64_t>(elements),
+                             .deadline = kTensorDeadline,
+                             .cookie = static_cast<std::uint64_t>(id.value())};
+  const auto started = end.switchml ? end.switchml->start(tensor, events_.now())
+                                    : end.worker->start(tensor, events_.now());
+  CHECK(started.ok(), "{}", started.error().message());
   drive_worker(index);
 }
 
@@ -220,13 +224,12 @@ AggregationCounters AggregationHosts::counters(std::int32_t number) const {
   const Job& job = jobs_[static_cast<std::size_t>(number)];
   for (const std::uint32_t index : job.workers) {
     const End& end = *ends_[index];
+    sum.sent += end.sent;
     if (end.switchml) {
-      sum.sent += end.switchml->sent();
-      sum.retransmissions += end.switchml->retransmissions();
-      sum.timeouts += end.switchml->retransmissions();
+      sum.retransmissions += end.switchml->retransmitted();
+      sum.timeouts += end.switchml->retransmitted();
       continue;
     }
-    sum.sent += end.worker->counters().sent;
     sum.retransmissions += end.worker->counters().retransmitted;
     sum.timeouts += end.worker->counters().timeouts;
     sum.marks += end.worker->counters().marks;

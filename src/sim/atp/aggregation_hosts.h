@@ -24,9 +24,9 @@
 #include <vector>
 
 #include "proto/atp/server.h"
+#include "proto/atp/switchml_worker.h"
 #include "proto/atp/worker.h"
 #include "sim/atp/aggregation_switches.h"
-#include "sim/atp/switchml_worker.h"
 #include "sim/event_queue.h"
 #include "sim/fabric.h"
 #include "sim/host_lines.h"
@@ -90,6 +90,7 @@ class AggregationHosts {
     std::uint64_t next_sequence = 0;    // of the next tensor
     std::deque<Flow> flows;             // of a worker, in order of their sequences
     std::vector<std::uint32_t> values;  // of a server's slots
+    std::uint64_t sent = 0;             // packets of a worker
     std::uint64_t gradients = 0;        // packets that reached a server
   };
   struct Job {
@@ -110,13 +111,13 @@ class AggregationHosts {
   void send_in_turn(Rank host);
   // False: the worker has nothing to send now.
   bool send_one(End& end);
-  void send_gradient(End& end, const AtpHeader& header, Rank server);
   void send_sum(End& end, const AtpServerTransmit& transmit);
   void send_from(const End& end, const AtpHeader& header, Rank target, PacketKind kind,
                  std::uint32_t value);
   void set_timer(std::uint32_t index);
   [[nodiscard]] std::optional<Time> next_timeout(const End& end) const;
-  [[nodiscard]] static bool ready(const End& end);
+  // It may have something to send.
+  [[nodiscard]] static bool ready(const End& end) { return end.switchml || end.worker->ready(); }
 
   void on_sum(std::uint32_t index, const AtpHeader& header, std::uint32_t value);
   void placed(End& end, std::uint64_t sequence, std::uint32_t value);

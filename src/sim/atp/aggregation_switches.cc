@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/check.h"
 #include "sim/atp/packet_header.h"
@@ -154,10 +155,14 @@ void AggregationSwitches::on_update(std::uint32_t node, std::uint32_t place, Atp
   multicast(node, place);
 }
 
-// Copies for all branches but the last, which takes the packet itself.
+// Copies for all branches but the last, which takes the packet itself. A packet that was under way
+// when routes changed may find no branch here: to the ends that is loss.
 void AggregationSwitches::multicast(std::uint32_t node, std::uint32_t place) {
-  const auto number = static_cast<std::uint32_t>(pool_[place].flow.value());
-  const std::vector<Branch>& out = branches(node, jobs_[number], number);
+  const PooledPacket& packet = pool_[place];
+  const auto number = static_cast<std::uint32_t>(packet.flow.value());
+  const auto source = static_cast<std::uint32_t>(packet.source.value());
+  Tree& tree = tree_from(fabric_.routes().end_node(source), jobs_[number], number);
+  const std::vector<Branch>& out = tree[node];
   if (out.empty()) return fabric_.absorb(place);
   for (std::size_t i = 0; i < out.size(); ++i) {
     const std::uint32_t one = i + 1 < out.size() ? fabric_.copy(place) : place;
@@ -166,27 +171,44 @@ void AggregationSwitches::multicast(std::uint32_t node, std::uint32_t place) {
   }
 }
 
-const std::vector<AggregationSwitches::Branch>& AggregationSwitches::branches(
-    std::uint32_t node, Job& job, std::uint32_t number) {
+AggregationSwitches::Tree& AggregationSwitches::tree_from(std::uint32_t root, Job& job,
+                                                          std::uint32_t number) {
   if (job.tree_version != fabric_.routes_version()) {
-    job.tree.clear();
+    job.trees.clear();
     job.tree_version = fabric_.routes_version();
   }
-  const auto [found, fresh] = job.tree.try_emplace(node);
-  std::vector<Branch>& out = found->second;
-  if (!fresh) return out;
-  for (const Rank worker : job.workers) {
-    const auto hops = fabric_.routes().hops(node, static_cast<std::uint32_t>(worker.value()));
+  const auto [found, fresh] = job.trees.try_emplace(root);
+  if (fresh) grow(found->second, root, job.workers, number);
+  return found->second;
+}
+
+// Workers behind one edge switch take the same choice, so that they share a branch. Routes are
+// shortest ones, so no node comes twice.
+void AggregationSwitches::grow(Tree& tree, std::uint32_t node, const std::vector<Rank>& workers,
+                               std::uint32_t number) const {
+  std::map<std::uint32_t, std::vector<Rank>> further;  // by arc
+  std::vector<Branch> out;
+  for (const Rank worker : workers) {
+    const auto target = static_cast<std::uint32_t>(worker.value());
+    const auto hops = fabric_.routes().hops(node, target);
     if (hops.empty()) continue;
-    // The same choice for all workers behind one edge switch, so that they share a branch.
-    const std::uint32_t end = fabric_.routes().end_node(static_cast<std::uint32_t>(worker.value()));
-    const std::uint32_t arc = hops[mix_bits(std::uint64_t{number} << 32 | end) % hops.size()];
-    const bool last =
-        topology_.arc(ArcId(static_cast<std::int32_t>(arc))).to == topology_.host(worker);
-    if (!last && std::ranges::find(out, arc, &Branch::arc) != out.end()) continue;
-    out.push_back({arc, last ? worker : Rank()});
+    const std::uint64_t choice =
+        mix_bits(std::uint64_t{number} << 32 | fabric_.routes().end_node(target));
+    const std::uint32_t arc = hops[choice % hops.size()];
+    const NodeId next = topology_.arc(ArcId(static_cast<std::int32_t>(arc))).to;
+    if (next == topology_.host(worker)) {
+      out.push_back({arc, worker});
+    } else {
+      further[arc].push_back(worker);
+    }
   }
-  return out;
+  for (const auto& [arc, behind] : further) {
+    out.push_back({arc, Rank()});
+    const NodeId next = topology_.arc(ArcId(static_cast<std::int32_t>(arc))).to;
+    grow(tree, static_cast<std::uint32_t>(next.value()), behind, number);
+  }
+  auto& branches = tree[node];
+  branches.insert(branches.end(), out.begin(), out.end());
 }
 
 void AggregationSwitches::on_restart(std::uint32_t node) {
@@ -215,7 +237,7 @@ void AggregationSwitches::count(std::uint32_t job, AggregationCounters& counters
 
 // Once all is over, a slot may still be held only by a packet that came after its sum; its lifetime
 // frees it.
-void AggregationSwitches::check(bool idle, std::vector<std::string>& violations) {
+void AggregationSwitches::check(bool idle, std::vector<std::string>& violations) const {
   if (!idle) return;
   for (std::size_t n = 0; n < sites_.size(); ++n) {
     if (!sites_[n]) continue;

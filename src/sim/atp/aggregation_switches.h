@@ -5,8 +5,9 @@
 // switch, if it has one), or a sum on its way down (→ frees slots; a multicast one is copied to
 // every port of the job's tree). Elements are one number a packet (sim/atp/packet_header.h).
 //
-// A tree follows the routes to the workers; where there are several, by a hash of the job. It is
-// made anew when routes change.
+// A tree starts at the edge switch of the host that the packet comes from, and follows the routes
+// to the workers; where there are several, by a hash of the job. It is made anew when routes
+// change.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +47,7 @@ class AggregationSwitches final : public SwitchStage {
   // Sums of what all switches count of a job.
   void count(std::uint32_t job, AggregationCounters& counters) const;
   // Appends what is wrong. `idle`: nothing will happen any more.
-  void check(bool idle, std::vector<std::string>& violations);
+  void check(bool idle, std::vector<std::string>& violations) const;
 
  private:
   struct Site {
@@ -65,11 +66,12 @@ class AggregationSwitches final : public SwitchStage {
     std::uint32_t arc = 0;
     Rank worker;  // valid: it is at the end of the arc
   };
+  using Tree = std::unordered_map<std::uint32_t, std::vector<Branch>>;  // by node
   struct Job {
     const AggregationParameters* parameters = nullptr;
     std::vector<Rank> workers;
     std::uint32_t tree_version = 0;
-    std::unordered_map<std::uint32_t, std::vector<Branch>> tree;  // by node
+    std::unordered_map<std::uint32_t, Tree> trees;  // by root
   };
 
   void on_gradient(std::uint32_t node, std::uint32_t place, AtpHeader& header);
@@ -78,7 +80,10 @@ class AggregationSwitches final : public SwitchStage {
   bool apply(const AggregateAction& action, std::vector<std::uint32_t>& values,
              std::uint32_t place);
   void multicast(std::uint32_t node, std::uint32_t place);
-  const std::vector<Branch>& branches(std::uint32_t node, Job& job, std::uint32_t number);
+  Tree& tree_from(std::uint32_t root, Job& job, std::uint32_t number);
+  // The part of a tree from a node on, to these workers.
+  void grow(Tree& tree, std::uint32_t node, const std::vector<Rank>& workers,
+            std::uint32_t number) const;
   [[nodiscard]] static bool forced(const Job& job, const AtpHeader& header);
   [[nodiscard]] Site* site_of(std::uint32_t node) { return sites_[node].get(); }
 
