@@ -97,6 +97,7 @@ class AggregateTable {
 
   [[nodiscard]] const AggregateOptions& options() const { return options_; }
   [[nodiscard]] std::uint32_t slots_in_use() const { return in_use_; }
+  [[nodiscard]] bool in_use(std::uint32_t slot) const { return slots_[slot].members != 0; }
   // Of a job, or null.
   [[nodiscard]] const AggregateCounters* counters(std::uint32_t job) const;
   // Of packets of no known job.

@@ -72,7 +72,9 @@ AtpPlacement AtpWorker::on_parameter(const AtpHeader& header, Time now) {
   placement.verdict = AtpPlacement::Verdict::kPlace;
   ++counters_.placed;
   counters_.marks += header.congested ? 1 : 0;
-  if (flight.tries == 0) measure(now - flight.sent);
+  if (flight.tries == 0 && !starting_) measure(now - flight.sent);
+  if (starting_) wake_at(now);
+  starting_ = false;
   if (flight.lost) --lost_;
   flight.placed = true;
   flight.lost = false;
@@ -105,21 +107,21 @@ void AtpWorker::mark_lost(std::uint64_t sequence, std::uint64_t& counter) {
   congestion_.on_loss(sequence, next_);
 }
 
-// Jacobson's estimate, as TCP's (RFC 6298); never of a sequence that was sent twice.
+// A low quantile: falls fast and rises slowly. The mean would not do: a sequence that waits for
+// another worker's retransmission takes as long as that worker's timeout, so with enough loss each
+// would lengthen the other's timeout to the limit.
 void AtpWorker::measure(Duration sample) {
-  if (!smoothed_) {
-    smoothed_ = sample;
-    deviation_ = sample / 2;
-    return;
-  }
-  const Duration error = sample > *smoothed_ ? sample - *smoothed_ : *smoothed_ - sample;
-  deviation_ = (deviation_ * 3 + error) / 4;
-  smoothed_ = (*smoothed_ * 7 + sample) / 8;
+  constexpr std::int64_t kRise = 64;
+  constexpr std::int64_t kFall = 4;
+  if (!typical_) typical_ = sample;
+  const Duration error = sample - *typical_;
+  *typical_ += error / (error > Duration() ? kRise : kFall);
 }
 
 Duration AtpWorker::timeout(const Flight& flight) const {
   const AtpRecoveryOptions& recovery = options_.recovery;
-  Duration base = smoothed_ ? *smoothed_ + deviation_ * 4 : recovery.initial;
+  Duration base = typical_ ? *typical_ * recovery.factor : recovery.initial;
+  if (starting_) base = std::max(base, recovery.initial);
   base = std::clamp(base, recovery.least, recovery.most);
   for (std::uint8_t i = 0; i < flight.tries && base < recovery.most; ++i) base = base * 2;
   return std::min(base, recovery.most);
@@ -128,6 +130,10 @@ Duration AtpWorker::timeout(const Flight& flight) const {
 void AtpWorker::on_abort(const AtpHeader& header, Time now) {
   if (header.kind != AtpKind::kAbort || header.job != options_.job) {
     ++counters_.mismatch;
+    return;
+  }
+  if (!failed_.empty() || header.sequence != oldest_ || oldest_ == next_) {
+    ++counters_.out_of_window;
     return;
   }
   fail(fmt::format("the server waits in vain at sequence {} for workers: {}", header.sequence,
@@ -140,6 +146,7 @@ void AtpWorker::fail(const std::string& cause, Time now) {
   failed_ = fmt::format("{}: {}", name(), cause);
   tensors_.fail_all(failed_, now);
   lost_ = 0;
+  starting_ = false;
   oldest_ = next_;
   wake_.reset();
 }
@@ -192,6 +199,7 @@ bool AtpWorker::poll_transmit(Time now, AtpTransmit& out) {
     each.lost = false;
     each.tries = std::min<std::uint8_t>(each.tries + 1, kMostTries);
   } else {
+    starting_ |= oldest_ == next_;
     sequence = next_++;
     flight(sequence) = Flight();
   }

@@ -61,7 +61,8 @@ class AtpWorker {
 
   // A parameter packet whose header decoded well.
   AtpPlacement on_parameter(const AtpHeader& header, Time now);
-  // An abort: everything fails, with an error that names who is missing.
+  // An abort: everything fails, with an error that names who is missing. Only the oldest sequence
+  // without a sum counts: with several servers a later one may lack a worker that waits itself.
   void on_abort(const AtpHeader& header, Time now);
   // Everything fails with this cause.
   void fail(const std::string& cause, Time now);
@@ -119,10 +120,12 @@ class AtpWorker {
   std::uint64_t next_ = 0;
   std::uint32_t lost_ = 0;
   std::uint32_t later_ = 0;  // parameters of later sequences in a row
-  std::optional<Duration> smoothed_;
-  Duration deviation_;
-  std::optional<Time> wake_;  // no later than any timeout of a flight
-  std::string failed_;        // why; empty while all is well
+  // Sent after nothing was in flight, and no parameter has come since: nobody knows how long the
+  // other workers take to begin.
+  bool starting_ = false;
+  std::optional<Duration> typical_;  // from a gradient to its parameter
+  std::optional<Time> wake_;         // no later than any timeout of a flight
+  std::string failed_;               // why; empty while all is well
 };
 
 }  // namespace thalweg
