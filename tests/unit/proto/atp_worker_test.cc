@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <string>
+#include <vector>
+
+#include "proto/atp/lanes.h"
 
 namespace thalweg {
 namespace {
@@ -280,6 +284,16 @@ TEST(AtpCongestion, window__as_section_5_4_says) {
   EXPECT_EQ(congestion.packets(), 1U);
   for (int i = 0; i < 1'000'000; ++i) congestion.on_parameter(300, false, 301);
   EXPECT_EQ(congestion.packets(), 1024U);
+}
+
+TEST(AtpLanes, assign__the_least_loaded_and_the_same_everywhere) {
+  AtpLanes lanes(3);
+  std::vector<std::size_t> picked;
+  for (const std::uint64_t elements : {10U, 4U, 5U, 1U, 1U, 6U}) {
+    picked.push_back(lanes.assign(elements));
+  }
+  EXPECT_EQ(picked, (std::vector<std::size_t>{0, 1, 2, 1, 1, 2}));
+  EXPECT_EQ(lanes.load(2), 11U);
 }
 
 TEST(AtpWorkerOptions, validate__names_field_value_and_range) {
