@@ -13,8 +13,9 @@ namespace {
 
 constexpr std::uint64_t kAggregationStream = std::uint64_t{5} << 32;
 constexpr std::uint64_t kElementBytes = 4;
-// Beyond any simulation: it is the server that gives up (AggregationParameters::deadline).
-constexpr Duration kTensorDeadline = Duration::milliseconds(24LL * 3600 * 1000);
+// As a rule it is the server that gives up (AggregationParameters::deadline); a worker that hears
+// nothing from it waits this many times as long.
+constexpr int kWorkerPatience = 6;
 constexpr std::uint32_t kMostTensors = 1U << 20;
 
 }  // namespace
@@ -151,7 +152,7 @@ void AggregationHosts::start_flow(FlowId id, const FlowSpec& spec) {
   end.next_sequence += packets;
   if (end.failed) return;
   const AtpTensorSpec tensor{.elements = static_cast<std::int64_t>(elements),
-                             .deadline = kTensorDeadline,
+                             .deadline = job.parameters->deadline * kWorkerPatience,
                              .cookie = static_cast<std::uint64_t>(id.value())};
   const auto started = end.switchml ? end.switchml->start(tensor, events_.now())
                                     : end.worker->start(tensor, events_.now());

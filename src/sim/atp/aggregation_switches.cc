@@ -134,8 +134,11 @@ bool AggregationSwitches::apply(const AggregateAction& action, std::vector<std::
       values[action.slot] += packet.payload;
       break;
   }
+  // All sums of a job take one path: they are one stream, whoever sent the packet that completed
+  // it.
   if (action.emit != Emit::kNothing && action.emit != Emit::kPacket) {
     packet.payload = values[action.slot];
+    packet.path_hash = static_cast<std::uint32_t>(packet.flow.value());
   }
   return action.emit != Emit::kNothing;
 }
