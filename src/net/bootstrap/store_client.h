@@ -32,6 +32,8 @@ class StoreClient {
   // Waits until the key exists.
   [[nodiscard]] Result<std::string> get(const std::string& key, Time deadline);
   [[nodiscard]] Status wait(const std::string& key, Time deadline);
+  // The same, but a key that does not exist by then is no error.
+  [[nodiscard]] Result<std::optional<std::string>> find(const std::string& key, Time deadline);
   // The new value. A key that does not exist counts as 0; its value is a decimal number.
   [[nodiscard]] Result<std::int64_t> add(const std::string& key, std::int64_t delta, Time deadline);
   // Sets it if it is `expected`; none: if it does not exist. False: it was something else.
@@ -48,6 +50,8 @@ class StoreClient {
   StoreClient(Fd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
 
   Status greet(JobToken token, Time deadline);
+  Result<std::optional<std::string>> look_for(StoreRequest::What what, const std::string& key,
+                                              Time deadline);
   Result<std::string> wait_for(StoreRequest::What what, const std::string& key, Time deadline);
   Result<StoreReply> ask(StoreRequest request, Time deadline);
   Result<StoreReply> receive(std::uint32_t number, const std::string& key, Time deadline);
