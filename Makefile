@@ -14,7 +14,7 @@ FUZZ_SECONDS ?= 5
 PYTEST := .venv/bin/python -m pytest -q -p no:cacheprovider
 SOURCES = $(shell git ls-files '*.cc' '*.h' | grep -E '^(src|include|tests|examples|bench)/')
 
-.PHONY: setup build ns3 validate test bench demo format check-format lint fuzz clean unit sanitize $(PRESETS:%=build-%)
+.PHONY: setup build ns3 validate explore test bench demo format check-format lint fuzz clean unit sanitize $(PRESETS:%=build-%)
 
 setup:
 	@tools/setup
@@ -56,6 +56,10 @@ validate: build
 	$(PYTEST) -n 2 --full tests/validation || failed=1
 	.venv/bin/python tests/validation/report.py
 	exit $${failed:-0}
+
+# Every behaviour of small ATP worlds, the larger ones too (tests/unit/atp/explore.h): about a minute.
+explore: build-release
+	THALWEG_EXPLORE=long build/release/atp_test --gtest_filter='AtpExploration.*'
 
 bench: build
 	build/release/thalweg bench kernels
