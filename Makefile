@@ -13,7 +13,7 @@ TARGET_tsan := net_test
 TARGET_fuzz := fuzzers
 FUZZ_SECONDS ?= 5
 PYTEST := .venv/bin/python -m pytest -q -p no:cacheprovider
-SOURCES = $(shell git ls-files '*.cc' '*.h' | grep -E '^(src|include|tests|examples|bench)/')
+SOURCES = $(shell git ls-files '*.cc' '*.h' | grep -E '^(src|include|tests|examples|bench|python)/')
 
 .PHONY: setup build ns3 validate test bench demo format check-format lint fuzz clean unit sanitize $(PRESETS:%=build-%)
 

@@ -114,6 +114,7 @@ void Work::start(Part& part, CallOptions options) {
   } catch (...) {
     failure = std::current_exception();
   }
+  part.start = nullptr;  // it holds the communicator, which must be able to end
   {
     const std::lock_guard lock(mutex_);
     part.failure = failure;

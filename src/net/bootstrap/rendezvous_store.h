@@ -20,6 +20,8 @@ class RendezvousStore final : public Store {
 
   [[nodiscard]] Status set(const std::string& key, const std::string& value,
                            Time deadline) override;
+  [[nodiscard]] Result<std::optional<std::string>> find(const std::string& key,
+                                                        Time deadline) override;
   [[nodiscard]] Result<std::string> get(const std::string& key, Time deadline) override;
   [[nodiscard]] Status wait(const std::string& key, Time deadline) override;
   [[nodiscard]] Result<std::int64_t> add(const std::string& key, std::int64_t delta,

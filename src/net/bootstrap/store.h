@@ -20,7 +20,10 @@ class Store {
   virtual ~Store() = default;
   [[nodiscard]] virtual Status set(const std::string& key, const std::string& value,
                                    Time deadline) = 0;
-  // Waits until the key exists.
+  // Waits until the key exists; none: it did not in time.
+  [[nodiscard]] virtual Result<std::optional<std::string>> find(const std::string& key,
+                                                                Time deadline) = 0;
+  // The same; then it is an error.
   [[nodiscard]] virtual Result<std::string> get(const std::string& key, Time deadline) = 0;
   [[nodiscard]] virtual Status wait(const std::string& key, Time deadline) = 0;
   // The new value. A key that does not exist counts as 0; its value is a decimal number.

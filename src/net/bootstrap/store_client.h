@@ -31,6 +31,8 @@ class StoreClient final : public Store {
   // Keys have from 1 to kMaxStoreKey bytes, values at most kMaxStoreValue, any bytes.
   [[nodiscard]] Status set(const std::string& key, const std::string& value,
                            Time deadline) override;
+  [[nodiscard]] Result<std::optional<std::string>> find(const std::string& key,
+                                                        Time deadline) override;
   [[nodiscard]] Result<std::string> get(const std::string& key, Time deadline) override;
   [[nodiscard]] Status wait(const std::string& key, Time deadline) override;
   [[nodiscard]] Result<std::int64_t> add(const std::string& key, std::int64_t delta,
@@ -48,6 +50,8 @@ class StoreClient final : public Store {
   StoreClient(Fd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
 
   Status greet(JobToken token, Time deadline);
+  Result<std::optional<std::string>> ask_for(StoreRequest::What what, const std::string& key,
+                                             Time deadline);
   Result<std::string> wait_for(StoreRequest::What what, const std::string& key, Time deadline);
   Result<StoreReply> ask(StoreRequest request, Time deadline);
   Result<StoreReply> receive(std::uint32_t number, const std::string& key, Time deadline);

@@ -48,7 +48,6 @@ class Communicator::Core {
   Result<std::shared_ptr<Operation::State>> prepare(const Call& call, const CallOptions& options,
                                                     std::shared_ptr<const PreparedPlan>& plan);
   void start(const std::shared_ptr<Operation::State>& op) { engine_->start(op); }
-  Status wait(Operation::State& op) { return engine_->wait(op); }
 
   struct Message {
     bool sends = false;

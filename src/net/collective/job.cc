@@ -85,9 +85,9 @@ Result<std::string> Job::get(const std::string& key, Time until) {
     const Time turn = std::min(until, monotonic_now() + kStoreTurn);
     {
       const std::lock_guard lock(mutex);
-      Result<std::string> value = client->get(key, turn);
-      // An error before its time is not that the key is missing.
-      if (value.ok() || turn == until || monotonic_now() < turn) return value;
+      if (turn == until) return client->get(key, until);
+      THALWEG_TRY(std::optional<std::string> value, client->find(key, turn));
+      if (value) return *std::move(value);
     }
     std::this_thread::yield();
   }
