@@ -12,7 +12,7 @@ TARGET_asan := unit_tests fuzzers
 TARGET_tsan := net_test
 FUZZ_SECONDS ?= 5
 PYTEST := .venv/bin/python -m pytest -q -p no:cacheprovider
-SOURCES = $(shell git ls-files '*.cc' '*.h' | grep -E '^(src|include|tests|examples|bench)/')
+SOURCES = $(shell git ls-files '*.cc' '*.h' | grep -E '^(src|include|tests|examples|bench|python)/')
 
 .PHONY: setup build ns3 validate explore test bench demo format check-format lint fuzz clean unit sanitize $(PRESETS:%=build-%)
 
