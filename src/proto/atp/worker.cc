@@ -102,7 +102,7 @@ void AtpWorker::note_order(std::uint64_t sequence) {
 
 void AtpWorker::mark_lost(std::uint64_t sequence, std::uint64_t& counter) {
   flight(sequence).lost = true;
-  ++lost_;
+  first_lost_ = lost_++ == 0 ? sequence : std::min(first_lost_, sequence);
   ++counter;
   congestion_.on_loss(sequence, next_);
 }
@@ -191,7 +191,9 @@ bool AtpWorker::poll_transmit(Time now, AtpTransmit& out) {
   std::uint64_t sequence = oldest_;
   const bool again = lost_ > 0;
   if (again) {
+    sequence = std::max(sequence, first_lost_);
     while (!flight(sequence).lost) ++sequence;
+    first_lost_ = sequence + 1;
     --lost_;
     ++counters_.retransmitted;
     tensors_.retransmitted(sequence);

@@ -118,8 +118,9 @@ class AtpWorker {
   std::vector<Flight> flights_;
   std::uint64_t oldest_ = 0;
   std::uint64_t next_ = 0;
-  std::uint32_t lost_ = 0;
-  std::uint32_t later_ = 0;  // parameters of later sequences in a row
+  std::uint32_t lost_ = 0;        // flights to be sent again
+  std::uint64_t first_lost_ = 0;  // none is before this one
+  std::uint32_t later_ = 0;       // parameters of later sequences in a row
   // Sent after nothing was in flight, and no parameter has come since: nobody knows how long the
   // other workers take to begin.
   bool starting_ = false;
