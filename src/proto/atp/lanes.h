@@ -1,5 +1,5 @@
-// Which of a worker's threads sends a tensor: the least loaded (section 5.4). A lane is one thread's
-// AtpWorker, with sequence numbers of its own.
+// Which of a worker's threads sends a tensor: the least loaded (section 5.4). A lane is one
+// thread's AtpWorker, with sequence numbers of its own.
 //
 // Load is all that was ever assigned, not what is still in flight: so every worker of the job,
 // starting the same tensors in the same order, picks the same lane for each.

@@ -163,16 +163,19 @@ void AtpWorker::on_timeout(Time now) {
     }
     wake_at(*deadline);
   }
+  bool in_vain = false;
   for (std::uint64_t sequence = oldest_; sequence < next_; ++sequence) {
     const Flight& each = flight(sequence);
     if (each.placed || each.lost) continue;
     const Time due = each.sent + timeout(each);
     if (now >= due) {
+      in_vain |= each.tries > 0;
       mark_lost(sequence, counters_.timeouts);
     } else {
       wake_at(due);
     }
   }
+  if (in_vain) congestion_.on_retransmission_lost(next_);
 }
 
 void AtpWorker::wake_at(Time time) { wake_ = wake_ ? std::min(*wake_, time) : time; }
@@ -184,15 +187,25 @@ bool AtpWorker::may_send_new() const {
          next_ - oldest_ < std::min(options_.window, congestion_.packets());
 }
 
-bool AtpWorker::ready() const { return failed_.empty() && (lost_ > 0 || may_send_new()); }
+std::uint64_t AtpWorker::oldest_lost() const {
+  std::uint64_t sequence = std::max(oldest_, first_lost_);
+  while (!flight(sequence).lost) ++sequence;
+  return sequence;
+}
+
+// What is lost goes first, and only within the window: workers that all lost much send it again
+// at the same time, and would lose it again.
+bool AtpWorker::ready() const {
+  if (!failed_.empty()) return false;
+  return lost_ > 0 ? oldest_lost() - oldest_ < congestion_.packets() : may_send_new();
+}
 
 bool AtpWorker::poll_transmit(Time now, AtpTransmit& out) {
   if (!ready()) return false;
   std::uint64_t sequence = oldest_;
   const bool again = lost_ > 0;
   if (again) {
-    sequence = std::max(sequence, first_lost_);
-    while (!flight(sequence).lost) ++sequence;
+    sequence = oldest_lost();
     first_lost_ = sequence + 1;
     --lost_;
     ++counters_.retransmitted;

@@ -105,6 +105,8 @@ class AtpWorker {
   }
   [[nodiscard]] Duration timeout(const Flight& flight) const;
   [[nodiscard]] bool may_send_new() const;
+  // Requires lost_ > 0.
+  [[nodiscard]] std::uint64_t oldest_lost() const;
   void mark_lost(std::uint64_t sequence, std::uint64_t& counter);
   void measure(Duration sample);
   void note_order(std::uint64_t sequence);
