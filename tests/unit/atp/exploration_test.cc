@@ -90,7 +90,7 @@ std::vector<Case> cases() {
       {"2 workers, 2 sequences at once, 2 slots", of({with_window(two, 2)}, 2, 2)},
       {"2 workers, 2 sequences at once, 1 slot, 2 servers",
        of({with_servers(with_window(two, 2), 2)}, 2, 1)},
-      {"2 workers, 4 sequences in turn, 1 slot", of({two}, 4, 1), true},
+      {"2 workers, 4 sequences in turn, 1 slot", of({two}, 4, 1)},
       {"2 workers, 4 sequences, 2 at once, 1 slot", of({with_window(two, 2)}, 4, 1), true},
       {"3 workers, 2 sequences at once, 1 slot", of({with_window(three, 2)}, 2, 1), true},
       {"3 workers, 2 sequences at once, 2 slots", of({with_window(three, 2)}, 2, 2), true},
