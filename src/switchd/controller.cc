@@ -110,7 +110,7 @@ Result<json> Controller::create(std::uint64_t client, const json& request) {
     return Error("the switch has given all identifiers of jobs: start it again");
   }
   job.id = last_id_ + 1;
-  job.limit = wanted.limit;
+  job.about = wanted;
   if (wanted.keyed) job.key = random_key();
   THALWEG_TRY_STATUS(plane_.install(job));
   last_id_ = job.id;

@@ -29,7 +29,7 @@ struct AdmittedJob {
   std::uint32_t id = 0;
   std::vector<SocketAddress> workers;
   std::vector<SocketAddress> servers;
-  std::uint32_t limit = 0;  // aggregators; 0: none
+  JobRequest about;
   std::optional<JobKey> key;
 };
 

@@ -37,12 +37,14 @@ Result<std::vector<std::string>> addresses_from(const json& fields, const char* 
   return addresses;
 }
 
-Result<std::uint32_t> whole_from(const json& fields, const char* field, std::uint32_t otherwise) {
+Result<std::uint32_t> whole_from(const json& fields, const char* field, std::uint32_t otherwise,
+                                 std::uint32_t least = 0) {
   if (!fields.contains(field)) return otherwise;
   const json& value = fields.at(field);
-  constexpr std::uint32_t kMost = 0x7fff'ffff;
-  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > kMost) {
-    return bad_field(field, value, fmt::format("a whole number from 0 to {}", kMost));
+  constexpr std::uint32_t kMost = 0xffff'ffff;
+  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > kMost ||
+      value.get<std::uint64_t>() < least) {
+    return bad_field(field, value, fmt::format("a whole number from {} to {}", least, kMost));
   }
   return value.get<std::uint32_t>();
 }
@@ -70,8 +72,9 @@ json to_json(const JobRequest& request) {
 
 Result<JobRequest> job_request_from(const json& fields) {
   for (const auto& [field, value] : fields.items()) {
-    static constexpr const char* kKnown[] = {"op",    "token", "name",  "workers",
-                                             "limit", "keyed", "lease", "servers"};
+    static constexpr const char* kKnown[] = {"op",           "token", "name",   "workers",
+                                             "servers",      "limit", "window", "groups",
+                                             "second_level", "keyed", "lease"};
     if (std::ranges::find(kKnown, field) == std::end(kKnown)) {
       return bad_field(field.c_str(), value, "none of that name");
     }
@@ -81,6 +84,12 @@ Result<JobRequest> job_request_from(const json& fields) {
   THALWEG_TRY(request.workers, addresses_from(fields, "workers", kMaxJobWorkers));
   THALWEG_TRY(request.servers, addresses_from(fields, "servers", kMaxJobServers));
   THALWEG_TRY(request.limit, whole_from(fields, "limit", 0));
+  THALWEG_TRY(request.window, whole_from(fields, "window", request.window, 1));
+  THALWEG_TRY(request.groups, whole_from(fields, "groups", request.groups));
+  THALWEG_TRY(request.second_level, flag_from(fields, "second_level"));
+  if (request.groups == 0 && !request.second_level) {
+    return Error("groups: 0 at a switch that is not of the second level; it would add nothing");
+  }
   THALWEG_TRY(request.keyed, flag_from(fields, "keyed"));
   THALWEG_TRY(request.lease, flag_from(fields, "lease"));
   return request;

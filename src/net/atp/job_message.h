@@ -30,6 +30,12 @@ struct JobRequest {
   std::vector<std::string> servers;
   // Aggregators that the job may hold at a time. 0: as many as are free.
   std::uint32_t limit = 0;
+  // The most sequences that a worker has in flight.
+  std::uint32_t window = 1024;
+  // The groups of workers whose first switch this is, as a set of bits.
+  std::uint32_t groups = 1;
+  // This is (also) the servers' switch, where the sums of groups meet.
+  bool second_level = false;
   // Packets carry a tag by the job's key.
   bool keyed = false;
   // The job ends with the connection that created it.
