@@ -31,7 +31,7 @@ struct UdpOptions {
   std::size_t send_buffer_bytes = 0;
   bool offload = true;
   // Told once if the buffers are smaller than wanted.
-  std::function<void(const std::string&)> warn;
+  std::function<void(const std::string&)> warn = {};
   // Bound to the port of the address, not to any.
   bool keep_port = false;
 };

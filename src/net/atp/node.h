@@ -43,10 +43,10 @@ struct AtpReduction {
   std::byte* data = nullptr;     // the node's until `done` is called
   std::int64_t elements = 0;     // above 0
   // Of blocks of AtpNodeOptions::elements, agreed among all ranks; empty for int32.
-  std::vector<BlockExponent> exponents;
-  Duration deadline;
+  std::vector<BlockExponent> exponents = {};
+  Duration deadline = {};
   // Called once, in the node's thread. Not to block.
-  std::function<void(Status)> done;
+  std::function<void(Status)> done = {};
 };
 
 class AtpNode {
