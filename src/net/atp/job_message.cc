@@ -19,10 +19,10 @@ Error bad_field(const char* field, const json& value, const std::string& allowed
 }
 
 Result<std::vector<std::string>> addresses_from(const json& fields, const char* field,
-                                                std::size_t most) {
+                                                std::size_t least, std::size_t most) {
   const json value = fields.value(field, json());
-  const std::string allowed = fmt::format("a list of 1 to {} \"host:port\"", most);
-  if (!value.is_array() || value.empty() || value.size() > most) {
+  const std::string allowed = fmt::format("a list of {} to {} \"host:port\"", least, most);
+  if (!value.is_array() || value.size() < least || value.size() > most) {
     return bad_field(field, value, allowed);
   }
   std::vector<std::string> addresses;
@@ -81,8 +81,8 @@ Result<JobRequest> job_request_from(const json& fields) {
   }
   JobRequest request;
   THALWEG_TRY(request.name, text_from(fields, "name", kMaxJobName));
-  THALWEG_TRY(request.workers, addresses_from(fields, "workers", kMaxJobWorkers));
-  THALWEG_TRY(request.servers, addresses_from(fields, "servers", kMaxJobServers));
+  THALWEG_TRY(request.workers, addresses_from(fields, "workers", 1, kMaxJobWorkers));
+  THALWEG_TRY(request.servers, addresses_from(fields, "servers", 1, kMaxJobServers));
   THALWEG_TRY(request.limit, whole_from(fields, "limit", 0));
   THALWEG_TRY(request.window, whole_from(fields, "window", request.window, 1));
   THALWEG_TRY(request.groups, whole_from(fields, "groups", request.groups));
@@ -106,7 +106,7 @@ Result<JobGrant> job_grant_from(const json& fields) {
   JobGrant grant;
   THALWEG_TRY(grant.id, whole_from(fields, "job", 0));
   THALWEG_TRY(grant.key, text_from(fields, "key", kKeyDigits));
-  THALWEG_TRY(grant.data, addresses_from(fields, "data", kMaxShards));
+  THALWEG_TRY(grant.data, addresses_from(fields, "data", 0, kMaxShards));
   THALWEG_TRY(grant.elements, whole_from(fields, "elements", 0));
   return grant;
 }

@@ -46,7 +46,8 @@ struct JobRequest {
 struct JobGrant {
   std::uint32_t id = 0;
   std::string key;  // 32 hexadecimal digits; empty if it is not keyed
-  // "host:port" of each shard's data socket (shard_of() says whose a packet is).
+  // "host:port" of each shard's data socket (shard_of() says whose a packet is). None: there is no
+  // switch.
   std::vector<std::string> data;
   std::uint32_t elements = 0;  // that fit an aggregator
 };

@@ -19,6 +19,7 @@
 #include "net/bootstrap/environment.h"
 #include "net/bootstrap/store_client.h"
 #include "net/bootstrap/store_server.h"
+#include "net/collective/atp_engine.h"
 #include "net/collective/blackboard.h"
 #include "net/collective/dlcp_links.h"
 #include "net/collective/engine.h"
@@ -66,6 +67,12 @@ class Communicator::Core {
                                                     std::shared_ptr<const PreparedPlan>& plan);
   void start(const std::shared_ptr<Operation::State>& op) { engine_->start(op); }
   Status wait(Operation::State& op) { return engine_->wait(op); }
+
+  // Whether an allreduce goes over ATP; the error says why it cannot though it must.
+  [[nodiscard]] Result<bool> goes_by_atp(TensorSpan tensor, const CallOptions& options) const;
+  // Requires that it does.
+  Result<std::shared_ptr<Operation::State>> start_atp(TensorSpan tensor,
+                                                      const CallOptions& options);
 
   struct Message {
     bool sends = false;
@@ -120,6 +127,7 @@ class Communicator::Core {
   int size_;
   // Parts of make().
   Status prepare_dlcp(const std::string& listen, const std::string& prefix);
+  Status prepare_atp(const std::string& listen, const std::string& prefix, Time until);
   void prepare_messages(EngineOptions& engine, const SocketAddress& own);
 
   [[nodiscard]] Status check_bound(const Call& call, const CallOptions& options) const;
@@ -133,6 +141,8 @@ class Communicator::Core {
     std::shared_ptr<const PreparedPlan> plan;  // null: nothing is to be sent
   };
   Result<std::shared_ptr<const KnownCall>> know(const Call& call, const CallOptions& options);
+  // Of a call in words: what ranks compare.
+  static std::uint64_t signature_of(const std::string& text);
   // The call's bounds and peers, if it goes over DLCP.
   Status use_dlcp(const Call& call, const CallOptions& options, Operation::State& op);
 
@@ -143,6 +153,8 @@ class Communicator::Core {
   std::unique_ptr<DlcpLinks> dlcp_;
   std::shared_ptr<Blackboard> board_;  // none: the process is alone
   std::shared_ptr<Engine> engine_;
+  std::shared_ptr<AtpEngine> atp_;  // null: none
+  std::mutex atp_order_;            // held while an operation is given to both engines
   std::shared_ptr<Messages> messages_;
   std::atomic<int> parts_ = 0;  // split off so far
 };
