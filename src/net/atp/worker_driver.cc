@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
+
+#include "net/udp_socket.h"
 
 namespace thalweg {
 namespace {
@@ -20,6 +23,15 @@ AtpWorkerOptions worker_options(const AtpNodeOptions& node) {
   options.elements = node.elements;
   options.keyed = node.key.has_value();
   options.window = node.window;
+  // Ends are processes that share cores: what is late is mostly not lost.
+  options.recovery.initial = Duration::milliseconds(50);
+  options.recovery.least = Duration::milliseconds(10);
+  // Servers and shards send runs of sums, each in its own time.
+  const auto ways =
+      static_cast<std::uint32_t>(std::max<std::size_t>(options.servers, node.shards.size()));
+  if (ways > 1) {
+    options.recovery.out_of_sequence = static_cast<std::uint32_t>(UdpSocket::kMaxPackets) * ways;
+  }
   return options;
 }
 
