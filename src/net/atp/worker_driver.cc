@@ -24,8 +24,8 @@ AtpWorkerOptions worker_options(const AtpNodeOptions& node) {
   options.keyed = node.key.has_value();
   options.window = node.window;
   // Ends are processes that share cores: what is late is mostly not lost.
-  options.recovery.initial = Duration::milliseconds(50);
-  options.recovery.least = Duration::milliseconds(10);
+  options.recovery.initial = Duration::milliseconds(100);
+  options.recovery.least = Duration::milliseconds(30);
   // Servers and shards send runs of sums, each in its own time.
   const auto ways =
       static_cast<std::uint32_t>(std::max<std::size_t>(options.servers, node.shards.size()));
