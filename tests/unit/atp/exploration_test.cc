@@ -53,6 +53,11 @@ JobShape with_window(JobShape job, std::uint32_t window) {
   return job;
 }
 
+JobShape with_id(JobShape job, std::uint32_t id) {
+  job.id = id;
+  return job;
+}
+
 JobShape with_servers(JobShape job, std::uint32_t servers) {
   job.servers = servers;
   return job;
@@ -105,6 +110,10 @@ std::vector<Case> cases() {
        as_in_the_paper(of({two_full_racks(1, {2, 2})}, 1, 1, 2)), true},
       {"2 levels, groups of 2 and 2, 1 sequence, 2 slots", of({two_full_racks(1, {2, 2})}, 1, 2, 2),
        true},
+      {"2 jobs of 2 levels, groups of 2 and 1, 1 sequence each, 1 slot",
+       of({two_racks({2, 1}), with_id(two_racks({2, 1}), 2)}, 1, 1, 2), true},
+      {"2 levels, groups of 2 and 1, 2 sequences at once, 2 slots",
+       of({with_window(two_racks({2, 1}), 2)}, 2, 2, 2), true},
   };
 }
 

@@ -3,8 +3,8 @@
 // The network keeps every packet that was ever sent, and may deliver any of them at any time, any
 // number of times: that is loss (never delivered), delay and reordering without bound, and
 // duplication without bound. A worker's timeout may come at any time, so its retransmissions are
-// sent as soon as the gradient is. A switch may lose its table at any time: restart, and slots
-// that expire.
+// sent as soon as the gradient is. A switch may lose its table at any time (restart), and any one
+// slot (lifetime).
 //
 // A state is what switches, servers and workers hold, and the set of packets sent. Of two states
 // that differ in the set alone, where one set is within the other, the larger can do all that the
@@ -21,7 +21,6 @@ namespace thalweg::atp_test {
 struct Exploration {
   Shape shape;
   std::int64_t blocks = 1;      // sequences of each job
-  bool restarts = true;         // a switch may lose its table at any time
   bool add_duplicates = false;  // World::add_duplicates
   std::uint64_t most_states = 20'000'000;
 };
