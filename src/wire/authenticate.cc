@@ -123,10 +123,12 @@ Gmac::~Gmac() = default;
 Gmac::Gmac(Gmac&&) noexcept = default;
 Gmac& Gmac::operator=(Gmac&&) noexcept = default;
 
-KeyedTag Gmac::tag(std::uint64_t sequence, std::span<const std::byte> first,
+KeyedTag Gmac::tag(std::uint32_t origin, std::uint64_t sequence, std::span<const std::byte> first,
                    std::span<const std::byte> second) {
   std::array<std::byte, kNonceSize> nonce{};
-  ByteWriter(nonce).put(sequence);
+  ByteWriter writer(nonce);
+  writer.put(sequence);
+  writer.put(origin);
   GCM128_CONTEXT* const gcm = context_->gcm.get();
   CRYPTO_gcm128_setiv(gcm, octets(nonce.data()), nonce.size());
   CHECK(CRYPTO_gcm128_aad(gcm, octets(first.data()), first.size()) == 0 &&

@@ -47,7 +47,7 @@ class JobKey {
   std::array<std::byte, kJobKeySize> bytes_;
 };
 
-enum class WireChannel : std::uint8_t { kData = 1, kControl = 2 };
+enum class WireChannel : std::uint8_t { kData = 1, kControl = 2, kAggregation = 3 };
 
 // One direction between two ends.
 struct KeyScope {
@@ -84,7 +84,12 @@ class Gmac {
 
   // The tag of `first` followed by `second`.
   [[nodiscard]] KeyedTag tag(std::uint64_t sequence, std::span<const std::byte> first,
-                             std::span<const std::byte> second);
+                             std::span<const std::byte> second) {
+    return tag(0, sequence, first, second);
+  }
+  // The same under a nonce of 96 bits, where several senders share a key.
+  [[nodiscard]] KeyedTag tag(std::uint32_t origin, std::uint64_t sequence,
+                             std::span<const std::byte> first, std::span<const std::byte> second);
 
  private:
   struct Context;

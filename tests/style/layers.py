@@ -15,7 +15,7 @@ BELOW = {
     "tune": {"base", "tensor", "topology"},
     "plan": {"topology", "base"},
     "exec": {"base", "tensor", "topology", "plan"},
-    "switch": {"base"},
+    "switch": {"base", "wire"},
     "sim": {"base", "trace", "wire", "tensor", "proto", "topology", "plan", "switch"},
     "cli": {"base", "trace", "wire", "tensor", "proto", "net", "topology", "tune", "plan", "exec", "switch",
             "sim", "mpi_module"},

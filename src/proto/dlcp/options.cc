@@ -1,26 +1,11 @@
 #include "proto/dlcp/options.h"
 
-#include <fmt/format.h>
-
-#include <cmath>
+#include "proto/require.h"
 
 namespace thalweg {
 namespace {
 
 constexpr Duration kLongestWait = Duration::milliseconds(3'600'000);
-
-Status require(bool condition, const char* field, const std::string& value, const char* allowed) {
-  if (condition) return ok_status();
-  return Error(fmt::format("{} = {}: must be {}", field, value, allowed));
-}
-
-Status require_number(bool condition, const char* field, double value, const char* allowed) {
-  return require(condition && std::isfinite(value), field, fmt::format("{}", value), allowed);
-}
-
-Status require_positive(Duration value, const char* field) {
-  return require(value > Duration(), field, to_string(value), "above 0");
-}
 
 Status validate_rate(const RateControlOptions& rate) {
   THALWEG_TRY_STATUS(require(rate.line_rate > Bandwidth(), "rate.line_rate",

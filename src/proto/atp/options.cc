@@ -1,0 +1,81 @@
+#include "proto/atp/options.h"
+
+#include <bit>
+
+#include "proto/require.h"
+
+namespace thalweg {
+namespace {
+
+// What both ends must agree on.
+Status validate_shape(std::uint32_t servers, std::uint32_t elements, std::uint32_t window) {
+  THALWEG_TRY_STATUS(require_number(servers >= 1, "servers", servers, "at least 1"));
+  THALWEG_TRY_STATUS(require(elements >= 1 && elements <= kAtpMostElements, "elements",
+                             std::to_string(elements), "from 1 to 2048"));
+  return require(std::has_single_bit(window) && window <= AtpWorkerOptions::kMostWindow, "window",
+                 std::to_string(window), "a power of two up to 1048576");
+}
+
+Status validate_congestion(const AtpCongestionOptions& congestion) {
+  THALWEG_TRY_STATUS(require_number(congestion.initial_packets >= 1, "congestion.initial_packets",
+                                    congestion.initial_packets, "at least 1"));
+  THALWEG_TRY_STATUS(
+      require(congestion.step > Bytes(), "congestion.step", to_string(congestion.step), "above 0"));
+  return require(congestion.threshold > Bytes(), "congestion.threshold",
+                 to_string(congestion.threshold), "above 0");
+}
+
+Status validate_recovery(const AtpRecoveryOptions& recovery) {
+  THALWEG_TRY_STATUS(require(recovery.factor >= 1 && recovery.factor <= 1000, "recovery.factor",
+                             std::to_string(recovery.factor), "from 1 to 1000"));
+  THALWEG_TRY_STATUS(require_positive(recovery.least, "recovery.least"));
+  THALWEG_TRY_STATUS(require(recovery.initial >= recovery.least, "recovery.initial",
+                             to_string(recovery.initial), "at least recovery.least"));
+  return require(recovery.most >= recovery.initial, "recovery.most", to_string(recovery.most),
+                 "at least recovery.initial");
+}
+
+bool in_range(std::uint32_t value, std::size_t most) { return value >= 1 && value <= most; }
+
+}  // namespace
+
+Status AtpWorkerOptions::validate() const {
+  THALWEG_TRY_STATUS(validate_shape(servers, elements, window));
+  THALWEG_TRY_STATUS(require(in_range(group_count, kAtpMostGroups), "group_count",
+                             std::to_string(group_count), "from 1 to 32"));
+  THALWEG_TRY_STATUS(require(in_range(fan_in, kAtpMostWorkersPerGroup), "fan_in",
+                             std::to_string(fan_in), "from 1 to 32"));
+  THALWEG_TRY_STATUS(
+      require(group < group_count, "group", std::to_string(group), "below group_count"));
+  THALWEG_TRY_STATUS(require(index < fan_in, "index", std::to_string(index), "below fan_in"));
+  THALWEG_TRY_STATUS(
+      require(level <= kAtpServerLevel, "level", std::to_string(level), "0, 1 or 2"));
+  THALWEG_TRY_STATUS(require(level != kAtpSecondLevel || fan_in == 1, "level",
+                             std::to_string(level), "0 or 2 where fan_in is above 1"));
+  THALWEG_TRY_STATUS(require(frame_overhead >= Bytes(), "frame_overhead", to_string(frame_overhead),
+                             "at least 0B"));
+  THALWEG_TRY_STATUS(require_number(most_tensors >= 1, "most_tensors", most_tensors, "at least 1"));
+  THALWEG_TRY_STATUS(validate_congestion(congestion));
+  return validate_recovery(recovery);
+}
+
+Bytes AtpWorkerOptions::packet_bytes() const {
+  AtpHeader header;
+  header.keyed = keyed;
+  header.elements = static_cast<std::uint16_t>(elements);
+  return frame_overhead + Bytes(static_cast<std::int64_t>(atp_packet_size(header)));
+}
+
+Status AtpServerOptions::validate() const {
+  THALWEG_TRY_STATUS(validate_shape(servers, elements, window));
+  THALWEG_TRY_STATUS(require(in_range(static_cast<std::uint32_t>(groups.size()), kAtpMostGroups),
+                             "groups", std::to_string(groups.size()), "from 1 to 32 groups"));
+  for (const std::uint8_t workers : groups) {
+    THALWEG_TRY_STATUS(require(in_range(workers, kAtpMostWorkersPerGroup), "groups",
+                               std::to_string(workers), "from 1 to 32 workers each"));
+  }
+  THALWEG_TRY_STATUS(require(index < servers, "index", std::to_string(index), "below servers"));
+  return require_positive(deadline, "deadline");
+}
+
+}  // namespace thalweg

@@ -1,0 +1,95 @@
+#include "proto/atp/tensors.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "proto/require.h"
+
+namespace thalweg {
+
+Status check_tensor(const AtpTensorSpec& spec, std::size_t in_flight, std::uint32_t most) {
+  THALWEG_TRY_STATUS(
+      require(spec.elements > 0, "elements", std::to_string(spec.elements), "above 0"));
+  THALWEG_TRY_STATUS(require_positive(spec.deadline, "deadline"));
+  return require(in_flight < most, "tensors", std::to_string(in_flight + 1),
+                 fmt::format("at most {} in flight", most).c_str());
+}
+
+AtpTensorHandle AtpTensors::start(const AtpTensorSpec& spec, std::uint32_t elements_per_block,
+                                  Time now) {
+  CHECK(spec.elements > 0 && elements_per_block > 0);
+  Tensor tensor;
+  tensor.outcome.handle = AtpTensorHandle{++last_handle_};
+  tensor.outcome.cookie = spec.cookie;
+  tensor.outcome.blocks =
+      static_cast<std::uint64_t>((spec.elements + elements_per_block - 1) / elements_per_block);
+  tensor.outcome.started = now;
+  tensor.first = end_;
+  tensor.left = tensor.outcome.blocks;
+  tensor.elements = spec.elements;
+  tensor.per_block = elements_per_block;
+  tensor.deadline = now + spec.deadline;
+  end_ += tensor.outcome.blocks;
+  tensors_.push_back(tensor);
+  return tensor.outcome.handle;
+}
+
+std::size_t AtpTensors::find(std::uint64_t sequence) const {
+  const auto after = std::ranges::upper_bound(tensors_, sequence, {}, &Tensor::first);
+  CHECK(after != tensors_.begin() && sequence < end_, "sequence {} is of no tensor", sequence);
+  return static_cast<std::size_t>(after - tensors_.begin()) - 1;
+}
+
+AtpBlock AtpTensors::block(std::uint64_t sequence) const {
+  const Tensor& tensor = tensors_[find(sequence)];
+  AtpBlock block;
+  block.handle = tensor.outcome.handle;
+  block.cookie = tensor.outcome.cookie;
+  block.first_element = static_cast<std::int64_t>(sequence - tensor.first) * tensor.per_block;
+  block.elements = static_cast<std::uint16_t>(
+      std::min<std::int64_t>(tensor.per_block, tensor.elements - block.first_element));
+  return block;
+}
+
+void AtpTensors::done(std::uint64_t sequence, bool saturated, Time now) {
+  Tensor& tensor = tensors_[find(sequence)];
+  CHECK(tensor.left > 0);
+  tensor.outcome.saturated |= saturated;
+  if (--tensor.left > 0) return;
+  end_tensor(tensor, {}, now);
+  while (!tensors_.empty() && tensors_.front().left == 0) tensors_.pop_front();
+}
+
+void AtpTensors::retransmitted(std::uint64_t sequence) {
+  ++tensors_[find(sequence)].outcome.retransmissions;
+}
+
+std::optional<Time> AtpTensors::next_deadline() const {
+  std::optional<Time> next;
+  for (const Tensor& tensor : tensors_) {
+    if (tensor.left > 0 && (!next || tensor.deadline < *next)) next = tensor.deadline;
+  }
+  return next;
+}
+
+void AtpTensors::end_tensor(Tensor& tensor, std::string_view error, Time now) {
+  tensor.left = 0;
+  tensor.outcome.error = error;
+  tensor.outcome.ended = now;
+  events_.push(tensor.outcome);
+}
+
+void AtpTensors::fail_all(std::string_view error, Time now) {
+  for (Tensor& tensor : tensors_) {
+    if (tensor.left > 0) end_tensor(tensor, error, now);
+  }
+  tensors_.clear();
+}
+
+bool AtpTensors::poll_event(AtpOutcome& out) {
+  if (events_.empty()) return false;
+  out = events_.pop();
+  return true;
+}
+
+}  // namespace thalweg

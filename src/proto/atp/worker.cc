@@ -1,0 +1,253 @@
+#include "proto/atp/worker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace thalweg {
+namespace {
+
+// Doublings of a timeout; what is beyond is `most` anyway.
+constexpr std::uint8_t kMostTries = 20;
+
+std::string names_of(const AtpHeader& missing) {
+  std::string text;
+  const auto add = [&](const std::string& name) { text += (text.empty() ? "" : ", ") + name; };
+  for (unsigned g = 0; g < missing.group_count; ++g) {
+    if ((missing.groups & atp_bit(g)) != 0) add(fmt::format("all of group {}", g));
+  }
+  for (unsigned w = 0; w < missing.fan_in; ++w) {
+    if ((missing.workers & atp_bit(w)) != 0) add(fmt::format("{} of group {}", w, missing.group));
+  }
+  return text;
+}
+
+}  // namespace
+
+AtpWorker::AtpWorker(const AtpWorkerOptions& options)
+    : options_(options), congestion_(options), flights_(options.window) {
+  CHECK(options.validate().ok(), "{}", options.validate().error().message());
+}
+
+std::string AtpWorker::name() const {
+  return fmt::format("job {}: worker {} of group {}", options_.job, options_.index, options_.group);
+}
+
+Result<AtpTensorHandle> AtpWorker::start(const AtpTensorSpec& spec, Time now) {
+  if (!failed_.empty()) return Error(failed_);
+  THALWEG_TRY_STATUS(check_tensor(spec, tensors_.count(), options_.most_tensors));
+  const AtpTensorHandle handle = tensors_.start(spec, options_.elements, now);
+  wake_at(now + spec.deadline);
+  return handle;
+}
+
+AtpPlacement AtpWorker::on_parameter(const AtpHeader& header, Time now) {
+  AtpPlacement placement;
+  if (!failed_.empty()) {
+    placement.verdict = AtpPlacement::Verdict::kFailed;
+    return placement;
+  }
+  if (header.kind != AtpKind::kParameter || header.job != options_.job) {
+    ++counters_.mismatch;
+    return placement;
+  }
+  if (header.sequence < oldest_ || header.sequence >= next_) {
+    ++counters_.out_of_window;
+    placement.verdict = AtpPlacement::Verdict::kOutOfWindow;
+    return placement;
+  }
+  Flight& flight = this->flight(header.sequence);
+  if (flight.placed) {
+    ++counters_.duplicate;
+    placement.verdict = AtpPlacement::Verdict::kDuplicate;
+    return placement;
+  }
+  placement.block = tensors_.block(header.sequence);
+  if (placement.block.elements != header.elements) {
+    ++counters_.mismatch;
+    return placement;
+  }
+  placement.verdict = AtpPlacement::Verdict::kPlace;
+  ++counters_.placed;
+  counters_.marks += header.congested ? 1 : 0;
+  if (flight.tries == 0 && !starting_) measure(now - flight.sent);
+  if (starting_) wake_at(now);
+  starting_ = false;
+  if (flight.lost) --lost_;
+  flight.placed = true;
+  flight.lost = false;
+  congestion_.on_parameter(header.sequence, header.congested, next_);
+  tensors_.done(header.sequence, header.saturated, now);
+  note_order(header.sequence);
+  return placement;
+}
+
+// Moves UNA, or counts what came out of sequence.
+void AtpWorker::note_order(std::uint64_t sequence) {
+  if (sequence == oldest_) {
+    while (oldest_ < next_ && flight(oldest_).placed) ++oldest_;
+    later_ = 0;
+    return;
+  }
+  Flight& first = flight(oldest_);
+  if (options_.recovery.out_of_sequence == 0 || ++later_ < options_.recovery.out_of_sequence)
+    return;
+  later_ = 0;
+  if (first.early || first.lost) return;  // from here on by timeout
+  first.early = true;
+  mark_lost(oldest_, counters_.out_of_sequence);
+}
+
+void AtpWorker::mark_lost(std::uint64_t sequence, std::uint64_t& counter) {
+  flight(sequence).lost = true;
+  first_lost_ = lost_++ == 0 ? sequence : std::min(first_lost_, sequence);
+  ++counter;
+  congestion_.on_loss(sequence, next_);
+}
+
+// A low quantile: falls fast and rises slowly. The mean would not do: a sequence that waits for
+// another worker's retransmission takes as long as that worker's timeout, so with enough loss each
+// would lengthen the other's timeout to the limit.
+void AtpWorker::measure(Duration sample) {
+  constexpr std::int64_t kRise = 64;
+  constexpr std::int64_t kFall = 4;
+  if (!typical_) typical_ = sample;
+  const Duration error = sample - *typical_;
+  *typical_ += error / (error > Duration() ? kRise : kFall);
+}
+
+Duration AtpWorker::timeout(const Flight& flight) const {
+  const AtpRecoveryOptions& recovery = options_.recovery;
+  Duration base = typical_ ? *typical_ * recovery.factor : recovery.initial;
+  if (starting_) base = std::max(base, recovery.initial);
+  base = std::clamp(base, recovery.least, recovery.most);
+  for (std::uint8_t i = 0; i < flight.tries && base < recovery.most; ++i) base = base * 2;
+  return std::min(base, recovery.most);
+}
+
+void AtpWorker::on_abort(const AtpHeader& header, Time now) {
+  if (header.kind != AtpKind::kAbort || header.job != options_.job) {
+    ++counters_.mismatch;
+    return;
+  }
+  if (!failed_.empty() || header.sequence != oldest_ || oldest_ == next_) {
+    ++counters_.out_of_window;
+    return;
+  }
+  fail(fmt::format("the server waits in vain at sequence {} for workers: {}", header.sequence,
+                   names_of(header)),
+       now);
+}
+
+void AtpWorker::fail(const std::string& cause, Time now) {
+  if (!failed_.empty()) return;
+  failed_ = fmt::format("{}: {}", name(), cause);
+  tensors_.fail_all(failed_, now);
+  lost_ = 0;
+  starting_ = false;
+  oldest_ = next_;
+  wake_.reset();
+}
+
+void AtpWorker::on_timeout(Time now) {
+  if (!failed_.empty() || !wake_ || now < *wake_) return;
+  wake_.reset();
+  if (const auto deadline = tensors_.next_deadline()) {
+    if (now >= *deadline) {
+      const std::uint64_t sequence = oldest_;
+      return fail(fmt::format("deadline: no sum of sequence {} from server {}", sequence,
+                              sequence % options_.servers),
+                  now);
+    }
+    wake_at(*deadline);
+  }
+  bool in_vain = false;
+  for (std::uint64_t sequence = oldest_; sequence < next_; ++sequence) {
+    const Flight& each = flight(sequence);
+    if (each.placed || each.lost) continue;
+    const Time due = each.sent + timeout(each);
+    if (now >= due) {
+      in_vain |= each.tries > 0;
+      mark_lost(sequence, counters_.timeouts);
+    } else {
+      wake_at(due);
+    }
+  }
+  if (in_vain) congestion_.on_retransmission_lost(next_);
+}
+
+void AtpWorker::wake_at(Time time) { wake_ = wake_ ? std::min(*wake_, time) : time; }
+
+std::optional<Time> AtpWorker::next_timeout() const { return wake_; }
+
+bool AtpWorker::may_send_new() const {
+  return next_ < tensors_.end() &&
+         next_ - oldest_ < std::min(options_.window, congestion_.packets());
+}
+
+std::uint64_t AtpWorker::oldest_lost() const {
+  std::uint64_t sequence = std::max(oldest_, first_lost_);
+  while (!flight(sequence).lost) ++sequence;
+  return sequence;
+}
+
+// What is lost goes first, and only within the window: workers that all lost much send it again
+// at the same time, and would lose it again.
+bool AtpWorker::ready() const {
+  if (!failed_.empty()) return false;
+  return lost_ > 0 ? oldest_lost() - oldest_ < congestion_.packets() : may_send_new();
+}
+
+bool AtpWorker::poll_transmit(Time now, AtpTransmit& out) {
+  if (!ready()) return false;
+  std::uint64_t sequence = oldest_;
+  const bool again = lost_ > 0;
+  if (again) {
+    sequence = oldest_lost();
+    first_lost_ = sequence + 1;
+    --lost_;
+    ++counters_.retransmitted;
+    tensors_.retransmitted(sequence);
+    Flight& each = flight(sequence);
+    each.lost = false;
+    each.tries = std::min<std::uint8_t>(each.tries + 1, kMostTries);
+  } else {
+    starting_ |= oldest_ == next_;
+    sequence = next_++;
+    flight(sequence) = Flight();
+  }
+  ++counters_.sent;
+  flight(sequence).sent = now;
+  wake_at(now + timeout(flight(sequence)));
+  out.server = static_cast<std::uint32_t>(sequence % options_.servers);
+  out.block = tensors_.block(sequence);
+  out.header = AtpHeader();
+  out.header.level = options_.level;
+  out.header.job = options_.job;
+  out.header.sequence = sequence;
+  // Alone in its group a worker is all of it.
+  const bool alone = options_.level != kAtpFirstLevel && options_.fan_in == 1;
+  out.header.groups = alone ? atp_bit(options_.group) : 0;
+  out.header.workers = alone ? 0 : atp_bit(options_.index);
+  out.header.group = options_.group;
+  out.header.fan_in = options_.fan_in;
+  out.header.group_count = options_.group_count;
+  out.header.elements = out.block.elements;
+  out.header.resend = again;
+  out.header.collision = options_.level == kAtpServerLevel;
+  out.header.keyed = options_.keyed;
+  return true;
+}
+
+void AtpWorker::encode_state(std::string& out) const {
+  out += fmt::format("w{},{},{}:", oldest_, next_, later_);
+  for (std::uint64_t sequence = oldest_; sequence < next_; ++sequence) {
+    const Flight& each = flight(sequence);
+    out +=
+        static_cast<char>('0' + (each.placed ? 1 : 0) + (each.lost ? 2 : 0) + (each.early ? 4 : 0));
+  }
+}
+
+}  // namespace thalweg

@@ -1,0 +1,201 @@
+#include "wire/atp_packet.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+#include "base/prng.h"
+#include "wire/atp_seal.h"
+
+namespace thalweg {
+namespace {
+
+AtpHeader random_header(Prng& prng) {
+  AtpHeader header;
+  do {
+    constexpr std::array kKinds = {AtpKind::kGradient, AtpKind::kParameter, AtpKind::kAbort,
+                                   AtpKind::kUpdate, AtpKind::kResult};
+    header.kind = kKinds[prng.below(kKinds.size())];
+    header.level = static_cast<std::uint8_t>(prng.below(3));
+    header.job = static_cast<std::uint32_t>(prng.next());
+    header.sequence = prng.next();
+    header.fan_in = static_cast<std::uint8_t>(1 + prng.below(32));
+    header.group_count = static_cast<std::uint8_t>(1 + prng.below(32));
+    header.group = static_cast<std::uint8_t>(prng.below(header.group_count));
+    header.workers = static_cast<std::uint32_t>(prng.next()) & atp_all(header.fan_in);
+    header.groups = static_cast<std::uint32_t>(prng.next()) & atp_all(header.group_count);
+    if (prng.chance(0.5)) header.workers = 0;
+    if (prng.chance(0.5)) header.groups = 0;
+    header.exponent = static_cast<std::int8_t>(prng.next());
+    header.next_exponent = static_cast<std::int8_t>(prng.next());
+    header.elements = header.kind == AtpKind::kAbort
+                          ? std::uint16_t{0}
+                          : static_cast<std::uint16_t>(1 + prng.below(kAtpMostElements));
+    header.resend = prng.chance(0.3);
+    header.collision = prng.chance(0.3);
+    header.congested = prng.chance(0.5);
+    header.saturated = prng.chance(0.5);
+    header.keyed = prng.chance(0.5);
+  } while (check_atp_header(header) != WireError::kNone);
+  return header;
+}
+
+AtpHeader gradient() {
+  AtpHeader header;
+  header.fan_in = 3;
+  header.group_count = 2;
+  header.workers = 0b010;
+  header.elements = 2;
+  return header;
+}
+
+std::vector<std::byte> packet_of(const AtpHeader& header) {
+  std::vector<std::byte> packet(atp_packet_size(header), std::byte{0x5a});
+  encode_atp_header(header, packet);
+  return packet;
+}
+
+WireError decode(std::span<const std::byte> packet) {
+  AtpHeader header;
+  return decode_atp_header(packet, header);
+}
+
+TEST(AtpPacket, encode__bytes_as_documented) {
+  AtpHeader header;
+  header.level = 1;
+  header.job = 0x14131211;
+  header.sequence = 0x2827262524232221;
+  header.workers = 0x00000003;
+  header.groups = 0x00000005;
+  header.group = 1;
+  header.fan_in = 4;
+  header.group_count = 3;
+  header.exponent = -2;
+  header.next_exponent = 7;
+  header.elements = 1;
+  header.resend = true;
+  header.congested = true;
+  const std::vector<std::uint8_t> expected = {1,    'G',  5,    1,    0x11, 0x12, 0x13, 0x14, 0x21,
+                                              0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, 3,    0,
+                                              0,    0,    5,    0,    0,    0,    1,    4,    3,
+                                              0xfe, 7,    0,    1,    0,    0x5a, 0x5a, 0x5a, 0x5a};
+  std::vector<std::uint8_t> bytes;
+  for (const std::byte byte : packet_of(header)) bytes.push_back(static_cast<std::uint8_t>(byte));
+  EXPECT_EQ(bytes, expected);
+}
+
+TEST(AtpPacket, decode__gives_what_was_encoded) {
+  Prng prng(1);
+  for (int i = 0; i < 5'000; ++i) {
+    SCOPED_TRACE(i);
+    const AtpHeader header = random_header(prng);
+    const std::vector<std::byte> packet = packet_of(header);
+    AtpHeader decoded;
+    ASSERT_EQ(decode_atp_header(packet, decoded), WireError::kNone);
+    ASSERT_EQ(decoded, header);
+    const auto payload = atp_payload(packet, decoded);
+    ASSERT_EQ(payload.size(), header.elements * 4U);
+    ASSERT_EQ(payload.data() + payload.size(), packet.data() + packet.size());
+  }
+}
+
+TEST(AtpPacket, decode__every_truncation_is_refused) {
+  for (const bool keyed : {false, true}) {
+    AtpHeader header = gradient();
+    header.keyed = keyed;
+    std::vector<std::byte> packet = packet_of(header);
+    for (std::size_t size = 0; size < packet.size(); ++size) {
+      EXPECT_EQ(decode(std::span(packet).first(size)),
+                size < kAtpHeaderSize ? WireError::kShort : WireError::kLength);
+    }
+    packet.push_back(std::byte{0});
+    EXPECT_EQ(decode(packet), WireError::kLength);
+  }
+}
+
+TEST(AtpPacket, decode__names_what_is_wrong) {
+  const std::vector<std::byte> good = packet_of(gradient());
+  ASSERT_EQ(decode(good), WireError::kNone);
+  const auto with = [&](std::size_t place, int value) {
+    std::vector<std::byte> packet = good;
+    packet[place] = static_cast<std::byte>(value);
+    return decode(packet);
+  };
+  EXPECT_EQ(with(0, 2), WireError::kVersion);
+  EXPECT_EQ(with(1, 'D'), WireError::kKind);
+  for (int bit = 5; bit < 8; ++bit) EXPECT_EQ(with(2, 1 << bit), WireError::kReserved);
+  EXPECT_EQ(with(29, 1), WireError::kReserved);
+  EXPECT_EQ(with(3, 3), WireError::kField);        // no such level
+  EXPECT_EQ(with(3, 1), WireError::kField);        // a single contribution at the second level
+  EXPECT_EQ(with(16, 0b1000), WireError::kField);  // a worker beyond the fan-in
+  EXPECT_EQ(with(16, 0), WireError::kField);       // nobody's
+  EXPECT_EQ(with(20, 0b100), WireError::kField);   // a group beyond the groups
+  EXPECT_EQ(with(20, 0b010), WireError::kField);   // a whole group before the first level
+  EXPECT_EQ(with(24, 2), WireError::kField);       // of no group
+  EXPECT_EQ(with(25, 0), WireError::kField);       // fan-in 0
+  EXPECT_EQ(with(25, 33), WireError::kField);
+  EXPECT_EQ(with(26, 0), WireError::kField);
+  EXPECT_EQ(with(26, 33), WireError::kField);
+  EXPECT_EQ(with(30, 0), WireError::kLength);
+  EXPECT_EQ(with(31, 0x80), WireError::kLength);
+  EXPECT_EQ(with(1, 'A'), WireError::kLength);  // an abort has no elements
+}
+
+TEST(AtpPacket, check__nobody_twice_and_flags_only_on_the_way_up) {
+  AtpHeader header = gradient();
+  header.level = kAtpSecondLevel;
+  header.resend = true;
+  header.groups = 0b10;
+  EXPECT_EQ(check_atp_header(header), WireError::kNone);
+  header.groups = 0b01;
+  EXPECT_EQ(check_atp_header(header), WireError::kField);  // group 0 whole and in part
+  header = gradient();
+  header.kind = AtpKind::kParameter;
+  EXPECT_EQ(check_atp_header(header), WireError::kNone);
+  header.resend = true;
+  EXPECT_EQ(check_atp_header(header), WireError::kReserved);
+}
+
+JobKey key_of(int seed) {
+  std::array<std::byte, kJobKeySize> bytes{};
+  bytes[3] = static_cast<std::byte>(seed);
+  return JobKey(bytes);
+}
+
+TEST(AtpSeal, genuine__any_member_and_nobody_else) {
+  AtpHeader header = gradient();
+  header.keyed = true;
+  std::vector<std::byte> packet = packet_of(header);
+  AtpVerifier verifier(key_of(1));
+  AtpVerifier other(key_of(2));
+  for (const std::uint16_t member : {std::uint16_t{1}, std::uint16_t{2}}) {
+    AtpSealer sealer(key_of(1), {member, 7, 100});
+    sealer.seal(packet);
+    const std::vector<std::byte> first = packet;
+    EXPECT_TRUE(verifier.genuine(packet));
+    EXPECT_FALSE(other.genuine(packet));
+    sealer.seal(packet);
+    EXPECT_NE(first, packet) << "a nonce twice";
+    EXPECT_TRUE(verifier.genuine(packet));
+  }
+}
+
+TEST(AtpSeal, genuine__every_changed_bit_is_a_forgery) {
+  AtpHeader header = gradient();
+  header.keyed = true;
+  std::vector<std::byte> packet = packet_of(header);
+  AtpSealer(key_of(1), {}).seal(packet);
+  AtpVerifier verifier(key_of(1));
+  for (std::size_t i = 0; i < packet.size(); ++i) {
+    for (int bit = 0; bit < 8; ++bit) {
+      packet[i] ^= static_cast<std::byte>(1 << bit);
+      EXPECT_FALSE(verifier.genuine(packet)) << i;
+      packet[i] ^= static_cast<std::byte>(1 << bit);
+    }
+  }
+  EXPECT_TRUE(verifier.genuine(packet));
+}
+
+}  // namespace
+}  // namespace thalweg
