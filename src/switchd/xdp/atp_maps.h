@@ -52,9 +52,15 @@ struct atp_xdp_slot {
   __s32 values[ATP_XDP_ELEMENTS];
 };
 
+struct atp_xdp_traffic {
+  __u64 packets;
+  __u64 bytes; /* of UDP's payload */
+};
+
 /* Of a job, on one processor. */
 struct atp_xdp_counters {
   __u64 packets[ATP_XDP_CAUSES];
   __u64 partial_sums;
-  __u64 foreign;
+  struct atp_xdp_traffic from_workers[ATP_XDP_ENDS];
+  struct atp_xdp_traffic to_servers[ATP_XDP_ENDS];
 };

@@ -319,12 +319,18 @@ static __always_inline struct verdict decide(struct atp_xdp_slot* slot, struct a
   return claim(slot, h, values, end, now);
 }
 
-static __always_inline void count(__u32 job, struct verdict verdict) {
-  struct atp_xdp_counters* of = bpf_map_lookup_elem(&counters, &job);
+static __always_inline void add_traffic(struct atp_xdp_traffic* to, __u32 bytes) {
+  ++to->packets;
+  to->bytes += bytes;
+}
+
+static __always_inline void count(struct atp_xdp_counters* of, __u64 sequence, __u32 servers,
+                                  __u32 bytes, struct verdict verdict) {
   const __u32 cause = verdict.cause;
-  if (!of || cause >= ATP_XDP_CAUSES) return;
+  if (cause >= ATP_XDP_CAUSES || servers == 0) return;
   ++of->packets[cause];
   of->partial_sums += verdict.partial;
+  if (verdict.emit) add_traffic(&of->to_servers[sequence % servers & (ATP_XDP_ENDS - 1)], bytes);
 }
 
 static __always_inline void free_slot(__u32 count, const struct atp_header* h, __u8 place) {
@@ -348,12 +354,9 @@ static __always_inline int on_parameter(const struct atp_header* h, const struct
 }
 
 static __always_inline __u16 ip_checksum(struct iphdr* ip) {
-  __u32 sum = 0;
-  const __u16* words = (const __u16*)ip;
+  __u64 sum = (__u64)bpf_csum_diff(0, 0, (__be32*)ip, sizeof(*ip), 0);
 #pragma unroll
-  for (int i = 0; i < 10; ++i) sum += words[i];
-  sum = (sum & 0xffff) + (sum >> 16);
-  sum = (sum & 0xffff) + (sum >> 16);
+  for (int i = 0; i < 4; ++i) sum = (sum & 0xffff) + (sum >> 16);
   return (__u16)~sum;
 }
 
@@ -390,13 +393,14 @@ static __always_inline int send_on(struct xdp_md* context, const struct frame* f
   return way.ifindex == context->ingress_ifindex ? XDP_TX : bpf_redirect(way.ifindex, 0);
 }
 
-static __always_inline int is_end(const struct atp_xdp_end* ends, __u32 count, __u32 ip,
-                                  __u16 port) {
+/* Which of the ends; -1: none. */
+static __always_inline int place_of(const struct atp_xdp_end* ends, __u32 count, __u32 ip,
+                                    __u16 port) {
   for (__u32 i = 0; i < ATP_XDP_ENDS; ++i) {
     if (i >= count) break;
-    if (ends[i].ip == ip && ends[i].port == port) return 1;
+    if (ends[i].ip == ip && ends[i].port == port) return (int)i;
   }
-  return 0;
+  return -1;
 }
 
 /* Ours is what is for a data socket, IPv4 without options, not a fragment, small and unsealed. */
@@ -429,10 +433,14 @@ int atp_switch(struct xdp_md* context) {
   const struct atp_xdp_job* job = bpf_map_lookup_elem(&jobs, &id);
   if (!job) return XDP_PASS; /* which counts it */
   const int up = h->kind == KIND_GRADIENT;
-  const int member = up ? is_end(job->workers, job->worker_count, f->ip->saddr, f->udp->source)
-                        : is_end(job->servers, job->server_count, f->ip->saddr, f->udp->source);
-  if (!member) return XDP_PASS;
+  const int member = up ? place_of(job->workers, job->worker_count, f->ip->saddr, f->udp->source)
+                        : place_of(job->servers, job->server_count, f->ip->saddr, f->udp->source);
+  if (member < 0) return XDP_PASS;
   if (!up) return on_parameter(h, job, about);
+  const __u32 bytes = (__u32)sizeof(struct atp_header) + 4 * (__u32)h->elements;
+  struct atp_xdp_counters* of = bpf_map_lookup_elem(&counters, &id);
+  if (!of) return XDP_PASS;
+  add_traffic(&of->from_workers[member & (ATP_XDP_ENDS - 1)], bytes);
   if ((f->ip->tos & 3) == 3) h->flags |= FLAG_CONGESTED;
 
   const int first = h->level == FIRST_LEVEL;
@@ -456,7 +464,7 @@ int atp_switch(struct xdp_md* context) {
     verdict = decide(slot, h, values, end, place, window, now, lifetime);
     bpf_spin_unlock(&slot->lock);
   }
-  count(id, verdict);
+  count(of, h->sequence, job->server_count, bytes, verdict);
   return verdict.emit ? send_on(context, f, job) : XDP_DROP;
 }
 

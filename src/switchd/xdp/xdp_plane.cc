@@ -6,15 +6,18 @@
 #include <linux/if_link.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <fstream>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "atp_switch_program.h"
 #include "base/check.h"
+#include "net/fd.h"
 #include "net/system.h"
 #include "switch/aggregate_action.h"
 #include "switchd/xdp/atp_maps.h"
@@ -40,6 +43,27 @@ bool all_v4(const std::vector<SocketAddress>& addresses) {
   return std::ranges::all_of(addresses, [](const auto& a) { return a.family() == AF_INET; });
 }
 
+// The kernel tells programs the way only for devices that forward.
+Status check_forwarding(const std::string& device) {
+  const std::string setting = fmt::format("net.ipv4.conf.{}.forwarding", device);
+  std::string path = "/proc/sys/" + setting;
+  std::ranges::replace(path, '.', '/');
+  int value = 0;
+  std::ifstream(path) >> value;
+  if (value != 0) return ok_status();
+  return Error(fmt::format("xdp: '{}' does not forward: 'sysctl -w {}=1'", device, setting));
+}
+
+// So that the system learns the Ethernet address of an end: the program cannot ask for it.
+void make_known(const SocketAddress& address) {
+  constexpr std::uint16_t kDiscard = 9;
+  const Fd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  SocketAddress to = address;
+  to.set_port(kDiscard);
+  // Nothing depends on it: without it the first sums are lost, and sent again.
+  [[maybe_unused]] const ssize_t sent = sendto(fd.get(), nullptr, 0, 0, to.get(), to.size());
+}
+
 atp_xdp_end end_of(const SocketAddress& address, const XdpOptions& options) {
   atp_xdp_end end{};
   end.ip = v4(address).sin_addr.s_addr;
@@ -54,11 +78,6 @@ class XdpPlane::Core {
  public:
   Core(const XdpOptions& options, bpf_object* object)
       : options_(options), object_(object, bpf_object__close) {}
-  ~Core() {
-    for (const auto& [device, flags] : attached_) bpf_xdp_detach(device, flags, nullptr);
-  }
-  Core(const Core&) = delete;
-  Core& operator=(const Core&) = delete;
 
   Status start() {
     atp_xdp_config config{};
@@ -70,17 +89,22 @@ class XdpPlane::Core {
     return set("config", 0, &config);
   }
 
-  Status attach(const std::string& device) {
+  Status attach(const std::string& device, bool generic) {
     const auto index = static_cast<int>(if_nametoindex(device.c_str()));
     if (index == 0) return system_error(fmt::format("xdp: '{}'", device), errno);
+    if (!options_.next_hop) THALWEG_TRY_STATUS(check_forwarding(device));
     int failure = 0;
     for (const std::uint32_t mode : {XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE}) {
-      const std::uint32_t flags = mode | XDP_FLAGS_UPDATE_IF_NOEXIST;
-      failure = bpf_xdp_attach(index, program(), flags, nullptr);
-      if (failure == 0) {
-        attached_.emplace_back(index, mode);
+      if (generic && mode == XDP_FLAGS_DRV_MODE) continue;
+      LIBBPF_OPTS(bpf_link_create_opts, how);
+      how.flags = mode;
+      // Lasts as long as the descriptor: a switch that dies leaves nothing behind.
+      const int link = bpf_link_create(program(), index, BPF_XDP, &how);
+      if (link >= 0) {
+        links_.emplace_back(link);
         return ok_status();
       }
+      failure = link;
     }
     return system_error(fmt::format("xdp: cannot attach to '{}'", device), -failure);
   }
@@ -98,6 +122,7 @@ class XdpPlane::Core {
     }
     for (const SocketAddress& server : job.servers) {
       value.servers[value.server_count++] = end_of(server, options_);
+      if (!options_.next_hop) make_known(server);
     }
     const std::vector<atp_xdp_counters> zeros(processors());
     THALWEG_TRY_STATUS(set("counters", job.id, zeros.data()));
@@ -113,19 +138,37 @@ class XdpPlane::Core {
   }
 
   [[nodiscard]] SwitchPlane::Counters counters(std::uint32_t id) const {
-    if (!jobs_.contains(id)) return {};
-    std::vector<atp_xdp_counters> each(processors());
-    if (bpf_map_lookup_elem(map("counters"), &id, each.data()) != 0) return {};
     SwitchPlane::Counters out;
-    for (int i = 0; i < kAggregateCauseCount; ++i) {
+    const std::vector<atp_xdp_counters> each = counted(id);
+    if (each.empty()) return out;
+    const auto add = [&](const char* name, auto count_of) {
       std::uint64_t sum = 0;
-      for (const atp_xdp_counters& one : each) sum += one.packets[i];
-      out.emplace_back(name_of(static_cast<AggregateAction::Cause>(i)), sum);
+      for (const atp_xdp_counters& one : each) sum += count_of(one);
+      out.emplace_back(name, sum);
+    };
+    for (int i = 0; i < kAggregateCauseCount; ++i) {
+      add(name_of(static_cast<AggregateAction::Cause>(i)),
+          [&](const atp_xdp_counters& one) { return one.packets[i]; });
     }
-    std::uint64_t partial = 0;
-    for (const atp_xdp_counters& one : each) partial += one.partial_sums;
-    out.emplace_back("partial_sums", partial);
+    add("partial_sums", [](const atp_xdp_counters& one) { return one.partial_sums; });
     return out;
+  }
+
+  void add_traffic(const AdmittedJob& job, std::vector<SwitchPlane::Port>& ports) const {
+    const auto add = [](SwitchPlane::Counters& to, std::string_view name, std::uint64_t count) {
+      std::ranges::find(to, name, &SwitchPlane::Counters::value_type::first)->second += count;
+    };
+    for (const atp_xdp_counters& one : counted(job.id)) {
+      for (std::size_t w = 0; w < job.workers.size(); ++w) {
+        add(ports[w].counters, "packets_in", one.from_workers[w].packets);
+        add(ports[w].counters, "bytes_in", one.from_workers[w].bytes);
+      }
+      for (std::size_t s = 0; s < job.servers.size(); ++s) {
+        SwitchPlane::Counters& server = ports[job.workers.size() + s].counters;
+        add(server, "packets_out", one.to_servers[s].packets);
+        add(server, "bytes_out", one.to_servers[s].bytes);
+      }
+    }
   }
 
   [[nodiscard]] Result<Outcome> run(std::span<const std::byte> frame,
@@ -149,6 +192,13 @@ class XdpPlane::Core {
   }
 
  private:
+  // By every processor; nothing of a job that is not here.
+  [[nodiscard]] std::vector<atp_xdp_counters> counted(std::uint32_t id) const {
+    if (!jobs_.contains(id)) return {};
+    std::vector<atp_xdp_counters> each(processors());
+    if (bpf_map_lookup_elem(map("counters"), &id, each.data()) != 0) return {};
+    return each;
+  }
   static std::size_t processors() { return static_cast<std::size_t>(libbpf_num_possible_cpus()); }
   [[nodiscard]] int program() const {
     return bpf_program__fd(bpf_object__find_program_by_name(object_.get(), "atp_switch"));
@@ -163,7 +213,7 @@ class XdpPlane::Core {
 
   XdpOptions options_;
   std::unique_ptr<bpf_object, decltype(&bpf_object__close)> object_;
-  std::vector<std::pair<int, std::uint32_t>> attached_;  // device, mode
+  std::vector<Fd> links_;  // to devices
   std::set<std::uint32_t> jobs_;
 };
 
@@ -187,10 +237,15 @@ Result<std::unique_ptr<XdpPlane>> XdpPlane::load(const XdpOptions& options) {
   return std::unique_ptr<XdpPlane>(new XdpPlane(std::move(core)));
 }
 
-Status XdpPlane::attach(const std::string& device) { return core_->attach(device); }
+Status XdpPlane::attach(const std::string& device, bool generic) {
+  return core_->attach(device, generic);
+}
 Status XdpPlane::install(const AdmittedJob& job) { return core_->install(job); }
 void XdpPlane::remove(std::uint32_t id) { core_->remove(id); }
 SwitchPlane::Counters XdpPlane::counters(std::uint32_t id) const { return core_->counters(id); }
+void XdpPlane::add_traffic(const AdmittedJob& job, std::vector<SwitchPlane::Port>& ports) const {
+  core_->add_traffic(job, ports);
+}
 Result<XdpPlane::Outcome> XdpPlane::run(std::span<const std::byte> frame,
                                         std::span<std::byte> out) const {
   return core_->run(frame, out);

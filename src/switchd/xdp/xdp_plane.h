@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <thalweg/result.h>
 
@@ -40,13 +41,15 @@ class XdpPlane {
   XdpPlane(const XdpPlane&) = delete;
   XdpPlane& operator=(const XdpPlane&) = delete;
 
-  // In the driver where it can, otherwise behind it.
-  [[nodiscard]] Status attach(const std::string& device);
+  // In the driver where it can and may, otherwise behind it.
+  [[nodiscard]] Status attach(const std::string& device, bool generic);
   // Does nothing for a job that is not for it.
   [[nodiscard]] Status install(const AdmittedJob& job);
   void remove(std::uint32_t id);
   // By the names of AggregateAction::Cause; empty for a job that is not for it.
   [[nodiscard]] SwitchPlane::Counters counters(std::uint32_t id) const;
+  // Adds what passed here to the ports of a job: its workers, then its servers.
+  void add_traffic(const AdmittedJob& job, std::vector<SwitchPlane::Port>& ports) const;
 
   enum class Verdict : std::uint8_t { kDropped, kToProcess, kSent };
   struct Outcome {

@@ -21,6 +21,15 @@ SocketAddress at(int host, int port) {
       .value();
 }
 
+// Of the words of a frame's IPv4 header, its checksum among them: 0xffff if that is right.
+unsigned ip_sum(std::span<const std::byte> frame) {
+  unsigned sum = 0;
+  for (std::size_t i = 14; i < 34; i += 2) {
+    sum += std::to_integer<unsigned>(frame[i]) << 8 | std::to_integer<unsigned>(frame[i + 1]);
+  }
+  return (sum & 0xffff) + (sum >> 16);
+}
+
 // Keeps the last packet.
 class LastPacket final : public DataPlane::Output {
  public:
@@ -80,6 +89,7 @@ class XdpTest : public testing::Test {
     if (!output_.up) return;
     const auto sent = std::span(out).first(outcome->size).subspan(kFrameOverhead);
     ASSERT_TRUE(std::ranges::equal(sent, *output_.up)) << what;
+    ASSERT_EQ(ip_sum(out), 0xffff) << what;
   }
 
   // Any gradient, parameter, or nonsense near them.
