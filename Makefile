@@ -6,16 +6,15 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-builtin-rules
 
-PRESETS := release asan tsan fuzz
+PRESETS := release asan tsan
 TARGET_release := all
-TARGET_asan := unit_tests
+TARGET_asan := unit_tests fuzzers
 TARGET_tsan := net_test
-TARGET_fuzz := fuzzers
 FUZZ_SECONDS ?= 5
 PYTEST := .venv/bin/python -m pytest -q -p no:cacheprovider
-SOURCES = $(shell git ls-files '*.cc' '*.h' | grep -E '^(src|include|tests|examples|bench)/')
+SOURCES = $(shell git ls-files '*.cc' '*.h' | grep -E '^(src|include|tests|examples|bench|python)/')
 
-.PHONY: setup build ns3 validate test bench demo format check-format lint fuzz clean unit sanitize $(PRESETS:%=build-%)
+.PHONY: setup build ns3 validate explore test bench demo format check-format lint fuzz clean unit sanitize $(PRESETS:%=build-%)
 
 setup:
 	@tools/setup
@@ -48,8 +47,8 @@ sanitize: build-asan build-tsan
 	ctest --test-dir build/asan --output-on-failure -j 2 --progress
 	ctest --test-dir build/tsan --output-on-failure -j 2 --progress -R '^net/'
 
-# FUZZ_SECONDS each; what they find beyond the seeds stays in build/fuzz/corpus.
-fuzz: build-fuzz
+# FUZZ_SECONDS each; what they find beyond the seeds stays in build/asan/corpus.
+fuzz: build-asan
 	@tools/fuzz $(FUZZ_SECONDS)
 
 # The simulator against closed forms and against ns-3; figures and tables in build/validation.
@@ -57,6 +56,10 @@ validate: build
 	$(PYTEST) -n 2 --full tests/validation || failed=1
 	.venv/bin/python tests/validation/report.py
 	exit $${failed:-0}
+
+# Every behaviour of small ATP worlds, the larger ones too (tests/unit/atp/explore.h): about a minute.
+explore: build-release
+	THALWEG_EXPLORE=long build/release/atp_test --gtest_filter='AtpExploration.*'
 
 bench: build
 	build/release/thalweg bench kernels

@@ -27,6 +27,7 @@
 #include <string>
 #include <vector>
 
+#include <thalweg/rendezvous.h>
 #include <thalweg/result.h>
 #include <thalweg/tensor.h>
 #include <thalweg/types.h>
@@ -50,6 +51,10 @@ struct CommunicatorOptions {
   std::optional<int> size = {};
   // "host:port" of the rendezvous store. Empty: from the environment.
   std::string store = {};
+  // A store of the caller's, in place of that one; `rank` and `size` must then be given, and
+  // `store` is only an address towards which the other ranks are: it says by which of this host's
+  // addresses they find this rank, unless THALWEG_INTERFACE does.
+  std::shared_ptr<Rendezvous> rendezvous = {};
   // The name of the group of ranks: communicators of one job need different ones.
   std::string group = "world";
   // A newcomer to a job that runs: it is let in by the others' grow(), which create() waits for. It
@@ -60,7 +65,7 @@ struct CommunicatorOptions {
   // Which plan runs: a scheme as `thalweg plan` takes it ("ring", "rat:trees=4"). Empty: chosen by
   // the size of the tensor, or by the planner if there is a topology.
   std::string scheme = {};
-  // The network as `--topology` takes it (a shorthand, or the text of a file). Rank i is host i.
+  // The network as `--topology` takes it (a shorthand, or the text of a YAML file). Rank i is host i.
   // Empty: all hosts on one switch.
   std::string topology = {};
   // How calls go that do not say.
@@ -99,6 +104,10 @@ struct CallOptions {
   double loss_bound = 0;
   // Of results; at most loss_bound. None: half of it.
   std::optional<double> result_loss_bound = {};
+  // Called once, when the operation is over: from any thread, maybe before the call that starts it
+  // returns, and with locks held. So it must return at once, and may call nothing of the
+  // communicator's.
+  std::function<void()> on_over = {};
 };
 
 // An operation in flight. Copies speak of the same one. Its tensors must stay until it is over.
@@ -175,8 +184,9 @@ class Communicator {
                                const CallOptions& options) const;
   [[nodiscard]] Result<Operation> scatter_async(TensorView in, TensorSpan out, int root,
                                                 const CallOptions& options) const;
-  // Returns when every rank has called it.
+  // Over when every rank has called it.
   [[nodiscard]] Status barrier(const CallOptions& options) const;
+  [[nodiscard]] Result<Operation> barrier_async(const CallOptions& options) const;
 
   // Messages. A receive takes the first message with its tag (0 or more) from `source`, or from any
   // rank; its tensor must be of the type and size that were sent, or both ends get an error (the
@@ -219,6 +229,7 @@ class Communicator {
   explicit Communicator(std::unique_ptr<Core> core);
   [[nodiscard]] Result<Operation> start_allreduce(TensorSpan tensor, const CallOptions& options,
                                                   bool awaited) const;
+  [[nodiscard]] Result<Operation> start_barrier(const CallOptions& options, bool awaited) const;
   std::unique_ptr<Core> core_;
 };
 

@@ -30,6 +30,7 @@ import textwrap
 from pathlib import Path
 
 if __name__ == "__main__":  # what a program finds first is the package, not what is in it
+    os.environ["THALWEG_BACKEND"] = "0"
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from thalweg.figure_check import FigureError, check, check_list, check_map, format_of  # noqa: E402

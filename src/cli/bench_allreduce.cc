@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -19,6 +20,7 @@
 #include "cli/allreduce/libraries.h"
 #include "cli/allreduce/rank.h"
 #include "cli/allreduce/report.h"
+#include "cli/allreduce/simulated.h"
 #include "cli/command.h"
 #include "cli/emulated_network.h"
 
@@ -36,14 +38,16 @@ constexpr double kPatience = 20;
 constexpr double kSlowestGbps = 1;
 
 struct Options {
-  int ranks = 2;
+  std::optional<int> ranks;
   std::vector<std::string> sizes;
   std::string type = "float32";
   std::string op = "sum";
   std::vector<std::string> transports = {"tcp"};
-  std::string scheme;
+  std::vector<std::string> schemes = {""};
   std::vector<std::string> against;
   bool netns = false;
+  std::string topology;
+  bool simulate = false;
   std::string rate;
   std::string loss;
   std::string bound;
@@ -55,6 +59,7 @@ struct Options {
 struct Settings {
   Work work;
   std::vector<Bytes> sizes;
+  std::optional<Topology> topology;
   double rate_gbps = 0;
   double loss = 0;
   double bound = 0;
@@ -109,20 +114,51 @@ Result<double> parse_probability(const std::string& text) {
   return value;
 }
 
+double slowest_host_gbps(const Topology& topology) {
+  double slowest = std::numeric_limits<double>::infinity();
+  for (const Link& link : topology.links()) {
+    if (!topology.rank_of(link.a).valid() && !topology.rank_of(link.b).valid()) continue;
+    slowest = std::min(slowest, static_cast<double>(link.spec.rate.bps()) * 1e-9);
+  }
+  return slowest;
+}
+
+// The network, and what goes with it.
+Status read_network(const Options& options, Settings& settings) {
+  settings.work.ranks = options.ranks.value_or(2);
+  if (!options.topology.empty()) {
+    THALWEG_TRY(settings.topology, load_topology(options.topology));
+    if (options.ranks.value_or(settings.topology->host_count()) !=
+        settings.topology->host_count()) {
+      return Error(fmt::format("--ranks: {}: the topology has {} hosts, and each has a rank",
+                               *options.ranks, settings.topology->host_count()));
+    }
+    settings.work.ranks = settings.topology->host_count();
+    if (!options.rate.empty()) return Error("--rate: the topology has the rates of its links");
+    settings.rate_gbps = slowest_host_gbps(*settings.topology);
+  }
+  if (settings.work.ranks < 2 || settings.work.ranks > kMaxRanks) {
+    return Error(
+        fmt::format("--ranks: {}: write a number from 2 to {}", settings.work.ranks, kMaxRanks));
+  }
+  if (options.simulate && (!settings.topology || options.schemes.front().empty())) {
+    return Error("--simulate: of schemes on a network: give --topology and --scheme too");
+  }
+  return ok_status();
+}
+
 Result<Settings> settings_of(const Options& options) {
   Settings settings;
-  settings.work.ranks = options.ranks;
-  if (options.ranks < 2 || options.ranks > kMaxRanks) {
-    return Error(fmt::format("--ranks: {}: write a number from 2 to {}", options.ranks, kMaxRanks));
-  }
+  THALWEG_TRY_STATUS(read_network(options, settings));
   const auto within = [](const char* option, auto result) {
     return result.ok() ? result : decltype(result)(result.error().within(option));
   };
   THALWEG_TRY(settings.work.type, within("--type", parse_type(options.type)));
   THALWEG_TRY(settings.work.op, within("--op", parse_op(options.op)));
   THALWEG_TRY(settings.sizes, within("--sizes", sizes_of(options, settings.work.type)));
-  if (!options.netns && !(options.rate.empty() && options.loss.empty())) {
-    return Error("--rate and --loss: of the links between namespaces: give --netns too");
+  if (!options.netns && !settings.topology && !(options.rate.empty() && options.loss.empty())) {
+    return Error(
+        "--rate and --loss: of the links between namespaces: give --netns or --topology too");
   }
   if (!options.rate.empty()) {
     THALWEG_TRY(const Bandwidth rate, within("--rate", parse_bandwidth(options.rate)));
@@ -148,13 +184,19 @@ Result<Settings> settings_of(const Options& options) {
 Result<std::optional<EmulatedNetwork>> network_of(const Options& options,
                                                   const Settings& settings) {
   std::optional<EmulatedNetwork> network;
-  if (!options.netns) return network;
+  if (!options.netns && !settings.topology) return network;
   if (const auto possible = can_make_networks(); !possible.ok()) {
-    return possible.error().within("--netns");
+    return possible.error().within(settings.topology ? "--topology" : "--netns");
   }
-  THALWEG_TRY(network, EmulatedNetwork::make(settings.work.ranks));
+  if (settings.topology) {
+    THALWEG_TRY(network, EmulatedNetwork::make(*settings.topology));
+  } else {
+    THALWEG_TRY(network, EmulatedNetwork::make(settings.work.ranks));
+  }
   for (int host = 0; host < settings.work.ranks; ++host) {
-    if (settings.rate_gbps > 0) THALWEG_TRY_STATUS(network->shape(host, settings.rate_gbps));
+    if (!settings.topology && settings.rate_gbps > 0) {
+      THALWEG_TRY_STATUS(network->shape(host, settings.rate_gbps));
+    }
     THALWEG_TRY_STATUS(network->lose(host, settings.loss));
   }
   return network;
@@ -202,6 +244,7 @@ class Bench {
     };
     Measured measured{.library = crew.plan().library,
                       .transport = crew.plan().transport,
+                      .scheme = crew.plan().scheme,
                       .version = crew.version(),
                       .settings = crew.plan().settings,
                       .small = cell(Bytes(element)),
@@ -254,6 +297,27 @@ class Bench {
   std::vector<std::unique_ptr<Crew>> crews_;
 };
 
+// Beside every cell of ours.
+Status simulate_all(const Settings& settings, Report& report) {
+  Progress progress;
+  for (Measured& measured : report.measured) {
+    if (measured.scheme.empty()) continue;
+    for (Cell& cell : measured.cells) {
+      progress.show(fmt::format("simulating {} of {} over {}", measured.scheme,
+                                to_string(cell.size), measured.transport));
+      const bool dlcp = measured.transport == "dlcp";
+      THALWEG_TRY(const Duration time,
+                  simulate(*settings.topology, {.transport = measured.transport,
+                                                .scheme = measured.scheme,
+                                                .size = cell.size,
+                                                .loss = settings.loss,
+                                                .bound = dlcp ? settings.bound : 0}));
+      cell.simulated_us = time.us();
+    }
+  }
+  return ok_status();
+}
+
 Result<int> run(const Options& options) {
   THALWEG_TRY(const Settings settings, settings_of(options));
   THALWEG_TRY(const std::optional<EmulatedNetwork> network, network_of(options, settings));
@@ -266,7 +330,9 @@ Result<int> run(const Options& options) {
   }
   Report report{.work = settings.work,
                 .turns = settings.turns,
-                .network = network ? "each rank in a network namespace of its own" : "loopback",
+                .network = settings.topology ? options.topology
+                           : network         ? "each rank in a network namespace of its own"
+                                             : "loopback",
                 .rate_gbps = settings.rate_gbps,
                 .loss = settings.loss,
                 .bound = settings.bound,
@@ -280,18 +346,23 @@ Result<int> run(const Options& options) {
     return ok_status();
   };
   for (const std::string& transport : options.transports) {
-    THALWEG_TRY(OwnPlan own, own_plan(*stage, settings.work,
-                                      {.transport = transport,
-                                       .scheme = options.scheme,
-                                       .bound = transport == "dlcp" ? settings.bound : 0,
-                                       .rate_gbps = settings.rate_gbps}));
-    stores.push_back(std::move(own.store));
-    THALWEG_TRY_STATUS(start(std::move(own.plan)));
+    for (const std::string& scheme : options.schemes) {
+      THALWEG_TRY(OwnPlan own,
+                  own_plan(*stage, settings.work,
+                           {.transport = transport,
+                            .scheme = scheme,
+                            .topology = settings.topology ? &*settings.topology : nullptr,
+                            .bound = transport == "dlcp" ? settings.bound : 0,
+                            .rate_gbps = settings.rate_gbps}));
+      stores.push_back(std::move(own.store));
+      THALWEG_TRY_STATUS(start(std::move(own.plan)));
+    }
   }
   for (CrewPlan& plan : peers) THALWEG_TRY_STATUS(start(std::move(plan)));
   THALWEG_TRY_STATUS(bench.meet(report));
   stage->remove_folder();
   THALWEG_TRY_STATUS(bench.run(report));
+  if (options.simulate) THALWEG_TRY_STATUS(simulate_all(settings, report));
   if (options.json) {
     fmt::print("{}\n", to_json(report).dump(2));
   } else {
@@ -306,7 +377,7 @@ void add_bench_allreduce(CLI::App& bench) {
   auto options = std::make_shared<Options>();
   CLI::App& app = *bench.add_subcommand(
       "allreduce", "allreduce between processes, beside Gloo and Open MPI, results checked");
-  app.add_option("--ranks", options->ranks, "How many processes")->capture_default_str();
+  app.add_option("--ranks", options->ranks, "How many processes (2)");
   app.add_option("--sizes", options->sizes,
                  "Of the tensor, with commas; powers of 4 from 1KiB to 64MiB without it")
       ->delimiter(',');
@@ -317,13 +388,19 @@ void add_bench_allreduce(CLI::App& bench) {
       ->delimiter(',')
       ->check(CLI::IsMember(own_transports()))
       ->capture_default_str();
-  app.add_option("--scheme", options->scheme,
-                 "Of our ranks, as `thalweg plan` takes it; chosen by size without it");
+  app.add_option("--scheme", options->schemes,
+                 "Of our ranks, as `thalweg plan` takes it, with blanks between several; chosen by "
+                 "size, or by the planner with --topology, without it");
   app.add_option("--against", options->against, "Peers in the same run, with commas")
       ->delimiter(',')
       ->check(CLI::IsMember(peer_names()));
   app.add_flag("--netns", options->netns,
                "Every rank in a network namespace of its own; needs root");
+  app.add_option("--topology", options->topology,
+                 "A shorthand or file: every host a namespace with a rank, every switch a bridge, "
+                 "every link at its rate; one way between any two hosts; needs root");
+  app.add_flag("--simulate", options->simulate,
+               "What the simulator says of the same schemes on the same network, beside");
   app.add_option("--rate", options->rate, "Of every link between namespaces, as in 1G");
   app.add_option("--loss", options->loss, "Of every packet between namespaces, as in 0.5%");
   app.add_option("--bound", options->bound, "Of DLCP's loss, as in 1%; exact without it");

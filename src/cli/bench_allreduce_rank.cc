@@ -16,6 +16,7 @@ struct Arguments {
   std::string op;
   std::string transport = "tcp";
   std::string scheme;
+  std::string topology;
   double bound = 0;
   double rate_gbps = 0;
 };
@@ -28,6 +29,7 @@ Result<int> run(const Arguments& arguments) {
   THALWEG_TRY(const Communicator communicator,
               Communicator::create(
                   {.scheme = arguments.scheme,
+                   .topology = arguments.topology,
                    .transport = arguments.transport == "dlcp" ? Transport::kDlcp : Transport::kTcp,
                    .shared_memory = arguments.transport == "shm",
                    .dlcp_line_rate_gbps = arguments.rate_gbps}));
@@ -52,6 +54,7 @@ void add_bench_allreduce_rank(CLI::App& bench) {
   app.add_option("op", arguments->op)->required();
   app.add_option("--transport", arguments->transport);
   app.add_option("--scheme", arguments->scheme);
+  app.add_option("--topology", arguments->topology);
   app.add_option("--bound", arguments->bound);
   app.add_option("--rate-gbps", arguments->rate_gbps);
   on_run(app, [arguments] { return run(*arguments); });

@@ -67,7 +67,7 @@ EmulatedNetwork::Visit::~Visit() {
   if (before_.valid()) CHECK(setns(before_.get(), CLONE_NEWNET) == 0);
 }
 
-Result<EmulatedNetwork> EmulatedNetwork::make(int hosts) {
+Result<EmulatedNetwork> EmulatedNetwork::empty(int hosts, bool switches) {
   CHECK(hosts >= 2 && hosts <= kMaxHosts);
   THALWEG_TRY(const Fd here, current_namespace());
   const auto fresh = [&]() -> Result<Fd> {
@@ -80,28 +80,94 @@ Result<EmulatedNetwork> EmulatedNetwork::make(int hosts) {
   for (int host = 0; host < hosts; ++host) {
     THALWEG_TRY(network.hosts_.emplace_back(), fresh());
   }
-  if (hosts > 2) {
+  if (switches) {
     THALWEG_TRY(network.hub_, fresh());
-    THALWEG_TRY(const Visit visit, Visit::begin(network.hub_.get()));
-    THALWEG_TRY_STATUS(command(fmt::format("ip link add {} type bridge", kHub)));
-    THALWEG_TRY_STATUS(command(fmt::format("ip link set {} up", kHub)));
+  }
+  return network;
+}
+
+Result<EmulatedNetwork> EmulatedNetwork::make(int hosts) {
+  THALWEG_TRY(EmulatedNetwork network, empty(hosts, hosts > 2));
+  if (hosts > 2) {
+    THALWEG_TRY_STATUS(network.add_bridge(kHub));
+    for (int host = 0; host < hosts; ++host) THALWEG_TRY_STATUS(network.plug_in(host, kHub));
   } else {
     THALWEG_TRY_STATUS(network.inside(0, [&] {
       return command(fmt::format("ip link add {} type veth peer name {} netns {}", kDevice, kDevice,
                                  network.path(1)));
     }));
   }
-  for (int host = 0; host < hosts; ++host) THALWEG_TRY_STATUS(network.connect(host));
+  for (int host = 0; host < hosts; ++host) THALWEG_TRY_STATUS(network.bring_up(host));
   return network;
 }
 
-Status EmulatedNetwork::connect(int host) const {
-  if (hub_.valid()) {
-    THALWEG_TRY(const Visit visit, Visit::begin(hub_.get()));
-    THALWEG_TRY_STATUS(command(fmt::format("ip link add {} type veth peer name {} netns {}",
-                                           port_of(host), kDevice, path(host))));
-    THALWEG_TRY_STATUS(command(fmt::format("ip link set {} master {} up", port_of(host), kHub)));
+Result<EmulatedNetwork> EmulatedNetwork::make(const Topology& tree) {
+  if (tree.host_count() < 2 || tree.host_count() > kMaxHosts) {
+    return Error(fmt::format("{}: {} hosts; it must have 2 to {}", tree.name(), tree.host_count(),
+                             kMaxHosts));
   }
+  // Connected, as every topology is.
+  if (tree.links().size() != tree.nodes().size() - 1) {
+    return Error(
+        fmt::format("{}: {} links between {} hosts and switches: some have two ways to "
+                    "each other, and a bridge knows one",
+                    tree.name(), tree.links().size(), tree.nodes().size()));
+  }
+  THALWEG_TRY(EmulatedNetwork network, empty(tree.host_count(), true));
+  const auto bridge_of = [](NodeId node) { return fmt::format("bridge{}", node.value()); };
+  for (std::size_t n = 0; n < tree.nodes().size(); ++n) {
+    const NodeId node(static_cast<std::int32_t>(n));
+    if (tree.node(node).kind == NodeKind::kSwitch) {
+      THALWEG_TRY_STATUS(network.add_bridge(bridge_of(node)));
+    }
+  }
+  for (std::size_t l = 0; l < tree.links().size(); ++l) {
+    const Link& link = tree.links()[l];
+    const double gbps = static_cast<double>(link.spec.rate.bps()) * 1e-9;
+    const Rank a = tree.rank_of(link.a);
+    const Rank b = tree.rank_of(link.b);
+    if (!a.valid() && !b.valid()) {
+      THALWEG_TRY_STATUS(network.add_trunk(l, bridge_of(link.a), bridge_of(link.b), gbps));
+      continue;
+    }
+    if (a.valid() && b.valid()) {
+      return Error(fmt::format("{}: {} and {} are joined without a switch", tree.name(),
+                               tree.node(link.a).name, tree.node(link.b).name));
+    }
+    const int host = a.valid() ? a.value() : b.value();
+    THALWEG_TRY_STATUS(network.plug_in(host, bridge_of(a.valid() ? link.b : link.a)));
+    THALWEG_TRY_STATUS(network.bring_up(host));
+    THALWEG_TRY_STATUS(network.shape(host, gbps));
+  }
+  return network;
+}
+
+Status EmulatedNetwork::add_bridge(const std::string& name) const {
+  THALWEG_TRY(const Visit visit, Visit::begin(hub_.get()));
+  THALWEG_TRY_STATUS(command(fmt::format("ip link add {} type bridge", name)));
+  return command(fmt::format("ip link set {} up", name));
+}
+
+Status EmulatedNetwork::plug_in(int host, const std::string& bridge) const {
+  THALWEG_TRY(const Visit visit, Visit::begin(hub_.get()));
+  THALWEG_TRY_STATUS(command(fmt::format("ip link add {} type veth peer name {} netns {}",
+                                         port_of(host), kDevice, path(host))));
+  return command(fmt::format("ip link set {} master {} up", port_of(host), bridge));
+}
+
+Status EmulatedNetwork::add_trunk(std::size_t link, const std::string& a, const std::string& b,
+                                  double gbps) const {
+  THALWEG_TRY(const Visit visit, Visit::begin(hub_.get()));
+  const std::string at_a = fmt::format("trunk{}a", link);
+  const std::string at_b = fmt::format("trunk{}b", link);
+  THALWEG_TRY_STATUS(command(fmt::format("ip link add {} type veth peer name {}", at_a, at_b)));
+  THALWEG_TRY_STATUS(command(fmt::format("ip link set {} master {} up", at_a, a)));
+  THALWEG_TRY_STATUS(command(fmt::format("ip link set {} master {} up", at_b, b)));
+  THALWEG_TRY_STATUS(shape_device(at_a, gbps, kHubBurst));
+  return shape_device(at_b, gbps, kHubBurst);
+}
+
+Status EmulatedNetwork::bring_up(int host) const {
   return inside(host, [&]() -> Status {
     THALWEG_TRY_STATUS(command("ip link set lo up"));
     THALWEG_TRY_STATUS(command(fmt::format("ip addr add {}/24 dev {}", address(host), kDevice)));

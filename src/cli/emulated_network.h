@@ -1,6 +1,6 @@
 // Hosts on this machine with a network between them, for benchmarks: each is a network namespace
-// with one device. Two hosts are joined by a cable (a pair of virtual Ethernet devices), more by a
-// switch (a bridge in a namespace of its own). Needs root.
+// with one device. Two hosts are joined by a cable (a pair of virtual Ethernet devices), more by
+// switches (bridges in a namespace of their own). Needs root.
 //
 // The namespaces have no names. They last as long as this object or a process that runs in them,
 // so that nothing is left behind, however the program ends.
@@ -13,6 +13,7 @@
 #include <thalweg/result.h>
 
 #include "net/fd.h"
+#include "topology/topology.h"
 
 namespace thalweg {
 
@@ -22,8 +23,11 @@ class EmulatedNetwork {
   // Of every host, to the others.
   static constexpr const char* kDevice = "tw0";
 
-  // Requires 2 <= hosts <= kMaxHosts.
+  // Two hosts with a cable, or more around one switch. Requires 2 <= hosts <= kMaxHosts.
   [[nodiscard]] static Result<EmulatedNetwork> make(int hosts);
+  // A bridge a switch, every link at its rate; delays and buffers are this machine's. An error if
+  // some hosts have two ways to each other: bridges find no more than one.
+  [[nodiscard]] static Result<EmulatedNetwork> make(const Topology& tree);
 
   // Of a host's device, without a port.
   [[nodiscard]] static std::string address(int host);
@@ -47,10 +51,16 @@ class EmulatedNetwork {
   class Visit;
 
   EmulatedNetwork() = default;
-  Status connect(int host) const;
+  // Namespaces of hosts, and of switches.
+  [[nodiscard]] static Result<EmulatedNetwork> empty(int hosts, bool switches);
+  Status add_bridge(const std::string& name) const;
+  // By a cable to a bridge.
+  Status plug_in(int host, const std::string& bridge) const;
+  Status add_trunk(std::size_t link, const std::string& a, const std::string& b, double gbps) const;
+  Status bring_up(int host) const;
 
   std::vector<Fd> hosts_;
-  Fd hub_;  // not valid: two hosts with a cable
+  Fd hub_;  // the namespace of all switches; not valid: two hosts with a cable
 };
 
 // True if this user may make network namespaces, and the tools for it are here; else why not.

@@ -215,17 +215,26 @@ Result<Operation> Communicator::all_to_all_async(TensorView in, TensorSpan out,
 }
 
 Status Communicator::barrier(const CallOptions& options) const {
-  std::int8_t token = 0;
+  THALWEG_TRY(const Operation operation, start_barrier(options, true));
+  return operation.wait();
+}
+
+Result<Operation> Communicator::barrier_async(const CallOptions& options) const {
+  return start_barrier(options, false);
+}
+
+Result<Operation> Communicator::start_barrier(const CallOptions& options, bool awaited) const {
   std::shared_ptr<const PreparedPlan> plan;
   THALWEG_TRY(const std::shared_ptr<State> op, core_->prepare({.collective = Collective::kAllreduce,
                                                                .name = "barrier",
                                                                .elements = 1,
                                                                .type = DType::kInt8},
                                                               options, plan));
-  op->awaited = true;
-  lay_over(*op, plan.get(), reinterpret_cast<std::byte*>(&token));
+  op->awaited = awaited;
+  op->scratch.resize(1);
+  lay_over(*op, plan.get(), op->scratch.data());
   core_->start(op);
-  return core_->wait(*op);
+  return Operation(op);
 }
 
 Result<Communicator> Communicator::shrink(std::chrono::nanoseconds window) const {

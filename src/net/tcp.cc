@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -23,6 +24,7 @@ constexpr auto kRetryPause = std::chrono::milliseconds(20);
 constexpr int kBacklog = 4096;
 // One attempt; a lost SYN is repeated within it.
 constexpr Duration kAttempt = Duration::milliseconds(5'000);
+constexpr std::string_view kUnpaced = "reno";
 
 // 0, or the errno of the attempt.
 int try_connect(const SocketAddress& remote, Time until, Fd& out) {
@@ -82,9 +84,23 @@ Result<Fd> connect_tcp(const SocketAddress& remote, const std::string& name, Tim
   }
 }
 
+bool is_within_host(int fd) {
+  SocketAddress here = SocketAddress::local_of(fd).unmapped();
+  SocketAddress there = SocketAddress::remote_of(fd).unmapped();
+  here.set_port(0);
+  there.set_port(0);
+  return here.to_string() == there.to_string();
+}
+
 void prepare_stream(int fd) {
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  // Every kernel has it. Within a host nothing can be congested, and a congestion control that
+  // paces, as BBR does, only makes bytes wait.
+  if (is_within_host(fd)) {
+    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kUnpaced.data(),
+               static_cast<socklen_t>(kUnpaced.size()));
+  }
 }
 
 Result<Fd> listen_tcp(const std::string& address) {

@@ -19,7 +19,11 @@ namespace thalweg {
 [[nodiscard]] Result<Fd> connect_tcp(const SocketAddress& remote, const std::string& name,
                                      Time until);
 
-// What a stream between ranks needs: no delay, and an end if the other machine is gone.
+// Two ends with one address are on one host, and in one network: processes that somebody keeps in
+// networks of their own are to use them.
+[[nodiscard]] bool is_within_host(int fd);
+
+// What a connected stream between ranks needs: no delay, and an end if the other machine is gone.
 void prepare_stream(int fd);
 
 // Listens at "host:port", or at all addresses of this host if the host is "*". Port 0: any.

@@ -28,6 +28,15 @@ Json arrived_json(const std::vector<FlowResult>& flows) {
   return {{"mean", sum / static_cast<double>(flows.size())}, {"least", least}};
 }
 
+Json aggregation_json(const AggregationCounters& c) {
+  return {{"packets_sent", c.sent},         {"retransmissions", c.retransmissions},
+          {"timeouts", c.timeouts},         {"marks", c.marks},
+          {"aggregated", c.aggregated},     {"completed", c.completed},
+          {"collisions", c.collisions},     {"forwarded", c.forwarded},
+          {"partial_sums", c.partial_sums}, {"expired", c.expired},
+          {"most_slots", c.most_slots},     {"packets_at_servers", c.at_servers}};
+}
+
 Json job_json(const JobResult& job, const Histogram& flows) {
   Json iterations = Json::array();
   double sum = 0;
@@ -37,12 +46,15 @@ Json job_json(const JobResult& job, const Histogram& flows) {
   }
   Json mean;  // null while the job is not done
   if (job.done) mean = sum / static_cast<double>(job.iterations.size());
-  return {{"name", job.name},
-          {"done", job.done},
-          {"mean_iteration_ms", mean},
-          {"iterations_ms", iterations},
-          {"samples_per_s", job.samples_per_second},
-          {"flow_completion_ms", percentiles(flows)}};
+  Json json{{"name", job.name},
+            {"done", job.done},
+            {"mean_iteration_ms", mean},
+            {"iterations_ms", iterations},
+            {"samples_per_s", job.samples_per_second},
+            {"goodput_gbps", job.goodput_gbps},
+            {"flow_completion_ms", percentiles(flows)}};
+  if (job.aggregation) json["aggregation"] = aggregation_json(*job.aggregation);
+  return json;
 }
 
 // What a path may go on with.
@@ -92,6 +104,7 @@ Json to_json(const ScenarioResult& r, const Scenario& scenario) {
           {"flow_completion_ms", percentiles(completion_times_ms(r.flows))},
           {"arrived", arrived_json(r.flows)},
           {"flows_unfinished", r.flows_unfinished},
+          {"failures", r.failures},
           {"packets_sent", c.packets_sent},
           {"packet_hops", c.packet_hops},
           {"drops_full", c.drops_full},

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/aggregation.h"
 #include "sim/connections.h"
 #include "sim/model.h"
 #include "sim/plan_run.h"
@@ -68,11 +69,13 @@ struct ComputeSpan {
 class TrainingJob {
  public:
   // `topology` is that of the job: its hosts are the workers, in order; plans are made for it.
-  // An error if the scheme cannot be had.
+  // An error if the scheme cannot be had. With an aggregation, tensors go by it and no plan is
+  // made.
   static Result<std::unique_ptr<TrainingJob>> make(const ModelTable& model,
                                                    const TrainingOptions& options,
                                                    const Topology& topology, Network& network,
-                                                   Connections& connections);
+                                                   Connections& connections,
+                                                   Aggregation* aggregation = nullptr);
 
   // Called when a worker begins to compute a layer.
   void on_compute(std::function<void(const ComputeSpan&)> observer) {
@@ -85,6 +88,8 @@ class TrainingJob {
   [[nodiscard]] const std::vector<IterationResult>& results() const { return results_; }
   // Samples a second over all workers, from the second iteration on where there are several.
   [[nodiscard]] double samples_per_second() const;
+  // The same for the bits of gradients that a worker has summed.
+  [[nodiscard]] double goodput_gbps() const;
 
  private:
   struct Worker {
@@ -96,8 +101,12 @@ class TrainingJob {
   };
 
   TrainingJob(const ModelTable& model, const TrainingOptions& options, Network& network,
-              Connections& connections)
-      : model_(model), options_(options), network_(network), connections_(connections) {}
+              Connections& connections, Aggregation* aggregation)
+      : model_(model),
+        options_(options),
+        network_(network),
+        connections_(connections),
+        aggregation_(aggregation) {}
 
   void begin_iteration(Rank worker);
   void compute(Rank worker);
@@ -108,6 +117,7 @@ class TrainingJob {
   void scatter_layer(Rank worker, int iteration, int layer);
   void on_layer_back(Rank worker, int iteration, int layer);
   void finish_iteration(Rank worker);
+  [[nodiscard]] double iterations_per_second() const;
   [[nodiscard]] Duration compute_time(Rank worker, Duration table_time) const;
   [[nodiscard]] int layer_count() const { return static_cast<int>(model_.layers.size()); }
 
@@ -115,8 +125,9 @@ class TrainingJob {
   const TrainingOptions options_;
   Network& network_;
   Connections& connections_;
-  std::vector<Plan> plans_;    // [layer]; none when tensors are scattered
-  std::vector<Rank> servers_;  // of scattered tensors
+  Aggregation* const aggregation_;  // may be null
+  std::vector<Plan> plans_;         // [layer]; none when tensors are scattered or aggregated
+  std::vector<Rank> servers_;       // of scattered tensors
   std::vector<Worker> workers_;
   // [iteration % 2][layer]. A worker that sends a layer has that layer's gradients of the iteration
   // before, so all workers have those of the one before that: two runs of a layer overlap, no more.

@@ -120,12 +120,22 @@ const AggregateCounters* AggregateTable::counters(std::uint32_t job) const {
   return place == jobs_.end() || place->about.id != job ? nullptr : &place->counters;
 }
 
-std::uint32_t AggregateTable::index_of(std::uint32_t job, std::uint64_t sequence,
+// Where sequences are not hashed, the places of a job at this switch lie as far apart as they can:
+// their sequences run on side by side.
+std::uint32_t AggregateTable::index_of(const AggregateJob& job, std::uint64_t sequence,
                                        std::uint8_t place) const {
-  const std::uint64_t whose = std::uint64_t{job} << 8 | place;
-  const std::uint64_t hash = options_.hash_sequences ? mix_bits(mix_bits(whose) + sequence)
-                                                     : mix_bits(whose) % slots_.size() + sequence;
-  return static_cast<std::uint32_t>(hash % slots_.size());
+  if (options_.hash_sequences) {
+    const std::uint64_t whose = std::uint64_t{job.id} << 8 | place;
+    return static_cast<std::uint32_t>(mix_bits(mix_bits(whose) + sequence) % slots_.size());
+  }
+  const auto groups = static_cast<std::size_t>(std::popcount(job.groups));
+  const std::size_t places = groups + (job.second_level ? 1 : 0);
+  const std::size_t before =
+      place == kSecondLevelPlace
+          ? groups
+          : static_cast<std::size_t>(std::popcount(job.groups & (atp_bit(place) - 1)));
+  const std::uint64_t start = mix_bits(job.id) % slots_.size() + before * (slots_.size() / places);
+  return static_cast<std::uint32_t>((start + sequence) % slots_.size());
 }
 
 bool AggregateTable::serves(const Slot& slot, const AtpHeader& header, std::uint8_t place) {
@@ -157,7 +167,7 @@ AggregateAction AggregateTable::decide(Job& job, AtpHeader& header, Time now) {
   if ((first ? header.fan_in : header.group_count) == 1) return pass_on(header, Cause::kAlone);
 
   const std::uint8_t place = first ? header.group : kSecondLevelPlace;
-  Slot& slot = slots_[index_of(header.job, header.sequence, place)];
+  Slot& slot = slots_[index_of(job.about, header.sequence, place)];
   const bool ours = serves(slot, header, place);  // step 1
   if (ours && differs(slot, header)) {
     AggregateAction drop;
@@ -319,7 +329,7 @@ AggregateAction AggregateTable::on_parameter(const AtpHeader& header) {
   action.emit = Emit::kPacket;
   action.cause = Cause::kUnneeded;
   const auto release = [&](std::uint8_t place) {
-    Slot& slot = slots_[index_of(header.job, header.sequence, place)];
+    Slot& slot = slots_[index_of(job->about, header.sequence, place)];
     if (!serves(slot, header, place)) return;
     free(slot, *job);
     action.cause = Cause::kFreed;

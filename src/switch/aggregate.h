@@ -97,6 +97,7 @@ class AggregateTable {
 
   [[nodiscard]] const AggregateOptions& options() const { return options_; }
   [[nodiscard]] std::uint32_t slots_in_use() const { return in_use_; }
+  [[nodiscard]] bool in_use(std::uint32_t slot) const { return slots_[slot].members != 0; }
   // Of a job, or null.
   [[nodiscard]] const AggregateCounters* counters(std::uint32_t job) const;
   // Of packets of no known job.
@@ -128,7 +129,7 @@ class AggregateTable {
   };
 
   [[nodiscard]] Job* find(std::uint32_t id);
-  [[nodiscard]] std::uint32_t index_of(std::uint32_t job, std::uint64_t sequence,
+  [[nodiscard]] std::uint32_t index_of(const AggregateJob& job, std::uint64_t sequence,
                                        std::uint8_t place) const;
   [[nodiscard]] std::uint32_t number_of(const Slot& slot) const {
     return static_cast<std::uint32_t>(&slot - slots_.data());

@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCH = [ROOT / "build/release/thalweg", "bench", "allreduce"]
+TREE = "leaf-spine:racks=2,hosts=2,spines=1,host=100M,uplink=20M"
 QUICK = ("bench", "allreduce", "--quick", "--json", "--sizes", "1KiB,1MiB")
 # Says what a rank of Gloo would (src/cli/allreduce/rank.h), and does what {act} says when it is asked.
 FAKE_PEER = """#!{python}
@@ -156,6 +157,21 @@ def test_netns(thalweg, ranks, peers):
     assert not rows_of(result, "openmpi-shm")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces")
+def test_topology_beside_the_simulator(thalweg):
+    result = thalweg("bench", "allreduce", "--quick", "--json", "--sizes", "64KiB", "--topology", TREE, "--scheme", "rat", "ring",
+                     "--transport", "tcp,dlcp", "--simulate").json()
+    assert result["ranks"] == 4
+    rows = {(row["transport"], row["scheme"]): row for row in result["rows"]}
+    assert set(rows) == {(t, s) for t in ("tcp", "dlcp") for s in ("rat", "ring")}
+    # Half of a tensor crosses the uplink each way at least.
+    limit_us = 64 * 1024 * 8 / 20
+    for (_, scheme), row in rows.items():
+        assert row["wrong"] == 0
+        assert 0.9 * limit_us <= row["p50_us"], "the uplink is not as slow as it should be"
+        assert limit_us / 2 <= row["simulated_us"] <= 20 * limit_us
+
+
 def test_bad_flags(thalweg):
     for flags, word in ([("--ranks", "1"), "ranks"], [("--ranks", "31"), "ranks"],
                         [("--sizes", "1KiB,7B"), "sizes"], [("--sizes", "0B"), "sizes"],
@@ -165,7 +181,12 @@ def test_bad_flags(thalweg):
                         [("--netns", "--loss", "1"), "loss"], [("--netns", "--rate", "fast"), "rate"],
                         [("--bound", "1%"), "dlcp"], [("--transport", "dlcp", "--bound", "2"), "bound"],
                         [("--transport", "dlcp", "--bound", "1%", "--op", "max"), "sums of floats"],
-                        [("--scheme", "no-such"), "no-such"]):
+                        [("--scheme", "no-such"), "no-such"],
+                        [("--topology", TREE, "--ranks", "3"), "4 hosts"],
+                        [("--topology", TREE, "--rate", "1G"), "rate"],
+                        [("--topology", TREE, "--simulate"), "--scheme"],
+                        [("--scheme", "ring", "--simulate"), "--topology"],
+                        [("--topology", "leaf-spine:racks=2,hosts=2,spines=2"), "two ways"]):
         done = thalweg("bench", "allreduce", "--quick", *flags)
         assert done.code == 2, flags
         assert word in done.err, flags

@@ -88,9 +88,10 @@ Result<std::unique_ptr<Crew>> Crew::start(const Stage& stage, CrewPlan plan, int
 }
 
 Status Crew::listen() {
-  path_ = fmt::format("{}/{}-{}", stage_.folder(), plan_.library, plan_.transport);
-  THALWEG_TRY(const sockaddr_un address, socket_name(path_));
   listener_ = new_socket();
+  // No other crew has this number.
+  path_ = fmt::format("{}/crew{}", stage_.folder(), listener_.get());
+  THALWEG_TRY(const sockaddr_un address, socket_name(path_));
   if (bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
       ::listen(listener_.get(), static_cast<int>(size_)) != 0) {
     return system_error(fmt::format("cannot listen at {}", path_), errno);

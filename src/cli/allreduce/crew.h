@@ -31,6 +31,7 @@ struct CrewProcess {
 struct CrewPlan {
   std::string library;
   std::string transport;
+  std::string scheme = {};             // of ours, where it was named
   std::string settings;                // for the reader
   std::vector<CrewProcess> processes;  // one a rank, or one that starts them all
 };

@@ -11,6 +11,7 @@
 #include "cli/home.h"
 #include "cli/run_job.h"
 #include "net/system.h"
+#include "topology/load.h"
 
 namespace thalweg::allreduce {
 namespace {
@@ -140,6 +141,9 @@ Result<OwnPlan> own_plan(const Stage& stage, const Work& work, const OwnSettings
     append(command, {"--scheme", settings.scheme});
     text = "scheme " + settings.scheme;
   }
+  if (settings.topology != nullptr) {
+    append(command, {"--topology", topology_to_yaml(*settings.topology)});
+  }
   if (settings.transport == "dlcp") {
     append(command, {"--bound", fmt::format("{}", settings.bound)});
     append(command, {"--rate-gbps", fmt::format("{}", settings.rate_gbps)});
@@ -148,6 +152,7 @@ Result<OwnPlan> own_plan(const Stage& stage, const Work& work, const OwnSettings
   }
   return OwnPlan{.plan = {.library = "thalweg",
                           .transport = settings.transport,
+                          .scheme = settings.scheme,
                           .settings = text,
                           .processes = one_a_rank(work, command, variables_of(meeting))},
                  .store = std::move(store)};

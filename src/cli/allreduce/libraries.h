@@ -10,6 +10,7 @@
 
 #include "cli/allreduce/crew.h"
 #include "net/bootstrap/store_server.h"
+#include "topology/topology.h"
 
 namespace thalweg::allreduce {
 
@@ -28,9 +29,10 @@ struct Work {
 // How our own ranks go about it.
 struct OwnSettings {
   std::string transport = "tcp";
-  std::string scheme = {};  // empty: chosen by size
-  double bound = 0;         // of DLCP's loss; requires a sum of floats
-  double rate_gbps = 0;     // of the links, where it is known; DLCP starts from it
+  std::string scheme = {};             // empty: chosen by size
+  const Topology* topology = nullptr;  // what the planner is to know of the network
+  double bound = 0;                    // of DLCP's loss; requires a sum of floats
+  double rate_gbps = 0;                // of the links, where it is known; DLCP starts from it
 };
 // Our own ranks. The store must last as long as they do.
 struct OwnPlan {

@@ -65,6 +65,8 @@ nlohmann::ordered_json row(const Report& report, const Measured& measured, std::
       {"algbw_gbps", algbw_gbps(cell)},   {"busbw_gbps", busbw_gbps(cell, report.work.ranks)},
       {"samples", cell.us.count()},       {"wrong", cell.wrong}};
   if (!is_own(measured)) return json;
+  if (!measured.scheme.empty()) json["scheme"] = measured.scheme;
+  if (cell.simulated_us) json["simulated_us"] = *cell.simulated_us;
   for (const Measured* peer : peers(report)) {
     json["ratio_" + field_of(*peer)] = ratio(cell, peer->cells[index], 50);
     json["ratio_p99_" + field_of(*peer)] = ratio(cell, peer->cells[index], 99);
@@ -79,9 +81,12 @@ std::string block(const Report& report, const Measured& measured) {
                                  measured.version, measured.settings);
   text += fmt::format("#{:>11} {:>11} {:>8} {:>8} {:>11} {:>11} {:>8} {:>8} {:>7}", "size", "count",
                       "type", "redop", "time", "p99", "algbw", "busbw", "#wrong");
+  const bool simulated = !measured.cells.empty() && measured.cells.front().simulated_us;
+  if (simulated) text += fmt::format(" {:>11}", "simulated");
   for (const Measured* peer : others) text += fmt::format(" {:>12}", peer->library);
   text += fmt::format("\n#{:>11} {:>11} {:>8} {:>8} {:>11} {:>11} {:>8} {:>8} {:>7}", "(B)",
                       "(elements)", "", "", "(us)", "(us)", "(GB/s)", "(GB/s)", "");
+  if (simulated) text += fmt::format(" {:>11}", "(us)");
   for (std::size_t i = 0; i < others.size(); ++i) text += fmt::format(" {:>12}", "(times ours)");
   for (std::size_t i = 0; i < measured.cells.size(); ++i) {
     const Cell& cell = measured.cells[i];
@@ -89,6 +94,7 @@ std::string block(const Report& report, const Measured& measured) {
                         cell.size.count(), cell.elements, name_of(report.work.type),
                         name_of(report.work.op), cell.us.percentile(50), cell.us.percentile(99),
                         algbw_gbps(cell), busbw_gbps(cell, report.work.ranks), cell.wrong);
+    if (cell.simulated_us) text += fmt::format(" {:>11.1f}", *cell.simulated_us);
     for (const Measured* peer : others) {
       text += fmt::format(" {:>12.2f}", ratio(cell, peer->cells[i], 50));
     }

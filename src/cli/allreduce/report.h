@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,11 +19,13 @@ struct Cell {
   std::int64_t elements = 0;
   Histogram us;  // of each call, the slowest rank
   std::int64_t wrong = 0;
+  std::optional<double> simulated_us = {};  // what the simulator says of one call
 };
 
 struct Measured {
   std::string library;
   std::string transport;
+  std::string scheme;  // of ours, where it was named
   std::string version;
   std::string settings;
   double idle_cpu = 0;  // processor seconds a second of a rank with nothing to do: the most of all

@@ -16,28 +16,30 @@
 
 #include "base/units.h"
 #include "net/address.h"
+#include "net/bootstrap/store.h"
 #include "net/bootstrap/store_message.h"
 #include "net/fd.h"
 
 namespace thalweg {
 
-class StoreClient {
+class StoreClient final : public Store {
  public:
   // The store may start later: tried until the deadline. One that refuses us is an error at once.
   [[nodiscard]] static Result<StoreClient> connect(const std::string& address, JobToken token,
                                                    Time deadline);
 
   // Keys have from 1 to kMaxStoreKey bytes, values at most kMaxStoreValue, any bytes.
-  [[nodiscard]] Status set(const std::string& key, const std::string& value, Time deadline);
-  // Waits until the key exists.
-  [[nodiscard]] Result<std::string> get(const std::string& key, Time deadline);
-  [[nodiscard]] Status wait(const std::string& key, Time deadline);
-  // The new value. A key that does not exist counts as 0; its value is a decimal number.
-  [[nodiscard]] Result<std::int64_t> add(const std::string& key, std::int64_t delta, Time deadline);
-  // Sets it if it is `expected`; none: if it does not exist. False: it was something else.
+  [[nodiscard]] Status set(const std::string& key, const std::string& value,
+                           Time deadline) override;
+  [[nodiscard]] Result<std::optional<std::string>> find(const std::string& key,
+                                                        Time deadline) override;
+  [[nodiscard]] Result<std::string> get(const std::string& key, Time deadline) override;
+  [[nodiscard]] Status wait(const std::string& key, Time deadline) override;
+  [[nodiscard]] Result<std::int64_t> add(const std::string& key, std::int64_t delta,
+                                         Time deadline) override;
   [[nodiscard]] Result<bool> compare_and_set(const std::string& key,
                                              const std::optional<std::string>& expected,
-                                             const std::string& value, Time deadline);
+                                             const std::string& value, Time deadline) override;
   // False: there was none.
   [[nodiscard]] Result<bool> remove(const std::string& key, Time deadline);
 
@@ -48,6 +50,8 @@ class StoreClient {
   StoreClient(Fd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
 
   Status greet(JobToken token, Time deadline);
+  Result<std::optional<std::string>> ask_for(StoreRequest::What what, const std::string& key,
+                                             Time deadline);
   Result<std::string> wait_for(StoreRequest::What what, const std::string& key, Time deadline);
   Result<StoreReply> ask(StoreRequest request, Time deadline);
   Result<StoreReply> receive(std::uint32_t number, const std::string& key, Time deadline);

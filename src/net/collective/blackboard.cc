@@ -58,7 +58,7 @@ std::optional<Call> call_in(const std::string& line) {
 
 Status Blackboard::connect(Time until) {
   if (client_) return ok_status();
-  THALWEG_TRY(client_, StoreClient::connect(store_, token_, until));
+  THALWEG_TRY(client_, open_(until));
   return ok_status();
 }
 

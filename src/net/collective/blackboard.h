@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -13,19 +14,15 @@
 #include <thalweg/result.h>
 
 #include "base/units.h"
-#include "net/bootstrap/environment.h"
-#include "net/bootstrap/store_client.h"
+#include "net/bootstrap/store.h"
 
 namespace thalweg {
 
 class Blackboard {
  public:
   // `group`: of the communicator; `rank`: ours in it.
-  Blackboard(const Environment& environment, std::string group, int rank)
-      : store_(environment.store),
-        token_(environment.token),
-        group_(std::move(group)),
-        rank_(rank) {}
+  Blackboard(OpenStore open, std::string group, int rank)
+      : open_(std::move(open)), group_(std::move(group)), rank_(rank) {}
 
   // Says what we call as an operation, unless another rank said so first. How the communicator
   // failed: if it did, or if what that rank calls is something else. To be asked again and again.
@@ -43,12 +40,11 @@ class Blackboard {
   // One round of gather_survivors(); none: whoever was to make the list did not.
   Result<std::optional<std::vector<int>>> try_gather(int attempt, int size, Duration window);
 
-  std::string store_;
-  JobToken token_;
+  OpenStore open_;
   std::string group_;
   int rank_;
   std::mutex mutex_;
-  std::optional<StoreClient> client_;  // with mutex_
+  std::unique_ptr<Store> client_;  // with mutex_
 };
 
 }  // namespace thalweg

@@ -17,9 +17,6 @@ namespace {
 // Longer is as good as for ever.
 constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(24 * 7);
 
-// How long one who waits for a key keeps the store to itself.
-constexpr Duration kStoreTurn = Duration::milliseconds(20);
-
 Duration to_duration(std::chrono::nanoseconds ns) {
   return Duration::nanoseconds(std::min(ns, kLongest).count());
 }
@@ -34,52 +31,7 @@ std::uint64_t hash_of(std::string_view text, std::uint64_t seed) {
   return mix_bits(hash ^ text.size());
 }
 
-Result<Environment> environment_of(const CommunicatorOptions& options) {
-  const EnvironmentLookup outer = process_environment();
-  // What the caller says stands where the launcher's word would.
-  return environment_from([&](const std::string& name) -> std::optional<std::string> {
-    if (name == "THALWEG_RANK" && options.rank) return std::to_string(*options.rank);
-    if (name == "THALWEG_SIZE" && options.size) return std::to_string(*options.size);
-    if (name == "THALWEG_STORE" && !options.store.empty()) return options.store;
-    // A newcomer is none of the ranks that the launcher knows, and does not start a store.
-    if (options.join && name == "THALWEG_RANK") return "1";
-    if (options.join && name == "THALWEG_SIZE") return "2";
-    return outer(name);
-  });
-}
-
 }  // namespace
-
-Result<std::shared_ptr<Job>> Job::join(const CommunicatorOptions& options, Time until) {
-  auto job = std::make_shared<Job>();
-  THALWEG_TRY(job->environment, environment_of(options));
-  const Environment& environment = job->environment;
-  if (environment.size == 1 && environment.store.empty()) return job;
-  if (environment.rank == 0 && environment.rank0_starts_store) {
-    THALWEG_TRY(const std::string listen, store_listen_address(environment.store));
-    THALWEG_TRY(job->server, StoreServer::start(listen, environment.token));
-  }
-  THALWEG_TRY(job->client, StoreClient::connect(environment.store, environment.token, until));
-  return job;
-}
-
-Status Job::set(const std::string& key, const std::string& value, Time until) {
-  const std::lock_guard lock(mutex);
-  return client->set(key, value, until);
-}
-
-Result<std::string> Job::get(const std::string& key, Time until) {
-  while (true) {
-    const Time turn = std::min(until, monotonic_now() + kStoreTurn);
-    {
-      const std::lock_guard lock(mutex);
-      Result<std::string> value = client->get(key, turn);
-      // An error well before its time is not that the key is missing.
-      if (value.ok() || turn == until || monotonic_now() + kStoreTurn / 4 < turn) return value;
-    }
-    std::this_thread::yield();
-  }
-}
 
 Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
     const CommunicatorOptions& options) {
@@ -109,9 +61,8 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
   const std::string prefix = fmt::format("communicator/{}/", core->members_.group);
   std::string listen = "127.0.0.1:0";
   if (core->job_->client) {
-    const std::lock_guard lock(core->job_->mutex);
     THALWEG_TRY(const std::vector<SocketAddress> addresses,
-                rank_addresses(environment.interfaces, core->job_->client->local_address()));
+                rank_addresses(environment.interfaces, core->job_->own_address));
     SocketAddress own = addresses.front();
     own.set_port(0);
     listen = own.to_string();
@@ -135,7 +86,8 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
     return connect_tcp(remote, address, by);
   };
   if (core->job_->client) {
-    core->board_ = std::make_shared<Blackboard>(environment, core->members_.group, core->rank_);
+    core->board_ =
+        std::make_shared<Blackboard>(core->job_->open, core->members_.group, core->rank_);
     engine.compare_calls = [board = core->board_](auto... call) {
       return board->compare_calls(call...);
     };
@@ -227,6 +179,7 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::message(const Mess
   op->peer = message.peer;
   op->tag = static_cast<std::uint32_t>(message.tag);
   op->limit = to_duration(options.deadline);
+  op->on_over = options.on_over;
   op->text = fmt::format("{} of {} {} {} {}, tag {}", message.sends ? "send" : "recv",
                          message.elements, name_of(message.type), message.sends ? "to" : "from",
                          any ? "any rank" : fmt::format("rank {}", message.peer), message.tag);
@@ -295,6 +248,7 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::prepare(
   op->op = options.op == ReduceOp::kMean ? ReduceOp::kSum : options.op;
   op->priority = options.priority;
   op->limit = to_duration(options.deadline);
+  op->on_over = options.on_over;
   THALWEG_TRY(const std::shared_ptr<const KnownCall> known, know(call, options));
   op->text = known->text;
   op->signature = known->signature;

@@ -16,32 +16,15 @@
 
 #include <thalweg/communicator.h>
 
-#include "net/bootstrap/environment.h"
-#include "net/bootstrap/store_client.h"
-#include "net/bootstrap/store_server.h"
 #include "net/collective/atp_engine.h"
 #include "net/collective/blackboard.h"
 #include "net/collective/dlcp_links.h"
 #include "net/collective/engine.h"
+#include "net/collective/job.h"
 #include "net/collective/mailbox.h"
 #include "net/collective/plans.h"
 
 namespace thalweg {
-
-// What the communicators of a process share: the store, and the one of rank 0 if it runs there.
-struct Job {
-  Environment environment;
-  std::optional<StoreServer> server;
-  std::mutex mutex;                   // guards what follows
-  std::optional<StoreClient> client;  // none: the process is alone
-
-  static Result<std::shared_ptr<Job>> join(const CommunicatorOptions& options, Time until);
-
-  // Both from any thread. get() waits until the key exists, and lets others have the client
-  // meanwhile: what it waits for may be for one of them to set.
-  Status set(const std::string& key, const std::string& value, Time until);
-  Result<std::string> get(const std::string& key, Time until);
-};
 
 class Communicator::Core {
  public:
@@ -66,7 +49,6 @@ class Communicator::Core {
   Result<std::shared_ptr<Operation::State>> prepare(const Call& call, const CallOptions& options,
                                                     std::shared_ptr<const PreparedPlan>& plan);
   void start(const std::shared_ptr<Operation::State>& op) { engine_->start(op); }
-  Status wait(Operation::State& op) { return engine_->wait(op); }
 
   // Whether an allreduce goes over ATP; the error says why it cannot though it must.
   [[nodiscard]] Result<bool> goes_by_atp(TensorSpan tensor, const CallOptions& options) const;

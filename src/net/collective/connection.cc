@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <linux/sockios.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -171,9 +172,12 @@ void Connection::queue(const Frame& frame, const std::string& text) {
 
 bool Connection::delivered() const {
   if (!connected() || !write_error_.empty()) return true;
+  if (out_header_left_ != 0 || out_text_left_ != 0 || !queue_.empty()) return false;
   int unsent = 0;
-  return out_header_left_ == 0 && out_text_left_ == 0 && queue_.empty() &&
-         (ioctl(fd(), SIOCOUTQ, &unsent) != 0 || unsent == 0);
+  if (ioctl(fd(), SIOCOUTQ, &unsent) != 0 || unsent == 0) return true;
+  // A peer that closed takes no more.
+  pollfd closed{fd(), 0, 0};
+  return poll(&closed, 1, 0) > 0;
 }
 
 bool Connection::prepare(Handler& handler) {

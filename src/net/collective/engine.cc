@@ -105,7 +105,7 @@ void Engine::start(const std::shared_ptr<Op>& op) {
     }
   }
   if (!broken_.empty()) {
-    op->result = Error(fmt::format("{}: {}", op->text, broken_));
+    op->end(Error(fmt::format("{}: {}", op->text, broken_)));
     return;
   }
   begin(op);
@@ -165,7 +165,7 @@ void Engine::finish(Op& op, Status result) {
   if (!result.ok()) {
     for (const Transfer& transfer : op.transfers) transfer.cancel();
   }
-  op.result = std::move(result);
+  op.end(std::move(result));
   if (op.plan) {
     for (const Rank peer : op.plan->peers()) {
       std::erase_if(connections_[peer.index()]->ready,

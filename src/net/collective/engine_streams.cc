@@ -47,15 +47,8 @@ Status Engine::connect_to(Lock& lock, const std::vector<Rank>& peers, Time until
   return ok_status();
 }
 
-// Two ends with one address are on one host, and in one network: ranks that somebody keeps in
-// networks of their own are to use them.
 void Engine::offer_memory(Connection& connection) {
-  if (!options_.share_memory) return;
-  SocketAddress here = SocketAddress::local_of(connection.fd()).unmapped();
-  SocketAddress there = SocketAddress::remote_of(connection.fd()).unmapped();
-  here.set_port(0);
-  there.set_port(0);
-  if (here.to_string() != there.to_string()) return;
+  if (!options_.share_memory || !is_within_host(connection.fd())) return;
   Result<std::unique_ptr<SharedLink>> link = SharedLink::make(options_.ring_bytes);
   // Without shared memory the socket carries all.
   if (!link.ok()) return;

@@ -90,7 +90,7 @@ void Mailbox::send(const std::shared_ptr<Op>& op) {
         fmt::format("{} messages to it wait to be received; no more are allowed", kMostMessages));
   }
   if (!ready.ok()) {
-    op->result = Error(fmt::format("{}: {}", op->text, ready.error().message()));
+    op->end(Error(fmt::format("{}: {}", op->text, ready.error().message())));
     return;
   }
   op->number = ++sent_[to];
@@ -106,7 +106,7 @@ void Mailbox::send(const std::shared_ptr<Op>& op) {
   if (eager) {
     ++eager_[to];
     connection.queue(frame, {reinterpret_cast<const char*>(op->tensor), bytes});
-    op->result = ok_status();
+    op->end(ok_status());
   } else {
     connection.queue(frame, "");
     moving_.push_back(op);
@@ -120,7 +120,7 @@ void Mailbox::receive(const std::shared_ptr<Op>& op) {
   const Lock lock(mutex_);
   op->deadline = monotonic_now() + op->limit;
   if (!broken_.empty()) {
-    op->result = Error(fmt::format("{}: {}", op->text, broken_));
+    op->end(Error(fmt::format("{}: {}", op->text, broken_)));
     return;
   }
   const auto letter =
@@ -135,7 +135,7 @@ void Mailbox::receive(const std::shared_ptr<Op>& op) {
   if (op->peer != kAnyPeer) {
     const Connection& from = *in_[static_cast<std::size_t>(op->peer)];
     if (!from.over().empty()) {
-      op->result = Error(fmt::format("{}: rank {} is lost: {}", op->text, op->peer, from.over()));
+      op->end(Error(fmt::format("{}: rank {} is lost: {}", op->text, op->peer, from.over())));
       return;
     }
   }
@@ -197,7 +197,7 @@ void Mailbox::finish(const std::shared_ptr<Op>& op, Status result) {
                   [&](const Connection::Ready& r) { return r.op == op.get(); });
   }
   op->executor.reset();
-  op->result = std::move(result);
+  op->end(std::move(result));
   changed_.notify_all();
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <thalweg/communicator.h>
@@ -44,6 +45,7 @@ struct Operation::State {
   int priority = 0;
   bool awaited = false;  // its caller waits for it as soon as it has started, and so drives
   Duration limit;
+  std::function<void()> on_over;  // CallOptions has it
   // Over DLCP, if it is set: the operation's peers, and how its transfers go.
   std::vector<Peer> dlcp_peers;  // of plan->peers()
   struct Dlcp {
@@ -72,7 +74,11 @@ struct Operation::State {
   Time deadline;
   Time ask_at;                   // next
   bool has_streams = false;      // to all its peers
-  std::optional<Status> result;  // it is over
+  std::optional<Status> result;  // it is over; set by end()
+  void end(Status status) {
+    result = std::move(status);
+    if (on_over) std::exchange(on_over, nullptr)();
+  }
 };
 
 }  // namespace thalweg

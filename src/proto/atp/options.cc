@@ -26,6 +26,8 @@ Status validate_congestion(const AtpCongestionOptions& congestion) {
 }
 
 Status validate_recovery(const AtpRecoveryOptions& recovery) {
+  THALWEG_TRY_STATUS(require(recovery.factor >= 1 && recovery.factor <= 1000, "recovery.factor",
+                             std::to_string(recovery.factor), "from 1 to 1000"));
   THALWEG_TRY_STATUS(require_positive(recovery.least, "recovery.least"));
   THALWEG_TRY_STATUS(require(recovery.initial >= recovery.least, "recovery.initial",
                              to_string(recovery.initial), "at least recovery.least"));

@@ -24,8 +24,11 @@ struct AtpCongestionOptions {
 struct AtpRecoveryOptions {
   // So many parameter packets of later sequences in a row: the oldest is lost. 0: only timeouts.
   std::uint32_t out_of_sequence = 3;
-  // The timeout follows the time from a gradient to its parameter, which includes the wait for the
-  // slowest worker; every retransmission of a sequence doubles it for that sequence.
+  // The timeout is so many times what it typically takes from a gradient to its parameter, within
+  // these limits; every retransmission of a sequence doubles it for that sequence. At least 1.
+  std::int64_t factor = 4;
+  // The timeout before the first parameter, and the least one for what is sent after a pause: how
+  // much later than this worker another may begin.
   Duration initial = Duration::milliseconds(20);
   Duration least = Duration::milliseconds(1);
   Duration most = Duration::milliseconds(500);

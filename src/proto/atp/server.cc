@@ -40,8 +40,8 @@ const char* name_of(Cause cause) {
       return "out-of-window";
     case Cause::kMismatch:
       return "mismatch";
-    case Cause::kFailed:
-      return "failed";
+    case Cause::kOverdue:
+      return "overdue";
   }
   return "?";
 }
@@ -71,11 +71,6 @@ bool AtpServer::fits(const AtpHeader& header) const {
 AtpServerAction AtpServer::judge(const AtpHeader& header, Time now) {
   AtpServerAction action;
   if (!fits(header)) return action;
-  if (abort_) {
-    abort_waiting_ = true;
-    action.cause = Cause::kFailed;
-    return action;
-  }
   action.slot = slot_of(header.sequence);
   const Entry& entry = entries_[action.slot];
   if (entry.used && header.sequence < entry.sequence) {
@@ -87,30 +82,34 @@ AtpServerAction AtpServer::judge(const AtpHeader& header, Time now) {
     return action;
   }
   if (!entry.used || header.sequence > entry.sequence) {
-    begin(action.slot, header, now);
+    begin(action.slot, header);
   } else if (entry.elements != header.elements || entry.exponent != header.exponent) {
     return action;
   } else if (entry.complete) {
     action.cause = header.resend ? Cause::kAnswered : Cause::kDuplicate;
-    if (header.resend) answer(action.slot, header);
+    if (header.resend) {
+      send({header.sequence, action.slot, header.groups, header.workers, header.group, false});
+    }
     return action;
   }
-  return merge(action.slot, header);
+  action = merge(action.slot, header, now);
+  if (entry.overdue && header.resend && action.cause == Cause::kDuplicate) {
+    action.cause = Cause::kOverdue;
+    send_abort(action.slot);
+  }
+  return action;
 }
 
-void AtpServer::begin(std::uint32_t slot, const AtpHeader& header, Time now) {
+void AtpServer::begin(std::uint32_t slot, const AtpHeader& header) {
   Entry& entry = entries_[slot];
   entry = Entry();
   entry.sequence = header.sequence;
-  entry.begun = now;
   entry.used = true;
   entry.elements = header.elements;
   entry.exponent = header.exponent;
   entry.next_exponent = header.next_exponent;
   for (std::size_t g = 0; g < options_.groups.size(); ++g) held(slot, g) = 0;
   ++open_;
-  const Time due = now + options_.deadline;
-  wake_ = wake_ ? std::min(*wake_, due) : due;
 }
 
 std::uint32_t AtpServer::brought(const AtpHeader& header, std::size_t g) const {
@@ -118,7 +117,7 @@ std::uint32_t AtpServer::brought(const AtpHeader& header, std::size_t g) const {
   return g == header.group ? header.workers : 0;
 }
 
-AtpServerAction AtpServer::merge(std::uint32_t slot, const AtpHeader& header) {
+AtpServerAction AtpServer::merge(std::uint32_t slot, const AtpHeader& header, Time now) {
   bool none_held = true;    // H is empty
   bool nothing_new = true;  // P within H
   bool disjoint = true;
@@ -149,23 +148,19 @@ AtpServerAction AtpServer::merge(std::uint32_t slot, const AtpHeader& header) {
     complete &= held(slot, g) == atp_all(options_.groups[g]);
   }
   action.completed = complete;
-  if (complete) finish(slot);
+  if (!waiting_since_) waiting_since_ = now;
+  if (complete) finish(slot, now);
   return action;
 }
 
-void AtpServer::finish(std::uint32_t slot) {
+void AtpServer::finish(std::uint32_t slot, Time now) {
   entries_[slot].complete = true;
   --open_;
+  waiting_since_.reset();
+  if (open_ > 0) waiting_since_ = now;
   ++completed_;
-  Waiting waiting;
-  waiting.sequence = entries_[slot].sequence;
-  waiting.slot = slot;
-  waiting.groups = atp_all(static_cast<unsigned>(options_.groups.size()));
-  send(waiting);
-}
-
-void AtpServer::answer(std::uint32_t slot, const AtpHeader& header) {
-  send({header.sequence, slot, header.groups, header.workers, header.group});
+  const auto groups = static_cast<unsigned>(options_.groups.size());
+  send({entries_[slot].sequence, slot, atp_all(groups), 0, 0, false});
 }
 
 // What is sent again while the driver does not poll is forgotten: the workers ask once more.
@@ -173,84 +168,100 @@ void AtpServer::send(const Waiting& waiting) {
   if (waiting_.size() < entries_.size()) waiting_.push(waiting);
 }
 
+void AtpServer::send_abort(std::uint32_t slot) {
+  send({entries_[slot].sequence, slot, 0, 0, 0, true});
+}
+
 void AtpServer::mark_saturated(std::uint32_t slot) { entries_[slot].saturated = true; }
 
 bool AtpServer::poll_transmit(AtpServerTransmit& out) {
-  if (abort_waiting_) {
-    abort_waiting_ = false;
-    out.header = *abort_;
-    return true;
-  }
   while (!waiting_.empty()) {
     const Waiting next = waiting_.pop();
     const Entry& entry = entries_[next.slot];
-    if (entry.sequence != next.sequence) continue;
+    if (entry.sequence != next.sequence || entry.complete == next.abort) continue;
     out.slot = next.slot;
-    out.header = AtpHeader();
-    out.header.kind = AtpKind::kParameter;
-    out.header.job = options_.job;
-    out.header.sequence = entry.sequence;
-    out.header.groups = next.groups;
-    out.header.workers = next.workers;
-    out.header.group = next.group;
-    out.header.fan_in = options_.groups[next.group];
-    out.header.group_count = static_cast<std::uint8_t>(options_.groups.size());
-    out.header.exponent = entry.exponent;
-    out.header.next_exponent = entry.next_exponent;
-    out.header.elements = entry.elements;
-    out.header.congested = entry.congested;
-    out.header.saturated = entry.saturated;
-    out.header.keyed = options_.keyed;
+    out.header = next.abort ? abort_of(next.slot) : parameter_of(next);
     return true;
   }
   return false;
 }
 
-void AtpServer::on_timeout(Time now) {
-  if (!wake_ || now < *wake_ || abort_) return;
-  wake_.reset();
-  for (std::uint32_t slot = 0; slot < entries_.size(); ++slot) {
-    const Entry& entry = entries_[slot];
-    if (!entry.used || entry.complete) continue;
-    const Time due = entry.begun + options_.deadline;
-    if (now >= due) return fail(slot);
-    wake_ = wake_ ? std::min(*wake_, due) : due;
-  }
+AtpHeader AtpServer::parameter_of(const Waiting& waiting) const {
+  const Entry& entry = entries_[waiting.slot];
+  AtpHeader header;
+  header.kind = AtpKind::kParameter;
+  header.job = options_.job;
+  header.sequence = entry.sequence;
+  header.groups = waiting.groups;
+  header.workers = waiting.workers;
+  header.group = waiting.group;
+  header.fan_in = options_.groups[waiting.group];
+  header.group_count = static_cast<std::uint8_t>(options_.groups.size());
+  header.exponent = entry.exponent;
+  header.next_exponent = entry.next_exponent;
+  header.elements = entry.elements;
+  header.congested = entry.congested;
+  header.saturated = entry.saturated;
+  header.keyed = options_.keyed;
+  return header;
 }
 
-// Names who is missing to the driver, and to all workers.
-void AtpServer::fail(std::uint32_t slot) {
-  const std::uint64_t sequence = entries_[slot].sequence;
-  AtpHeader abort;
-  abort.kind = AtpKind::kAbort;
-  abort.job = options_.job;
-  abort.sequence = sequence;
-  abort.group_count = static_cast<std::uint8_t>(options_.groups.size());
-  abort.fan_in = options_.groups[0];
-  abort.keyed = options_.keyed;
-  std::string names;
+AtpHeader AtpServer::abort_of(std::uint32_t slot) const {
+  AtpHeader header;
+  header.kind = AtpKind::kAbort;
+  header.job = options_.job;
+  header.sequence = entries_[slot].sequence;
+  header.group_count = static_cast<std::uint8_t>(options_.groups.size());
+  header.fan_in = options_.groups[0];
+  header.keyed = options_.keyed;
   for (std::size_t g = 0; g < options_.groups.size(); ++g) {
     const std::uint32_t all = atp_all(options_.groups[g]);
     const std::uint32_t missing = all & ~held(slot, g);
     if (missing == all) {
-      abort.groups |= atp_bit(static_cast<unsigned>(g));
-    } else if (missing != 0 && abort.workers == 0) {
-      abort.group = static_cast<std::uint8_t>(g);
-      abort.fan_in = options_.groups[g];
-      abort.workers = missing;
+      header.groups |= atp_bit(static_cast<unsigned>(g));
+    } else if (missing != 0 && header.workers == 0) {
+      header.group = static_cast<std::uint8_t>(g);
+      header.fan_in = options_.groups[g];
+      header.workers = missing;
     }
+  }
+  return header;
+}
+
+std::string AtpServer::missing_names(std::uint32_t slot) const {
+  std::string names;
+  for (std::size_t g = 0; g < options_.groups.size(); ++g) {
     for (unsigned w = 0; w < options_.groups[g]; ++w) {
-      if ((missing & atp_bit(w)) == 0) continue;
+      if ((held(slot, g) & atp_bit(w)) != 0) continue;
       names += fmt::format("{}{} of group {}", names.empty() ? "" : ", ", w, g);
     }
   }
-  abort_ = abort;
-  abort_waiting_ = true;
-  wake_.reset();
-  waiting_.clear();
-  events_.push(
-      {fmt::format("job {}: server {}: no contribution to sequence {} for {} from workers: {}",
-                   options_.job, options_.index, sequence, to_string(options_.deadline), names)});
+  return names;
+}
+
+std::optional<Time> AtpServer::next_timeout() const {
+  if (!waiting_since_) return std::nullopt;
+  return *waiting_since_ + options_.deadline;
+}
+
+// The oldest open sequence is the one that all wait for: workers with small windows may hold back
+// later ones until it is complete.
+void AtpServer::on_timeout(Time now) {
+  if (!waiting_since_ || now < *waiting_since_ + options_.deadline) return;
+  waiting_since_.reset();
+  std::optional<std::uint32_t> oldest;
+  for (std::uint32_t slot = 0; slot < entries_.size(); ++slot) {
+    const Entry& entry = entries_[slot];
+    if (!entry.used || entry.complete) continue;
+    if (!oldest || entry.sequence < entries_[*oldest].sequence) oldest = slot;
+  }
+  CHECK(oldest);
+  Entry& entry = entries_[*oldest];
+  entry.overdue = true;
+  send_abort(*oldest);
+  events_.push({fmt::format("job {}: server {}: sequence {} waits for {} for workers: {}",
+                            options_.job, options_.index, entry.sequence,
+                            to_string(options_.deadline), missing_names(*oldest))});
 }
 
 bool AtpServer::poll_event(AtpServerFailure& out) {

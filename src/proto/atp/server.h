@@ -54,7 +54,7 @@ struct AtpServerAction {
     kStale,        // of a sequence that every worker is past
     kOutOfWindow,  // of a sequence that cannot have begun
     kMismatch,     // of another job, server or shape, or not a gradient
-    kFailed,       // the job has failed: an abort is sent again
+    kOverdue,      // brought nothing new to a sequence that is overdue: the abort is sent again
   };
   Payload payload = Payload::kNothing;
   Cause cause = Cause::kMismatch;
@@ -71,7 +71,8 @@ struct AtpServerTransmit {
   std::uint32_t slot = 0;
 };
 
-// The job has failed.
+// No sequence has completed for the deadline. The workers have been told; should the missing
+// contributions come after all, the server goes on.
 struct AtpServerFailure {
   std::string error;  // names job, sequence and the workers that are missing
 };
@@ -89,7 +90,7 @@ class AtpServer {
 
   bool poll_transmit(AtpServerTransmit& out);
   bool poll_event(AtpServerFailure& out);
-  [[nodiscard]] std::optional<Time> next_timeout() const { return wake_; }
+  [[nodiscard]] std::optional<Time> next_timeout() const;
 
   // How many slots the driver must have.
   [[nodiscard]] std::uint32_t slots() const { return static_cast<std::uint32_t>(entries_.size()); }
@@ -107,9 +108,9 @@ class AtpServer {
  private:
   struct Entry {
     std::uint64_t sequence = 0;
-    Time begun;
     bool used = false;
     bool complete = false;
+    bool overdue = false;
     bool congested = false;
     bool saturated = false;
     std::uint16_t elements = 0;
@@ -123,6 +124,7 @@ class AtpServer {
     std::uint32_t groups = 0;
     std::uint32_t workers = 0;
     std::uint8_t group = 0;
+    bool abort = false;
   };
 
   [[nodiscard]] std::uint32_t slot_of(std::uint64_t sequence) const {
@@ -131,12 +133,15 @@ class AtpServer {
   }
   [[nodiscard]] bool fits(const AtpHeader& header) const;
   AtpServerAction judge(const AtpHeader& header, Time now);
-  AtpServerAction merge(std::uint32_t slot, const AtpHeader& header);
-  void begin(std::uint32_t slot, const AtpHeader& header, Time now);
-  void answer(std::uint32_t slot, const AtpHeader& header);
+  AtpServerAction merge(std::uint32_t slot, const AtpHeader& header, Time now);
+  void begin(std::uint32_t slot, const AtpHeader& header);
   void send(const Waiting& waiting);
-  void finish(std::uint32_t slot);
-  void fail(std::uint32_t slot);
+  void finish(std::uint32_t slot, Time now);
+  void send_abort(std::uint32_t slot);
+  [[nodiscard]] AtpHeader parameter_of(const Waiting& waiting) const;
+  // Who is missing, as an abort says it.
+  [[nodiscard]] AtpHeader abort_of(std::uint32_t slot) const;
+  [[nodiscard]] std::string missing_names(std::uint32_t slot) const;
   // Of group g, those that the packet holds.
   [[nodiscard]] std::uint32_t brought(const AtpHeader& header, std::size_t g) const;
   [[nodiscard]] std::uint32_t& held(std::uint32_t slot, std::size_t g) {
@@ -153,9 +158,9 @@ class AtpServer {
   std::array<std::uint64_t, kAtpServerCauseCount> counts_ = {};
   std::uint64_t completed_ = 0;
   std::uint32_t open_ = 0;
-  std::optional<Time> wake_;        // no later than any entry's deadline
-  std::optional<AtpHeader> abort_;  // once failed: what is sent to everybody
-  bool abort_waiting_ = false;
+  // While sequences are open: since when none was completed. None after the failure was told, until
+  // something comes again.
+  std::optional<Time> waiting_since_;
   Fifo<AtpServerFailure> events_;
 };
 

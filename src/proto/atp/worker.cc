@@ -72,7 +72,9 @@ AtpPlacement AtpWorker::on_parameter(const AtpHeader& header, Time now) {
   placement.verdict = AtpPlacement::Verdict::kPlace;
   ++counters_.placed;
   counters_.marks += header.congested ? 1 : 0;
-  if (flight.tries == 0) measure(now - flight.sent);
+  if (flight.tries == 0 && !starting_) measure(now - flight.sent);
+  if (starting_) wake_at(now);
+  starting_ = false;
   if (flight.lost) --lost_;
   flight.placed = true;
   flight.lost = false;
@@ -100,26 +102,26 @@ void AtpWorker::note_order(std::uint64_t sequence) {
 
 void AtpWorker::mark_lost(std::uint64_t sequence, std::uint64_t& counter) {
   flight(sequence).lost = true;
-  ++lost_;
+  first_lost_ = lost_++ == 0 ? sequence : std::min(first_lost_, sequence);
   ++counter;
   congestion_.on_loss(sequence, next_);
 }
 
-// Jacobson's estimate, as TCP's (RFC 6298); never of a sequence that was sent twice.
+// A low quantile: falls fast and rises slowly. The mean would not do: a sequence that waits for
+// another worker's retransmission takes as long as that worker's timeout, so with enough loss each
+// would lengthen the other's timeout to the limit.
 void AtpWorker::measure(Duration sample) {
-  if (!smoothed_) {
-    smoothed_ = sample;
-    deviation_ = sample / 2;
-    return;
-  }
-  const Duration error = sample > *smoothed_ ? sample - *smoothed_ : *smoothed_ - sample;
-  deviation_ = (deviation_ * 3 + error) / 4;
-  smoothed_ = (*smoothed_ * 7 + sample) / 8;
+  constexpr std::int64_t kRise = 64;
+  constexpr std::int64_t kFall = 4;
+  if (!typical_) typical_ = sample;
+  const Duration error = sample - *typical_;
+  *typical_ += error / (error > Duration() ? kRise : kFall);
 }
 
 Duration AtpWorker::timeout(const Flight& flight) const {
   const AtpRecoveryOptions& recovery = options_.recovery;
-  Duration base = smoothed_ ? *smoothed_ + deviation_ * 4 : recovery.initial;
+  Duration base = typical_ ? *typical_ * recovery.factor : recovery.initial;
+  if (starting_) base = std::max(base, recovery.initial);
   base = std::clamp(base, recovery.least, recovery.most);
   for (std::uint8_t i = 0; i < flight.tries && base < recovery.most; ++i) base = base * 2;
   return std::min(base, recovery.most);
@@ -128,6 +130,10 @@ Duration AtpWorker::timeout(const Flight& flight) const {
 void AtpWorker::on_abort(const AtpHeader& header, Time now) {
   if (header.kind != AtpKind::kAbort || header.job != options_.job) {
     ++counters_.mismatch;
+    return;
+  }
+  if (!failed_.empty() || header.sequence != oldest_ || oldest_ == next_) {
+    ++counters_.out_of_window;
     return;
   }
   fail(fmt::format("the server waits in vain at sequence {} for workers: {}", header.sequence,
@@ -140,6 +146,7 @@ void AtpWorker::fail(const std::string& cause, Time now) {
   failed_ = fmt::format("{}: {}", name(), cause);
   tensors_.fail_all(failed_, now);
   lost_ = 0;
+  starting_ = false;
   oldest_ = next_;
   wake_.reset();
 }
@@ -156,16 +163,19 @@ void AtpWorker::on_timeout(Time now) {
     }
     wake_at(*deadline);
   }
+  bool in_vain = false;
   for (std::uint64_t sequence = oldest_; sequence < next_; ++sequence) {
     const Flight& each = flight(sequence);
     if (each.placed || each.lost) continue;
     const Time due = each.sent + timeout(each);
     if (now >= due) {
+      in_vain |= each.tries > 0;
       mark_lost(sequence, counters_.timeouts);
     } else {
       wake_at(due);
     }
   }
+  if (in_vain) congestion_.on_retransmission_lost(next_);
 }
 
 void AtpWorker::wake_at(Time time) { wake_ = wake_ ? std::min(*wake_, time) : time; }
@@ -177,14 +187,26 @@ bool AtpWorker::may_send_new() const {
          next_ - oldest_ < std::min(options_.window, congestion_.packets());
 }
 
-bool AtpWorker::ready() const { return failed_.empty() && (lost_ > 0 || may_send_new()); }
+std::uint64_t AtpWorker::oldest_lost() const {
+  std::uint64_t sequence = std::max(oldest_, first_lost_);
+  while (!flight(sequence).lost) ++sequence;
+  return sequence;
+}
+
+// What is lost goes first, and only within the window: workers that all lost much send it again
+// at the same time, and would lose it again.
+bool AtpWorker::ready() const {
+  if (!failed_.empty()) return false;
+  return lost_ > 0 ? oldest_lost() - oldest_ < congestion_.packets() : may_send_new();
+}
 
 bool AtpWorker::poll_transmit(Time now, AtpTransmit& out) {
   if (!ready()) return false;
   std::uint64_t sequence = oldest_;
   const bool again = lost_ > 0;
   if (again) {
-    while (!flight(sequence).lost) ++sequence;
+    sequence = oldest_lost();
+    first_lost_ = sequence + 1;
     --lost_;
     ++counters_.retransmitted;
     tensors_.retransmitted(sequence);
@@ -192,6 +214,7 @@ bool AtpWorker::poll_transmit(Time now, AtpTransmit& out) {
     each.lost = false;
     each.tries = std::min<std::uint8_t>(each.tries + 1, kMostTries);
   } else {
+    starting_ |= oldest_ == next_;
     sequence = next_++;
     flight(sequence) = Flight();
   }

@@ -61,7 +61,8 @@ class AtpWorker {
 
   // A parameter packet whose header decoded well.
   AtpPlacement on_parameter(const AtpHeader& header, Time now);
-  // An abort: everything fails, with an error that names who is missing.
+  // An abort: everything fails, with an error that names who is missing. Only the oldest sequence
+  // without a sum counts: with several servers a later one may lack a worker that waits itself.
   void on_abort(const AtpHeader& header, Time now);
   // Everything fails with this cause.
   void fail(const std::string& cause, Time now);
@@ -104,6 +105,8 @@ class AtpWorker {
   }
   [[nodiscard]] Duration timeout(const Flight& flight) const;
   [[nodiscard]] bool may_send_new() const;
+  // Requires lost_ > 0.
+  [[nodiscard]] std::uint64_t oldest_lost() const;
   void mark_lost(std::uint64_t sequence, std::uint64_t& counter);
   void measure(Duration sample);
   void note_order(std::uint64_t sequence);
@@ -117,12 +120,15 @@ class AtpWorker {
   std::vector<Flight> flights_;
   std::uint64_t oldest_ = 0;
   std::uint64_t next_ = 0;
-  std::uint32_t lost_ = 0;
-  std::uint32_t later_ = 0;  // parameters of later sequences in a row
-  std::optional<Duration> smoothed_;
-  Duration deviation_;
-  std::optional<Time> wake_;  // no later than any timeout of a flight
-  std::string failed_;        // why; empty while all is well
+  std::uint32_t lost_ = 0;        // flights to be sent again
+  std::uint64_t first_lost_ = 0;  // none is before this one
+  std::uint32_t later_ = 0;       // parameters of later sequences in a row
+  // Sent after nothing was in flight, and no parameter has come since: nobody knows how long the
+  // other workers take to begin.
+  bool starting_ = false;
+  std::optional<Duration> typical_;  // from a gradient to its parameter
+  std::optional<Time> wake_;         // no later than any timeout of a flight
+  std::string failed_;               // why; empty while all is well
 };
 
 }  // namespace thalweg

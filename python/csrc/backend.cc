@@ -1,0 +1,169 @@
+// The life of a backend, and how its calls are started.
+#include "backend.h"
+
+#include <Python.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "store.h"
+
+namespace thalweg::python {
+namespace {
+
+// Python's lock, given up by a thread that has it: what follows waits for threads that may want it.
+class WithoutGil {
+ public:
+  WithoutGil() {
+    if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) state_ = PyEval_SaveThread();
+  }
+  ~WithoutGil() {
+    if (state_ != nullptr) PyEval_RestoreThread(state_);
+  }
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+  PyThreadState* state_ = nullptr;
+};
+
+// Groups of one name that are made one after the other share the store: each has its own keys,
+// by how often a rank has made it.
+Result<std::string> name_of_group(Rendezvous& rendezvous, int rank) {
+  THALWEG_TRY(const std::int64_t turn, rendezvous.add("turn/" + std::to_string(rank), 1));
+  return "torch." + std::to_string(turn);
+}
+
+std::shared_ptr<Communicator> make_communicator(const c10::intrusive_ptr<c10d::Store>& store,
+                                                int rank, int size,
+                                                std::chrono::milliseconds timeout,
+                                                CommunicatorOptions options) {
+  const WithoutGil without_gil;
+  options.rank = rank;
+  options.size = size;
+  options.timeout = timeout;
+  options.rendezvous = rendezvous_of(store);
+  options.store = address_of(store);
+  Result<std::string> group = name_of_group(*options.rendezvous, rank);
+  if (!group.ok()) raise(group.error().message());
+  options.group = *std::move(group);
+  Result<Communicator> made = Communicator::create(options);
+  if (!made.ok()) raise(made.error().message());
+  return std::make_shared<Communicator>(*std::move(made));
+}
+
+}  // namespace
+
+Backend::Backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                 std::chrono::milliseconds timeout, const CommunicatorOptions& options)
+    : c10d::Backend(rank, size),
+      options_(c10::make_intrusive<BackendOptions>(timeout)),
+      communicator_options_(options),
+      communicator_(make_communicator(store, rank, size, timeout, options)) {
+  init();
+}
+
+Backend::~Backend() {
+  const WithoutGil without_gil;
+  leave("the process group was destroyed");
+  launcher_.stop();
+  completer_->stop();
+}
+
+void Backend::leave(const char* why) {
+  const WithoutGil without_gil;
+  std::shared_ptr<Communicator> last;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!communicator_) return;
+    left_ = why;
+    last = std::move(communicator_);
+  }
+  last.reset();
+}
+
+std::shared_ptr<Communicator> Backend::communicator() const {
+  const std::lock_guard lock(mutex_);
+  return communicator_;
+}
+
+std::shared_ptr<Communicator> Backend::living() const {
+  const std::lock_guard lock(mutex_);
+  if (!communicator_) raise(left_);
+  return communicator_;
+}
+
+c10d::ErrorType Backend::getError() {
+  return communicator() ? c10d::ErrorType::SUCCESS : c10d::ErrorType::COMM_ERROR;
+}
+
+c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
+                                                 const std::vector<int>& ranks,
+                                                 const c10::intrusive_ptr<Options>& opts) {
+  const auto own = std::find(ranks.begin(), ranks.end(), getRank());
+  if (own == ranks.end()) return nullptr;
+  return c10::make_intrusive<Backend>(
+      store, static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()),
+      opts ? opts->timeout : options_->timeout, communicator_options_);
+}
+
+CallOptions Backend::options_for(const Call& call) const {
+  CallOptions options = call.options;
+  const bool given = call.timeout > std::chrono::milliseconds(0);
+  options.deadline = given ? call.timeout : options_->timeout;
+  return options;
+}
+
+Backend::OwnWork Backend::begin(const Call& call) {
+  const std::uint64_t sequence = ++sequence_;
+  if (coalesced_) return coalesced_;
+  return c10::make_intrusive<Work>(getRank(), call.type, sequence, call.name, call.outputs,
+                                   completer_);
+}
+
+WorkPtr Backend::finish(const OwnWork& work, const Call& call) {
+  if (work == coalesced_) return work;
+  work->seal();
+  if (!call.async) work->wait(kNoTimeout);
+  return work;
+}
+
+void Backend::launch(const OwnWork& work, Part& part, const Call& call) {
+  const CallOptions options = options_for(call);
+  const std::lock_guard lock(launch_mutex_);
+  if (!part.stage.on_device() && launcher_.idle()) {
+    work->start(part, options);
+  } else {
+    launcher_.push([work, &part, options] { work->start(part, options); });
+  }
+}
+
+void Backend::launch_message(const OwnWork& work, Part& part, const Call& call) {
+  const CallOptions options = options_for(call);
+  if (part.stage.on_device()) {
+    launcher_.push([work, &part, options] { work->start(part, options); });
+  } else {
+    work->start(part, options);
+  }
+}
+
+void Backend::startCoalescing() {
+  coalesced_ = c10::make_intrusive<Work>(getRank(), c10d::OpType::COALESCED, sequence_.load(),
+                                         "coalesced", Tensors(), completer_);
+}
+
+WorkPtr Backend::endCoalescing() {
+  TORCH_CHECK(coalesced_, "thalweg: endCoalescing without startCoalescing");
+  const OwnWork work = std::move(coalesced_);
+  coalesced_.reset();
+  work->seal();
+  return work;
+}
+
+void Backend::check_root(const char* name, std::int64_t root) const {
+  TORCH_CHECK(root >= 0 && root < getSize(), "thalweg: ", name, ": root rank ", root,
+              "; from 0 to ", getSize() - 1, " are allowed");
+}
+
+}  // namespace thalweg::python

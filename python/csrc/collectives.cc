@@ -1,0 +1,199 @@
+// What collectives are made of: parts of a work.
+#include <algorithm>
+#include <utility>
+
+#include "backend.h"
+#include "parts.h"
+
+namespace thalweg::python {
+namespace {
+
+// Tensors of a device are reduced in pieces, so that copies and network overlap.
+constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20U;
+
+}  // namespace
+
+void Backend::add_allreduce(const OwnWork& work, const Call& call, const at::Tensor& tensor,
+                            const c10d::ReduceOp& op) {
+  const Reduction reduction = reduction_of(op, tensor.scalar_type());
+  if (reduction.way != Reduction::Way::kGather) {
+    add_allreduce_pieces(work, call, tensor, reduction);
+    return;
+  }
+  Part& part = work->add();
+  at::Tensor host = part.stage.inout(tensor);
+  const at::Tensor rows = part.stage.scratch({getSize(), host.numel()}, host);
+  part.start = [all = living(), host, rows](const CallOptions& options, Operations& out) {
+    append(all->all_gather_async(view_of(span_of(host)), span_of(rows), options), out);
+  };
+  part.finish = [host, rows, reduction]() mutable { combine(rows, reduction, host); };
+  launch(work, part, call);
+}
+
+void Backend::add_allreduce_pieces(const OwnWork& work, const Call& call, const at::Tensor& tensor,
+                                   const Reduction& reduction) {
+  const bool device = !tensor.device().is_cpu();
+  const std::int64_t whole = tensor.numel();
+  const std::int64_t piece =
+      device ? std::max<std::int64_t>(1, kPieceBytes / static_cast<std::int64_t>(tensor.itemsize()))
+             : std::max<std::int64_t>(1, whole);
+  const bool flat = device && tensor.is_contiguous();
+  const bool flips = reduction.way == Reduction::Way::kUnsigned;
+  const auto add = [&](const at::Tensor& of) {
+    Part& part = work->add();
+    at::Tensor host = part.stage.inout(of);
+    part.start = [all = living(), host, reduction, piece, flips](const CallOptions& options,
+                                                                 Operations& out) mutable {
+      if (flips) flip(host);
+      const at::Tensor elements = host.view({-1});
+      std::int64_t at = 0;
+      do {
+        const std::int64_t count = std::min(piece, elements.numel() - at);
+        const at::Tensor some = elements.narrow(0, at, count);
+        append(all->allreduce_async(span_of(some, reduction), by(reduction, options)), out);
+        at += count;
+      } while (at < elements.numel());
+    };
+    if (flips) part.finish = [host]() mutable { flip(host); };
+    launch(work, part, call);
+  };
+  if (!flat || whole <= piece) {
+    add(tensor);
+    return;
+  }
+  const at::Tensor elements = tensor.view({-1});
+  for (std::int64_t at = 0; at < whole; at += piece) {
+    add(elements.narrow(0, at, std::min(piece, whole - at)));
+  }
+}
+
+void Backend::add_broadcast(const OwnWork& work, const Call& call, const at::Tensor& tensor,
+                            int root) {
+  Part& part = work->add();
+  const at::Tensor host = getRank() == root ? part.stage.in(tensor) : part.stage.out(tensor);
+  part.start = [all = living(), host, root](const CallOptions& options, Operations& out) {
+    append(all->broadcast_async(span_of(host), root, options), out);
+  };
+  launch(work, part, call);
+}
+
+void Backend::add_reduce(const OwnWork& work, const Call& call, const at::Tensor& tensor, int root,
+                         const c10d::ReduceOp& op, const at::Tensor& into) {
+  const Reduction reduction = reduction_of(op, tensor.scalar_type());
+  const bool at_root = getRank() == root;
+  Part& part = work->add();
+  const at::Tensor host = part.stage.in(tensor);
+  at::Tensor result = at_root ? part.stage.out(into) : host;
+  if (reduction.way == Reduction::Way::kGather) {
+    const at::Tensor rows = part.stage.scratch({at_root ? getSize() : 0, host.numel()}, host);
+    part.start = [all = living(), host, rows, root](const CallOptions& options, Operations& out) {
+      append(all->gather_async(view_of(span_of(host)), span_of(rows), root, options), out);
+    };
+    if (at_root) part.finish = [=]() mutable { combine(rows, reduction, result); };
+    launch(work, part, call);
+    return;
+  }
+  const bool flips = reduction.way == Reduction::Way::kUnsigned;
+  at::Tensor sum = part.stage.scratch(host.sizes().vec(), host);
+  part.start = [=, all = living()](const CallOptions& options, Operations& out) mutable {
+    sum.copy_(host);
+    if (flips) flip(sum);
+    append(all->reduce_async(span_of(sum, reduction), root, by(reduction, options)), out);
+  };
+  if (at_root) {
+    part.finish = [=]() mutable {
+      if (flips) flip(sum);
+      result.view({-1}).copy_(sum.view({-1}));
+    };
+  }
+  launch(work, part, call);
+}
+
+void Backend::add_allgather(const OwnWork& work, const Call& call, const at::Tensor& output,
+                            const at::Tensor& input) {
+  check_same({output}, input, call.name);
+  Part& part = work->add();
+  const at::Tensor in = part.stage.in(input);
+  const at::Tensor out = part.stage.out(output);
+  part.start = [all = living(), in, out](const CallOptions& options, Operations& operations) {
+    append(all->all_gather_async(view_of(span_of(in)), span_of(out), options), operations);
+  };
+  launch(work, part, call);
+}
+
+void Backend::add_allgather_list(const OwnWork& work, const Call& call, const Tensors& outputs,
+                                 const at::Tensor& input) {
+  TORCH_CHECK(outputs.size() == static_cast<std::size_t>(getSize()), "thalweg: ", call.name, ": ",
+              outputs.size(), " outputs; one for each of ", getSize(), " ranks is needed");
+  check_same(outputs, input, call.name);
+  const at::Tensor& own = outputs[static_cast<std::size_t>(getRank())];
+  TORCH_CHECK(own.numel() == input.numel(), "thalweg: ", call.name, ": output ", getRank(), " has ",
+              own.numel(), " elements; this rank's input has ", input.numel());
+  if (!same_sizes(outputs)) {
+    const at::NoGradGuard no_grad;
+    own.view({-1}).copy_(input.reshape({-1}));
+    for (int r = 0; r < getSize(); ++r) {
+      add_broadcast(work, call, outputs[static_cast<std::size_t>(r)], r);
+    }
+    return;
+  }
+  Part& part = work->add();
+  const at::Tensor in = part.stage.in(input);
+  const at::Tensor rows = part.stage.scratch({getSize(), in.numel()}, in);
+  Tensors hosts;
+  for (const at::Tensor& output : outputs) hosts.push_back(part.stage.out(output));
+  part.start = [all = living(), in, rows](const CallOptions& options, Operations& out) {
+    append(all->all_gather_async(view_of(span_of(in)), span_of(rows), options), out);
+  };
+  part.finish = [rows, hosts] { spread_rows(rows, hosts); };
+  launch(work, part, call);
+}
+
+void Backend::add_reduce_scatter(const OwnWork& work, const Call& call, const at::Tensor& output,
+                                 const Tensors& inputs, const c10d::ReduceOp& op) {
+  check_same(inputs, output, call.name);
+  const Reduction reduction = reduction_of(op, output.scalar_type());
+  const bool list = inputs.size() > 1 || getSize() == 1;
+  if (list && !same_sizes(inputs)) {
+    for (int r = 0; r < getSize(); ++r) {
+      add_reduce(work, call, inputs[static_cast<std::size_t>(r)], r, op, output);
+    }
+    return;
+  }
+  Part& part = work->add();
+  at::Tensor result = part.stage.out(output);
+  Tensors hosts;
+  for (const at::Tensor& input : inputs) hosts.push_back(part.stage.in(input));
+  TORCH_CHECK(inputs[0].numel() * (list ? getSize() : 1) == output.numel() * getSize(),
+              "thalweg: ", call.name, ": an input of ", inputs[0].numel(),
+              " elements, an output of ", output.numel(), ", ", getSize(),
+              " ranks: the sizes do not fit");
+  const bool flips = reduction.way == Reduction::Way::kUnsigned;
+  const bool gathers = reduction.way == Reduction::Way::kGather;
+  at::Tensor whole = hosts[0];
+  if (list || flips) whole = part.stage.scratch({getSize(), result.numel()}, result);
+  const at::Tensor rows =
+      gathers ? part.stage.scratch({getSize(), result.numel()}, result) : at::Tensor();
+  part.start = [=, all = living()](const CallOptions& options, Operations& out) mutable {
+    if (list) {
+      fill_rows(whole, hosts);
+    } else if (flips) {
+      whole.view({-1}).copy_(hosts[0].view({-1}));
+    }
+    if (flips) flip(whole);
+    if (gathers) {
+      append(all->all_to_all_async(view_of(span_of(whole)), span_of(rows), options), out);
+    } else {
+      append(all->reduce_scatter_async(view_of(span_of(whole, reduction)),
+                                       span_of(result, reduction), by(reduction, options)),
+             out);
+    }
+  };
+  part.finish = [=]() mutable {
+    if (gathers) combine(rows, reduction, result);
+    if (flips) flip(result);
+  };
+  launch(work, part, call);
+}
+
+}  // namespace thalweg::python

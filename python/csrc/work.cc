@@ -1,0 +1,224 @@
+#include "work.h"
+
+#include <c10/core/StreamGuard.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace thalweg::python {
+namespace {
+
+c10::intrusive_ptr<c10::ivalue::Future> make_future(const std::vector<at::Tensor>& outputs) {
+  std::vector<c10::Device> devices;
+  for (const at::Tensor& tensor : outputs) {
+    const c10::Device device = tensor.device();
+    if (!device.is_cpu() && std::find(devices.begin(), devices.end(), device) == devices.end()) {
+      devices.push_back(device);
+    }
+  }
+  return c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
+                                                  std::move(devices));
+}
+
+}  // namespace
+
+void raise(const std::string& what) { C10_THROW_ERROR(DistBackendError, "thalweg: " + what); }
+
+void Worker::push(std::function<void()> job) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (!state_->stopping) {
+      state_->jobs.push_back(std::move(job));
+      if (!thread_.joinable()) {
+        thread_ = std::thread([state = state_] { run(state); });
+        pthread_setname_np(thread_.native_handle(), name_);
+      }
+      state_->changed.notify_all();
+      return;
+    }
+  }
+  job();
+}
+
+bool Worker::idle() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->jobs.empty();
+}
+
+void Worker::stop() {
+  std::thread thread;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
+    thread = std::move(thread_);
+  }
+  state_->changed.notify_all();
+  if (!thread.joinable()) return;
+  if (thread.get_id() == std::this_thread::get_id()) {
+    thread.detach();
+  } else {
+    thread.join();
+  }
+}
+
+void Worker::run(const std::shared_ptr<State>& state) {
+  std::unique_lock lock(state->mutex);
+  while (true) {
+    state->changed.wait(lock, [&] { return state->stopping || !state->jobs.empty(); });
+    if (state->jobs.empty()) return;
+    std::function<void()> job = state->jobs.front();
+    lock.unlock();
+    job();
+    job = nullptr;
+    lock.lock();
+    // Its copy in the queue may be the last that holds a work.
+    job = std::move(state->jobs.front());
+    state->jobs.pop_front();
+    lock.unlock();
+    job = nullptr;
+    lock.lock();
+  }
+}
+
+Work::Work(int rank, c10d::OpType type, std::uint64_t sequence, std::string title,
+           std::vector<at::Tensor> outputs, std::shared_ptr<Worker> completer)
+    : c10d::Work(rank, type, ("thalweg:" + title).c_str(), outputs),
+      sequence_(sequence),
+      title_(std::move(title)),
+      outputs_(std::move(outputs)),
+      completer_(std::move(completer)),
+      future_(make_future(outputs_)) {}
+
+Part& Work::add() {
+  const std::lock_guard lock(mutex_);
+  ++left_;
+  return *parts_.emplace_back(std::make_unique<Part>());
+}
+
+void Work::start(Part& part, CallOptions options) {
+  const auto self = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this);
+  const auto one_over = [self, &part] {
+    if (--part.left > 0) return;
+    self->completer_->push([self, &part] { self->end_part(part); });
+  };
+  options.on_over = one_over;
+  // Operations may be over before all are started: each counts from before its start.
+  constexpr std::size_t kMany = std::size_t{1} << 32U;
+  part.left += kMany;
+  Operations operations;
+  std::exception_ptr failure;
+  try {
+    part.stage.wait_until_ready();
+    part.start(options, operations);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  part.start = nullptr;  // it holds the communicator, which must be able to end
+  {
+    const std::lock_guard lock(mutex_);
+    part.failure = failure;
+    part.operations = std::move(operations);
+    ++started_;
+    // What is left: those that are not over, and this start.
+    part.left -= kMany - part.operations.size();
+  }
+  cv_.notify_all();
+  one_over();
+}
+
+void Work::seal() { release(); }
+
+void Work::fail(const std::string& why) {
+  Part& part = add();
+  part.start = [why](const CallOptions& /*options*/, Operations& /*out*/) { raise(why); };
+  start(part, {});
+  seal();
+}
+
+// The operations of the part are over, or will be: waits for them.
+void Work::end_part(Part& part) {
+  if (part.claimed.exchange(true)) return;
+  try {
+    Status status = ok_status();
+    for (const Operation& operation : part.operations) {
+      Status one = operation.wait();
+      if (status.ok() && !one.ok()) status = std::move(one);
+    }
+    if (part.failure) std::rethrow_exception(part.failure);
+    if (!status.ok()) raise(status.error().message());
+    if (part.finish) part.finish();
+    part.stage.copy_back();
+  } catch (...) {
+    part.failure = std::current_exception();
+  }
+  release();
+}
+
+void Work::release() {
+  if (--left_ == 0) complete();
+}
+
+void Work::complete() {
+  std::exception_ptr failure;
+  c10::OptionalStreamGuard guard;
+  for (const auto& part : parts_) {
+    if (part->failure && !failure) failure = part->failure;
+    if (!part->stage.on_device()) continue;
+    // The future's events are recorded on the current streams.
+    guard.reset_stream(*part->stage.stream());
+    part->stage.block_current_stream();
+  }
+  finish(failure);
+  if (failure) {
+    future_->setError(failure);
+  } else {
+    future_->markCompleted(c10::IValue(outputs_));
+  }
+}
+
+bool Work::isCompleted() {
+  const std::lock_guard lock(mutex_);
+  return completed_;
+}
+
+bool Work::isSuccess() const {
+  const std::lock_guard lock(mutex_);
+  return completed_ && !exception_;
+}
+
+int Work::sourceRank() const {
+  TORCH_CHECK(parts_.size() == 1 && parts_[0]->operations.size() == 1,
+              "sourceRank: only a receive has one");
+  return parts_[0]->operations[0].source();
+}
+
+bool Work::wait(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  if (timeout > std::chrono::milliseconds(0)) {
+    if (!cv_.wait_for(lock, timeout, [&] { return completed_; })) {
+      lock.unlock();
+      raise(title_ + ": Timed out waiting " + std::to_string(timeout.count()) + "ms");
+    }
+  } else {
+    // The thread that waits does the work itself, as far as it has started.
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      cv_.wait(lock, [&] { return started_ > i || completed_; });
+      lock.unlock();
+      end_part(*parts_[i]);
+      lock.lock();
+    }
+    cv_.wait(lock, [&] { return completed_; });
+  }
+  const std::exception_ptr failure = exception_;
+  lock.unlock();
+  if (failure) std::rethrow_exception(failure);
+  synchronize();
+  return true;
+}
+
+void Work::synchronize() {
+  for (const auto& part : parts_) part->stage.block_current_stream();
+}
+
+}  // namespace thalweg::python

@@ -1,0 +1,49 @@
+"""Builds the Python package (PEP 517): setuptools, for the PyTorch that is installed.
+
+A module in C++ fits the PyTorch it was compiled for. pip builds in an environment of its own, which hides the
+packages of the one it installs to; they are found by their folder. Where there is no PyTorch, TESTED is taken.
+"""
+import os
+import re
+import sysconfig
+from pathlib import Path
+
+from setuptools import build_meta
+from setuptools.build_meta import *  # noqa: F401,F403
+
+TESTED = "2.13.0"
+OLDEST = (2, 11)
+
+
+def torch_folder():
+    """The folder of the torch package to build for; None: there is none."""
+    given = os.environ.get("THALWEG_TORCH")
+    places = [Path(given)] if given else [Path(place) / "torch" for place in _places()]
+    return next((place for place in places if (place / "version.py").is_file()), None)
+
+
+def _places():
+    import sys
+    paths = sysconfig.get_paths()
+    return [paths["platlib"], paths["purelib"], *sys.path]
+
+
+def torch_version(folder):
+    """As "2.13.0", without what says for which devices it is."""
+    text = (folder / "version.py").read_text()
+    version = re.search(r"__version__ = '([0-9.]+)", text).group(1)
+    if tuple(map(int, version.split(".")[:2])) < OLDEST:
+        raise SystemExit(f"thalweg: PyTorch {version} at {folder}; {OLDEST[0]}.{OLDEST[1]} or newer is needed")
+    return version
+
+
+def _torch_needed():
+    return [] if torch_folder() else [f"torch=={TESTED}"]
+
+
+def get_requires_for_build_wheel(config_settings=None):
+    return build_meta.get_requires_for_build_wheel(config_settings) + _torch_needed()
+
+
+def get_requires_for_build_editable(config_settings=None):
+    return build_meta.get_requires_for_build_editable(config_settings) + _torch_needed()

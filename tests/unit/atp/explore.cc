@@ -1,0 +1,198 @@
+#include "atp/explore.h"
+
+#include <bitset>
+#include <iterator>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+
+namespace thalweg::atp_test {
+namespace {
+
+constexpr std::size_t kMostPackets = 512;
+constexpr Duration kLong = Duration::milliseconds(100'000);
+
+// Two jobs have so many each; one alone twice as many.
+constexpr std::uint64_t kSequencesOfTwoJobs = 2;
+
+// How often each contribution is in a sum: four bits each.
+struct Counts {
+  using Payload = std::uint64_t;
+  static Payload contribution(std::uint32_t job, std::uint64_t worker, std::uint64_t sequence,
+                              std::uint16_t /*elements*/) {
+    const std::uint64_t place = (job - 1) * kSequencesOfTwoJobs + sequence;
+    CHECK(worker < 4 && place < 4);
+    return Payload{1} << (4 * (place * 4 + worker));
+  }
+  static void add(Payload& sum, const Payload& one) { sum += one; }
+  static void encode(const Payload& payload, std::string& out) {
+    fmt::format_to(std::back_inserter(out), "{:x}.", payload);
+  }
+};
+
+using ExploredWorld = World<Counts>;
+using Packet = ExploredWorld::Packet;
+using PacketSet = std::bitset<kMostPackets>;
+
+bool within(const PacketSet& a, const PacketSet& b) { return (a & ~b).none(); }
+
+class Explorer {
+ public:
+  explicit Explorer(const Exploration& exploration) : about_(exploration) {
+    CHECK(about_.shape.jobs.size() == 1 ||
+          static_cast<std::uint64_t>(about_.blocks) <= kSequencesOfTwoJobs);
+  }
+
+  ExplorationReport run() {
+    State first{ExploredWorld(about_.shape), {}, Time()};
+    first.world.add_duplicates = about_.add_duplicates;
+    first.world.start_all(about_.blocks, first.now);
+    for (std::size_t j = 0; j < first.world.workers.size(); ++j) {
+      for (std::size_t w = 0; w < first.world.workers[j].size(); ++w) poll(first, j, w);
+    }
+    visit(std::move(first));
+    while (!open_.empty() && report_.violation.empty()) {
+      const State state = std::move(open_.back());
+      open_.pop_back();
+      search(state);
+    }
+    report_.packets = packets_.size();
+    return report_;
+  }
+
+ private:
+  struct State {
+    ExploredWorld world;
+    PacketSet sent;
+    Time now;
+  };
+
+  // The number of a packet; the same for equal ones.
+  std::size_t number_of(const Packet& packet) {
+    const AtpHeader& h = packet.header;
+    const Key key{packet.to,     static_cast<int>(h.kind),
+                  h.level,       h.job,
+                  h.sequence,    h.workers,
+                  h.groups,      h.group,
+                  h.resend,      h.collision,
+                  packet.payload};
+    const auto [place, fresh] = numbers_.emplace(key, packets_.size());
+    if (fresh) packets_.push_back(packet);
+    CHECK(place->second < kMostPackets, "more than {} packets", kMostPackets);
+    return place->second;
+  }
+
+  auto sending_in(State& state) {
+    return [this, &state](const Packet& packet) { state.sent.set(number_of(packet)); };
+  }
+
+  // All that the worker may send, its retransmissions included.
+  void poll(State& state, std::size_t j, std::size_t w) {
+    const auto send = sending_in(state);
+    state.world.poll_worker(j, w, state.now, send);
+    state.now += kLong;
+    state.world.workers[j][w].on_timeout(state.now);
+    state.world.poll_worker(j, w, state.now, send);
+  }
+
+  void search(const State& state) {
+    ++report_.searched;
+    for (std::size_t i = 0; i < packets_.size(); ++i) {
+      if (!state.sent.test(i)) continue;
+      State next = state;
+      const Packet packet = packets_[i];
+      next.world.deliver(packet, next.now, sending_in(next));
+      if (packet.to.kind == Node::Kind::kWorker) poll(next, packet.to.job, packet.to.index);
+      visit(std::move(next));
+    }
+    if (!about_.restarts) return;
+    for (std::size_t i = 0; i < state.world.tables.size(); ++i) {
+      if (state.world.tables[i].slots_in_use() == 0) continue;
+      State next = state;
+      next.world.tables[i].restart();
+      visit(std::move(next));
+    }
+  }
+
+  void visit(State state) {
+    if (!report_.violation.empty()) return;
+    ++report_.transitions;
+    report_.violation = state.world.violation();
+    std::string key;
+    state.world.encode_state(key);
+    const auto [place, fresh] = seen_.try_emplace(std::move(key));
+    if (fresh) examine(state);
+    std::vector<PacketSet>& sets = place->second;
+    for (const PacketSet& set : sets) {
+      if (within(state.sent, set)) return;
+    }
+    std::erase_if(sets, [&](const PacketSet& set) { return within(set, state.sent); });
+    sets.push_back(state.sent);
+    open_.push_back(std::move(state));
+  }
+
+  // Once a state of the nodes.
+  void examine(const State& state) {
+    if (++report_.states > about_.most_states) report_.violation = "more states than allowed";
+    if (state.world.all_idle()) {
+      ++report_.finished;
+      for (const AggregateTable& table : state.world.tables) {
+        if (table.slots_in_use() > 0) {
+          ++report_.stale_slots;
+          break;
+        }
+      }
+      check_no_leak(state);
+      return;
+    }
+    check_completes(state);
+  }
+
+  void check_no_leak(State state) {
+    for (AggregateTable& table : state.world.tables) {
+      table.sweep(state.now + kLong, table.options().slots);
+      if (table.slots_in_use() != 0) report_.violation = "a slot is leaked";
+      for (const JobShape& job : about_.shape.jobs) {
+        if (table.counters(job.id)->slots != 0) report_.violation = "a job's slot is leaked";
+      }
+    }
+  }
+
+  // All that is on its way is lost; from now on nothing is.
+  void check_completes(State state) {
+    constexpr int kMostRounds = 8;
+    for (int round = 0; round < kMostRounds && !state.world.all_idle(); ++round) {
+      std::vector<Packet> flight;
+      const auto send = [&](const Packet& packet) { flight.push_back(packet); };
+      state.now += kLong;
+      for (std::size_t j = 0; j < state.world.workers.size(); ++j) {
+        for (std::size_t w = 0; w < state.world.workers[j].size(); ++w) {
+          state.world.workers[j][w].on_timeout(state.now);
+          state.world.poll_worker(j, w, state.now, send);
+        }
+      }
+      for (std::size_t i = 0; i < flight.size(); ++i) {
+        const Packet packet = flight[i];
+        state.world.deliver(packet, state.now, send);
+      }
+    }
+    if (!state.world.all_idle()) report_.violation = "a state from which nothing completes";
+    if (!state.world.violation().empty()) report_.violation = state.world.violation();
+  }
+
+  using Key = std::tuple<Node, int, std::uint8_t, std::uint32_t, std::uint64_t, std::uint32_t,
+                         std::uint32_t, std::uint8_t, bool, bool, std::uint64_t>;
+
+  Exploration about_;
+  ExplorationReport report_;
+  std::vector<Packet> packets_;
+  std::map<Key, std::size_t> numbers_;
+  std::unordered_map<std::string, std::vector<PacketSet>> seen_;
+  std::vector<State> open_;
+};
+
+}  // namespace
+
+ExplorationReport explore(const Exploration& exploration) { return Explorer(exploration).run(); }
+
+}  // namespace thalweg::atp_test
