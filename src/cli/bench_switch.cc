@@ -10,7 +10,6 @@
 
 #include "cli/command.h"
 #include "cli/switch_rates.h"
-#include "wire/atp_packet.h"
 
 namespace thalweg {
 namespace {
@@ -25,6 +24,8 @@ constexpr const char* kDefinition =
     "memory, "
     "in runs of 64 as the socket layer gives them; sums and parameter packets are written, not "
     "sent. "
+    "xdp_packets_per_s_core: the same work in the kernel, single runs of the program as the system "
+    "times them (BPF_PROG_TEST_RUN); null without root or with more than 64 elements. "
     "udp_packets_per_s_core: the switch's thread over UDP on loopback, system calls included. "
     "limit_packets_per_s: bytes per second of an int32 sum beyond cache, over those of a packet";
 
@@ -32,11 +33,13 @@ Result<int> run(const Arguments& arguments) {
   const SwitchLoad& load = arguments.load;
   const double limit = measure_memory_limit(load);
   const double stage = measure_stage(load);
+  const Result<double> xdp = measure_xdp(load);
   THALWEG_TRY(const UdpRate udp, measure_udp(load));
   if (arguments.as_json) {
     const nlohmann::json out{{"workers", load.workers},
                              {"elements", load.elements},
                              {"packets_per_s_core", stage},
+                             {"xdp_packets_per_s_core", xdp.ok() ? nlohmann::json(*xdp) : nullptr},
                              {"udp_packets_per_s_core", udp.packets_per_s_core},
                              {"udp_packets_per_call", udp.packets_per_call},
                              {"limit_packets_per_s", limit},
@@ -49,10 +52,13 @@ Result<int> run(const Arguments& arguments) {
     return std::vector<std::string>{name, fmt::format("{:.2f}", rate * 1e-6),
                                     fmt::format("{:.2f}", rate / limit)};
   };
-  std::cout << format_table({{"of one core", "million packets/s", "of limit"},
-                             row("memory limit", limit),
-                             row("data plane", stage),
-                             row("switch over UDP", udp.packets_per_s_core)});
+  std::vector<std::vector<std::string>> rows{{"of one core", "million packets/s", "of limit"},
+                                             row("memory limit", limit),
+                                             row("data plane", stage)};
+  if (xdp.ok()) rows.push_back(row("in the kernel (XDP)", *xdp));
+  rows.push_back(row("switch over UDP", udp.packets_per_s_core));
+  std::cout << format_table(rows);
+  if (!xdp.ok()) std::cout << fmt::format("without XDP: {}\n", xdp.error().message());
   std::cout << fmt::format("{} workers, {} elements a packet, {:.1f} packets a receive call\n",
                            load.workers, load.elements, udp.packets_per_call);
   return 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <future>
 #include <memory>
@@ -17,6 +18,8 @@
 #include "net/udp_socket.h"
 #include "switchd/daemon.h"
 #include "switchd/data_plane.h"
+#include "switchd/xdp/frame.h"
+#include "switchd/xdp/xdp_plane.h"
 #include "tensor/reduce.h"
 
 namespace thalweg {
@@ -52,6 +55,34 @@ SocketAddress loopback(int port) {
   return SocketAddress::resolve("127.0.0.1:" + std::to_string(port)).value();
 }
 
+constexpr int kFirstPort = 20'000;
+
+// A job whose workers are at kFirstPort and after it, the server after them.
+AdmittedJob bench_job(int workers) {
+  AdmittedJob job;
+  job.id = kJob;
+  for (int w = 0; w < workers; ++w) job.workers.push_back(loopback(kFirstPort + w));
+  job.servers.push_back(loopback(kFirstPort + workers));
+  return job;
+}
+
+AtpHeader gradient_of(const SwitchLoad& load, int worker) {
+  AtpHeader header;
+  header.job = kJob;
+  header.fan_in = static_cast<std::uint8_t>(load.workers);
+  header.elements = static_cast<std::uint16_t>(load.elements);
+  header.workers = atp_bit(static_cast<unsigned>(worker));
+  return header;
+}
+
+AtpHeader parameter_of(const SwitchLoad& load) {
+  AtpHeader header = gradient_of(load, 0);
+  header.kind = AtpKind::kParameter;
+  header.workers = 0;
+  header.groups = 1;
+  return header;
+}
+
 // A run of packets of consecutive sequences, from one end.
 class PacketRun {
  public:
@@ -81,24 +112,12 @@ class PacketRun {
 double measure_stage(const SwitchLoad& load) {
   MemoryOutput output;
   DataPlane plane({.slots = kSlots, .slot_elements = load.elements}, 0, output);
-  AdmittedJob job;
-  job.id = kJob;
+  const AdmittedJob job = bench_job(load.workers);
   std::vector<PacketRun> runs;
-  AtpHeader header;
-  header.job = kJob;
-  header.fan_in = static_cast<std::uint8_t>(load.workers);
-  header.elements = static_cast<std::uint16_t>(load.elements);
-  constexpr int kFirstPort = 20'000;
   for (int w = 0; w < load.workers; ++w) {
-    job.workers.push_back(loopback(kFirstPort + w));
-    header.workers = atp_bit(static_cast<unsigned>(w));
-    runs.emplace_back(header, job.workers.back());
+    runs.emplace_back(gradient_of(load, w), job.workers[static_cast<std::size_t>(w)]);
   }
-  job.servers.push_back(loopback(kFirstPort + load.workers));
-  header.kind = AtpKind::kParameter;
-  header.workers = 0;
-  header.groups = 1;
-  runs.emplace_back(header, job.servers.back());
+  runs.emplace_back(parameter_of(load), job.servers.front());
   CHECK(plane.install(job).ok());
 
   const double end = monotonic_now().since_start().s() + load.seconds;
@@ -118,6 +137,39 @@ double measure_stage(const SwitchLoad& load) {
             counters.of(AggregateAction::Cause::kFreed) == sequences,
         "not every packet was aggregated");
   return static_cast<double>(sequences) * load.workers / used;
+}
+
+Result<double> measure_xdp(const SwitchLoad& load) {
+  const SocketAddress data = loopback(kFirstPort - 1);
+  XdpOptions options;
+  options.slots = kSlots;
+  options.data = data;
+  options.next_hop = std::array<std::uint8_t, 6>{2, 0, 0, 0, 0, 1};
+  THALWEG_TRY(const std::unique_ptr<XdpPlane> plane, XdpPlane::load(options));
+  const AdmittedJob job = bench_job(load.workers);
+  THALWEG_TRY_STATUS(plane->install(job));
+  std::vector<std::byte> packet(atp_packet_size(gradient_of(load, 0)));
+  std::vector<std::byte> out(2048);
+  std::chrono::nanoseconds used{};
+  std::uint64_t sequence = 0;
+  const auto run = [&](AtpHeader header, const SocketAddress& from) -> Status {
+    header.sequence = sequence;
+    encode_atp_header(header, packet);
+    THALWEG_TRY(const XdpPlane::Outcome outcome, plane->run(udp_frame(from, data, packet), out));
+    used += outcome.duration;
+    return ok_status();
+  };
+  for (const double end = monotonic_now().since_start().s() + load.seconds;
+       monotonic_now().since_start().s() < end; ++sequence) {
+    for (int w = 0; w < load.workers; ++w) {
+      THALWEG_TRY_STATUS(run(gradient_of(load, w), job.workers[static_cast<std::size_t>(w)]));
+    }
+    THALWEG_TRY_STATUS(run(parameter_of(load), job.servers.front()));
+  }
+  const SwitchPlane::Counters counters = plane->counters(kJob);
+  CHECK(counters[static_cast<std::size_t>(AggregateAction::Cause::kCompleted)].second == sequence,
+        "not every packet was aggregated");
+  return static_cast<double>(sequence) * load.workers / std::chrono::duration<double>(used).count();
 }
 
 double measure_memory_limit(const SwitchLoad& load) {

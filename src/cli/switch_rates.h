@@ -22,6 +22,10 @@ struct SwitchLoad {
 // packet's elements (read, and the slot read and written) and header.
 [[nodiscard]] double measure_memory_limit(const SwitchLoad& load);
 
+// The same work by the data plane in the kernel: what the system measures of single runs of it,
+// each with a packet of its own (BPF_PROG_TEST_RUN). Fails without root.
+[[nodiscard]] Result<double> measure_xdp(const SwitchLoad& load);
+
 struct UdpRate {
   double packets_per_s_core = 0;  // of the switch's thread, system calls included
   double packets_per_call = 0;

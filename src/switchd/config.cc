@@ -27,9 +27,9 @@ class ConfigReader : private YamlSource {
   explicit ConfigReader(std::string_view source) : YamlSource(source) {}
 
   Result<SwitchConfig> read(const YAML::Node& root) {
-    static constexpr std::array<std::string_view, 9> kOptional{
-        "data",        "control",  "advertise", "token",         "shards",
-        "aggregators", "elements", "max_jobs",  "receive_buffer"};
+    static constexpr std::array<std::string_view, 11> kOptional{
+        "data",        "control",  "advertise", "token",          "shards", "xdp_generic",
+        "aggregators", "elements", "max_jobs",  "receive_buffer", "xdp"};
     THALWEG_TRY(const Fields fields, fields_of(root, "a switch", {}, kOptional));
     SwitchConfig config;
     for (const auto& [field, out] :
@@ -52,10 +52,29 @@ class ConfigReader : private YamlSource {
     THALWEG_TRY_STATUS(whole(fields, "elements", kMaxElements, config.elements));
     THALWEG_TRY_STATUS(whole(fields, "max_jobs", kMaxJobs, config.max_jobs));
     THALWEG_TRY_STATUS(whole(fields, "receive_buffer", kMaxReceiveBuffer, config.receive_buffer));
+    THALWEG_TRY_STATUS(read_xdp(fields, config));
     return checked(root, config);
   }
 
  private:
+  Status read_xdp(const Fields& fields, SwitchConfig& config) const {
+    if (const auto found = fields.find("xdp"); found != fields.end()) {
+      THALWEG_TRY(const std::vector<YAML::Node> devices, list_of(found->second, "xdp"));
+      for (const YAML::Node& device : devices) {
+        THALWEG_TRY(config.xdp.emplace_back(), text_of(device, "xdp"));
+      }
+    }
+    if (const auto found = fields.find("xdp_generic"); found != fields.end()) {
+      THALWEG_TRY(const std::string text, text_of(found->second, "xdp_generic"));
+      if (text != "true" && text != "false") {
+        return error(found->second,
+                     fmt::format("'xdp_generic': '{}'; true or false is allowed", text));
+      }
+      config.xdp_generic = text == "true";
+    }
+    return ok_status();
+  }
+
   template <class T>
   Status whole(const Fields& fields, std::string_view field, std::int64_t most, T& out) const {
     const auto found = fields.find(field);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <thalweg/result.h>
 
@@ -29,6 +30,10 @@ struct SwitchConfig {
   std::uint32_t max_jobs = 64;
   // Of each data socket, in bytes.
   std::uint32_t receive_buffer = 8U << 20;
+  // Devices at which packets of up to 64 elements are aggregated in the kernel (XDP, needs root).
+  std::vector<std::string> xdp = {};
+  // Behind the driver, also where the driver could do it: slower, and works with every device.
+  bool xdp_generic = false;
 
   // From YAML; errors name the file and the line.
   static Result<SwitchConfig> parse(std::string_view text, std::string_view source);

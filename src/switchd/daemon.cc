@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <thread>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "net/tcp.h"
 #include "switchd/controller.h"
 #include "switchd/shard.h"
+#include "switchd/xdp/xdp_plane.h"
 
 namespace thalweg {
 namespace {
@@ -26,8 +28,10 @@ void add_up(SwitchPlane::Counters& sum, const SwitchPlane::Counters& more) {
 // All shards as one.
 class ShardedPlane final : public SwitchPlane {
  public:
-  ShardedPlane(std::vector<std::unique_ptr<Shard>> shards, const std::string& host)
-      : shards_(std::move(shards)) {
+  // `xdp`: null for none.
+  ShardedPlane(std::vector<std::unique_ptr<Shard>> shards, const std::string& host,
+               std::unique_ptr<XdpPlane> xdp)
+      : shards_(std::move(shards)), xdp_(std::move(xdp)) {
     for (const auto& shard : shards_) {
       addresses_.push_back(HostPort{host, shard->port()}.to_string());
     }
@@ -45,11 +49,18 @@ class ShardedPlane final : public SwitchPlane {
         return status;
       }
     }
+    if (xdp_) {
+      if (const Status status = xdp_->install(job); !status.ok()) {
+        for (const auto& shard : shards_) shard->remove(job.id);
+        return status;
+      }
+    }
     jobs_[job.id] = job;
     return ok_status();
   }
 
   void remove(std::uint32_t id) override {
+    if (xdp_) xdp_->remove(id);
     for (const auto& shard : shards_) shard->remove(id);
     jobs_.erase(id);
   }
@@ -67,6 +78,14 @@ class ShardedPlane final : public SwitchPlane {
         add_up(sum.ports[i].counters, of.ports[i].counters);
       }
     }
+    if (!xdp_) return sum;
+    xdp_->add_traffic(jobs_.at(id), sum.ports);
+    for (const auto& [name, count] : xdp_->counters(id)) {
+      const auto same =
+          std::ranges::find(sum.counters, name, &std::pair<std::string, std::uint64_t>::first);
+      same->second += count;
+      sum.counters.emplace_back("xdp-" + name, count);
+    }
     return sum;
   }
 
@@ -78,18 +97,37 @@ class ShardedPlane final : public SwitchPlane {
 
  private:
   std::vector<std::unique_ptr<Shard>> shards_;
+  std::unique_ptr<XdpPlane> xdp_;
   std::vector<std::string> addresses_;
   std::map<std::uint32_t, AdmittedJob> jobs_;
 };
+
+// Null if the configuration asks for none.
+Result<std::unique_ptr<XdpPlane>> start_xdp(const SwitchConfig& config, std::uint16_t port) {
+  if (config.xdp.empty()) return std::unique_ptr<XdpPlane>();
+  XdpOptions options;
+  THALWEG_TRY(options.data, SocketAddress::resolve(config.data));
+  if (options.data.port() == 0 && config.shards > 1) {
+    return Error("xdp: with several shards 'data' needs a port");
+  }
+  options.data.set_port(port);
+  options.shards = config.shards;
+  options.slots = config.aggregators;
+  THALWEG_TRY(std::unique_ptr<XdpPlane> plane, XdpPlane::load(options));
+  for (const std::string& device : config.xdp) {
+    THALWEG_TRY_STATUS(plane->attach(device, config.xdp_generic));
+  }
+  return plane;
+}
 
 }  // namespace
 
 class SwitchDaemon::Core {
  public:
   Core(const SwitchConfig& config, std::unique_ptr<EventLoop> loop,
-       std::vector<std::unique_ptr<Shard>> shards, const std::string& host, Fd listener)
-      : plane_(std::move(shards), host),
-        controller_(config, plane_),
+       std::unique_ptr<SwitchPlane> plane, Fd listener)
+      : plane_(std::move(plane)),
+        controller_(config, *plane_),
         address_(SocketAddress::local_of(listener.get()).unmapped().to_string()),
         loop_(std::move(loop)),
         server_(*loop_, std::move(listener), controller_) {}
@@ -106,10 +144,10 @@ class SwitchDaemon::Core {
     return ok_status();
   }
   [[nodiscard]] const std::string& control_address() const { return address_; }
-  [[nodiscard]] std::vector<std::string> data_addresses() const { return plane_.data_addresses(); }
+  [[nodiscard]] std::vector<std::string> data_addresses() const { return plane_->data_addresses(); }
 
  private:
-  ShardedPlane plane_;
+  std::unique_ptr<SwitchPlane> plane_;
   Controller controller_;
   std::string address_;
   std::unique_ptr<EventLoop> loop_;
@@ -133,10 +171,12 @@ Result<std::unique_ptr<SwitchDaemon>> SwitchDaemon::start(const SwitchConfig& co
     THALWEG_TRY(const HostPort data, HostPort::parse(config.data));
     host = data.host;
   }
+  THALWEG_TRY(std::unique_ptr<XdpPlane> xdp, start_xdp(config, shards.front()->port()));
   THALWEG_TRY(Fd listener, listen_tcp(config.control));
   THALWEG_TRY(std::unique_ptr<EventLoop> loop, EventLoop::make());
+  auto plane = std::make_unique<ShardedPlane>(std::move(shards), host, std::move(xdp));
   auto core =
-      std::make_unique<Core>(config, std::move(loop), std::move(shards), host, std::move(listener));
+      std::make_unique<Core>(config, std::move(loop), std::move(plane), std::move(listener));
   THALWEG_TRY_STATUS(core->start());
   return std::unique_ptr<SwitchDaemon>(new SwitchDaemon(std::move(core)));
 }
