@@ -17,8 +17,9 @@ BELOW = {
     "exec": {"base", "tensor", "topology", "plan"},
     "switch": {"base", "wire"},
     "sim": {"base", "trace", "wire", "tensor", "proto", "topology", "plan", "switch"},
+    "switchd": {"base", "wire", "tensor", "topology", "switch", "net"},
     "cli": {"base", "trace", "wire", "tensor", "proto", "net", "topology", "tune", "plan", "exec", "switch",
-            "sim", "mpi_module"},
+            "sim", "switchd", "mpi_module"},
     "mpi_module": set(),
 }
 PURE = ["base", "trace", "wire", "tensor", "proto", "topology", "tune", "plan", "exec", "switch", "sim"]

@@ -133,6 +133,7 @@ class Explorer {
     if (!report_.violation.empty()) return;
     ++report_.transitions;
     report_.violation = state.world.violation();
+    note_causes(state.world);
     std::string key;
     state.world.encode_state(key);
     const auto [place, fresh] = seen_.try_emplace(std::move(key));
@@ -144,6 +145,24 @@ class Explorer {
     std::erase_if(sets, [&](const PacketSet& set) { return within(set, state.sent); });
     sets.push_back(state.sent);
     open_.push_back(std::move(state));
+  }
+
+  void note_causes(const ExploredWorld& world) {
+    for (const AggregateTable& table : world.tables) {
+      for (const JobShape& job : about_.shape.jobs) {
+        const AggregateCounters& counters = *table.counters(job.id);
+        for (std::size_t i = 0; i < kAggregateCauseCount; ++i) {
+          if (counters.packets[i] > 0) report_.at_switches.set(i);
+        }
+      }
+    }
+    for (const auto& job : world.servers) {
+      for (const AtpServer& server : job) {
+        for (std::size_t i = 0; i < kAtpServerCauseCount; ++i) {
+          if (server.count(static_cast<AtpServerAction::Cause>(i)) > 0) report_.at_servers.set(i);
+        }
+      }
+    }
   }
 
   // Once a state of the nodes.

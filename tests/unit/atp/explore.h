@@ -11,6 +11,7 @@
 // smaller can: only that one is searched.
 #pragma once
 
+#include <bitset>
 #include <cstdint>
 #include <string>
 
@@ -29,8 +30,11 @@ struct ExplorationReport {
   std::uint64_t states = 0;    // of switches, servers and workers
   std::uint64_t searched = 0;  // with the packets sent
   std::uint64_t transitions = 0;
-  std::uint64_t packets = 0;      // different ones
-  std::uint64_t finished = 0;     // states in which every worker has all sums
+  std::uint64_t packets = 0;   // different ones
+  std::uint64_t finished = 0;  // states in which every worker has all sums
+  // What switches and servers were made to do, by cause.
+  std::bitset<kAggregateCauseCount> at_switches;
+  std::bitset<kAtpServerCauseCount> at_servers;
   std::uint64_t stale_slots = 0;  // states of these in which a late packet holds a slot
   std::string violation;          // empty: every state is safe and completion always reachable
 };
