@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "atp_switch_program.h"
+#include <atp_switch_program.h>
 #include "base/check.h"
 #include "net/fd.h"
 #include "net/system.h"
