@@ -37,7 +37,7 @@ ns3: setup
 # style and the command line. Each runner closes with its own summary. clang-tidy, which takes longer
 # than all of them, is `make lint`.
 test: check-format unit sanitize fuzz ns3
-	$(PYTEST) -n 2 tests/style tests/cli tests/python tests/validation
+	$(PYTEST) -n 2 tests/style tests/cli tests/python tests/torch tests/validation
 
 unit: build-release
 	ctest --test-dir build/release --output-on-failure -j 2 --progress
@@ -57,9 +57,17 @@ validate: build
 	.venv/bin/python tests/validation/report.py
 	exit $${failed:-0}
 
-# Every behaviour of small ATP worlds, the larger ones too (tests/unit/atp/explore.h): about a minute.
+# Every behaviour of small ATP worlds, the larger ones too (tests/unit/atp/explore.h): about three minutes.
 explore: build-release
 	THALWEG_EXPLORE=long build/release/atp_test --gtest_filter='AtpExploration.*'
+
+# The Python package for the PyTorch in .venv: build/wheel/*.whl.
+wheel: setup
+	.venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
+
+# PyTorch's own tests with Gloo and with our backend, side by side: build/torch/report.md.
+test-torch: build-release
+	.venv/bin/python tests/torch/compare.py
 
 bench: build
 	build/release/thalweg bench kernels

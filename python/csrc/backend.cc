@@ -123,7 +123,8 @@ Backend::OwnWork Backend::begin(const Call& call) {
 }
 
 WorkPtr Backend::finish(const OwnWork& work, const Call& call) {
-  if (work == coalesced_) return work;
+  // Until endCoalescing() there is nothing that a caller could wait for.
+  if (work == coalesced_) return call.async ? work : nullptr;
   work->seal();
   if (!call.async) work->wait(kNoTimeout);
   return work;

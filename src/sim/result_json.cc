@@ -51,6 +51,7 @@ Json job_json(const JobResult& job, const Histogram& flows) {
             {"mean_iteration_ms", mean},
             {"iterations_ms", iterations},
             {"samples_per_s", job.samples_per_second},
+            {"samples_per_s_worker", job.samples_per_second / static_cast<double>(job.workers)},
             {"goodput_gbps", job.goodput_gbps},
             {"flow_completion_ms", percentiles(flows)}};
   if (job.aggregation) json["aggregation"] = aggregation_json(*job.aggregation);

@@ -176,7 +176,8 @@ ScenarioResult ScenarioRun::run(const std::function<void(Time now)>& progress) {
          .iterations = jobs_[j]->results(),
          .done = jobs_[j]->done(),
          .samples_per_second = jobs_[j]->done() ? jobs_[j]->samples_per_second() : 0,
-         .goodput_gbps = jobs_[j]->done() ? jobs_[j]->goodput_gbps() : 0});
+         .goodput_gbps = jobs_[j]->done() ? jobs_[j]->goodput_gbps() : 0,
+         .workers = jobs_[j]->worker_count()});
     if (aggregation_of_[j] < 0) continue;
     result_.jobs.back().aggregation = network_.aggregation_counters(aggregation_of_[j]);
   }

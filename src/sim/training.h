@@ -86,6 +86,7 @@ class TrainingJob {
     return results_.size() == static_cast<std::size_t>(options_.iterations);
   }
   [[nodiscard]] const std::vector<IterationResult>& results() const { return results_; }
+  [[nodiscard]] std::size_t worker_count() const { return workers_.size(); }
   // Samples a second over all workers, from the second iteration on where there are several.
   [[nodiscard]] double samples_per_second() const;
   // The same for the bits of gradients that a worker has summed.

@@ -124,12 +124,15 @@ class AggregateTable {
   };
   struct Job {
     AggregateJob about;
+    // Where the slots of its first place begin, and how far apart those of two places do.
+    std::uint64_t start = 0;
+    std::uint64_t stride = 0;
     AggregateCounters counters;
     [[nodiscard]] std::uint32_t id() const { return about.id; }
   };
 
   [[nodiscard]] Job* find(std::uint32_t id);
-  [[nodiscard]] std::uint32_t index_of(const AggregateJob& job, std::uint64_t sequence,
+  [[nodiscard]] std::uint32_t index_of(const Job& job, std::uint64_t sequence,
                                        std::uint8_t place) const;
   [[nodiscard]] std::uint32_t number_of(const Slot& slot) const {
     return static_cast<std::uint32_t>(&slot - slots_.data());

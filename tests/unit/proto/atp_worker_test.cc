@@ -286,6 +286,26 @@ TEST(AtpCongestion, window__as_section_5_4_says) {
   EXPECT_EQ(congestion.packets(), 1024U);
 }
 
+TEST(AtpWorker, poll_transmit__what_is_lost_goes_first_and_within_the_window) {
+  AtpWorkerOptions options = options_of();
+  options.congestion.enabled = true;
+  options.congestion.initial_packets = 8;
+  options.recovery.initial = kMs * 4;
+  AtpWorker worker = started(options, 100);
+  ASSERT_EQ(drain(worker, at(0)).size(), 8U);
+  // The first loss halves the window; that of a retransmission leaves one packet.
+  worker.on_timeout(at(4));
+  EXPECT_EQ(sequences(drain(worker, at(4))), (Sequences{0, 1, 2, 3}));
+  worker.on_timeout(at(20));
+  EXPECT_EQ(worker.congestion().packets(), 1U);
+  EXPECT_EQ(sequences(drain(worker, at(20))), (Sequences{0}));
+  (void)worker.on_parameter(parameter(0), at(21));
+  const auto next = drain(worker, at(21));
+  ASSERT_FALSE(next.empty());
+  EXPECT_EQ(next[0].header.sequence, 1U);
+  EXPECT_TRUE(next[0].header.resend);
+}
+
 TEST(AtpLanes, assign__the_least_loaded_and_the_same_everywhere) {
   AtpLanes lanes(3);
   std::vector<std::size_t> picked;
