@@ -7,9 +7,7 @@ import subprocess
 
 import pytest
 
-from conftest import ROOT
-
-PROGRAM = ROOT / "build/release/thalweg"
+from test_run import PROGRAM, ROOT
 
 
 @pytest.fixture

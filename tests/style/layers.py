@@ -17,9 +17,10 @@ BELOW = {
     "exec": {"base", "tensor", "topology", "plan"},
     "switch": {"base", "wire"},
     "sim": {"base", "trace", "wire", "tensor", "proto", "topology", "plan", "switch"},
+    "ps": {"base", "wire", "topology", "net"},
     "switchd": {"base", "wire", "tensor", "topology", "switch", "net"},
     "cli": {"base", "trace", "wire", "tensor", "proto", "net", "topology", "tune", "plan", "exec", "switch",
-            "sim", "switchd", "mpi_module"},
+            "sim", "switchd", "ps", "mpi_module"},
     "mpi_module": set(),
 }
 PURE = ["base", "trace", "wire", "tensor", "proto", "topology", "tune", "plan", "exec", "switch", "sim"]
