@@ -35,6 +35,7 @@ int main(int argc, char** argv) {
   thalweg::add_plan_best(plan);
   thalweg::add_plan_verify(plan);
   thalweg::add_plan_schemes(plan);
+  thalweg::add_plan_mixing(plan);
 
   CLI::App& sim = *app.add_subcommand("sim", "the packet-level simulator");
   sim.require_subcommand(1);

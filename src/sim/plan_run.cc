@@ -5,12 +5,14 @@
 namespace thalweg {
 
 PlanRun::PlanRun(const Plan& plan, Connections& connections, std::int64_t urgency,
-                 std::uint8_t priority, std::function<void(Rank)> rank_done)
+                 std::uint8_t priority, std::function<void(Rank)> rank_done,
+                 std::span<const Rank> members)
     : plan_(plan),
       connections_(connections),
       urgency_(urgency),
       priority_(priority),
       rank_done_(std::move(rank_done)),
+      members_(members),
       progress_(plan),
       started_(static_cast<std::size_t>(plan.ranks), false),
       finished_(static_cast<std::size_t>(plan.ranks), false) {
@@ -31,8 +33,8 @@ void PlanRun::send(std::size_t transfer) {
     progress_.arrive(transfer, [this](std::size_t ready) { send(ready); });
     look_at(target);
   };
-  connections_.send(t.source, t.target, plan_.size_of(t.chunk), urgency_, on_arrival,
-                    {.priority = priority_, .pull = t.kind == TransferKind::kCopy});
+  connections_.send(member(t.source), member(t.target), plan_.size_of(t.chunk), urgency_,
+                    on_arrival, {.priority = priority_, .pull = t.kind == TransferKind::kCopy});
 }
 
 void PlanRun::look_at(Rank rank) {
