@@ -22,7 +22,8 @@ struct AtpCongestionOptions {
 
 // When a worker takes a packet for lost.
 struct AtpRecoveryOptions {
-  // So many parameter packets of later sequences in a row: the oldest is lost. 0: only timeouts.
+  // So many parameter packets of later sequences in a row, for each server: the oldest is lost. 0:
+  // only timeouts.
   std::uint32_t out_of_sequence = 3;
   // Not only the oldest: whatever has no sum when one of `out_of_sequence` sequences later or more
   // comes. Off, as in the paper, losses of one window are found one by one, and once the window

@@ -95,12 +95,16 @@ void AtpWorker::note_order(std::uint64_t sequence) {
   }
   find_holes(sequence);
   Flight& first = flight(oldest_);
-  if (options_.recovery.out_of_sequence == 0 || ++later_ < options_.recovery.out_of_sequence)
-    return;
+  if (options_.recovery.out_of_sequence == 0 || ++later_ < patience()) return;
   later_ = 0;
   if (first.early || first.lost) return;  // from here on by timeout
   first.early = true;
   mark_lost(oldest_, counters_.out_of_sequence);
+}
+
+// Sums of several servers overtake each other.
+std::uint64_t AtpWorker::patience() const {
+  return std::uint64_t{options_.recovery.out_of_sequence} * options_.servers;
 }
 
 // A parameter of this sequence came.
@@ -108,7 +112,7 @@ void AtpWorker::find_holes(std::uint64_t sequence) {
   const AtpRecoveryOptions& recovery = options_.recovery;
   if (!recovery.all_holes || recovery.out_of_sequence == 0) return;
   looked_at_ = std::max(looked_at_, oldest_);
-  for (; looked_at_ + recovery.out_of_sequence <= sequence; ++looked_at_) {
+  for (; looked_at_ + patience() <= sequence; ++looked_at_) {
     Flight& each = flight(looked_at_);
     if (each.placed || each.lost || each.early) continue;
     each.early = true;

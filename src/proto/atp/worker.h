@@ -111,6 +111,7 @@ class AtpWorker {
   [[nodiscard]] std::uint64_t oldest_lost() const;
   void mark_lost(std::uint64_t sequence, std::uint64_t& counter);
   void measure(Duration sample);
+  [[nodiscard]] std::uint64_t patience() const;
   void find_holes(std::uint64_t sequence);
   void note_order(std::uint64_t sequence);
   void wake_at(Time time);
