@@ -71,8 +71,6 @@ Backend::Backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int siz
 Backend::~Backend() {
   const WithoutGil without_gil;
   leave("the process group was destroyed");
-  launcher_.stop();
-  completer_->stop();
 }
 
 void Backend::leave(const char* why) {
@@ -85,6 +83,10 @@ void Backend::leave(const char* why) {
     last = std::move(communicator_);
   }
   last.reset();
+  // What is in flight has ended. No thread of ours may want Python's lock when the interpreter
+  // ends.
+  launcher_.stop();
+  completer_->stop();
 }
 
 std::shared_ptr<Communicator> Backend::communicator() const {
