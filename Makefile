@@ -14,7 +14,7 @@ FUZZ_SECONDS ?= 5
 PYTEST := .venv/bin/python -m pytest -q -p no:cacheprovider
 SOURCES = $(shell git ls-files '*.cc' '*.h' | grep -E '^(src|include|tests|examples|bench|python)/')
 
-.PHONY: setup build ns3 validate explore test bench demo format check-format lint fuzz clean unit sanitize $(PRESETS:%=build-%)
+.PHONY: setup build ns3 validate explore wheel test test-torch bench demo format check-format lint fuzz clean unit sanitize $(PRESETS:%=build-%)
 
 setup:
 	@tools/setup

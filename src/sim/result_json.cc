@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
 namespace thalweg {
 namespace {
@@ -26,6 +27,20 @@ Json arrived_json(const std::vector<FlowResult>& flows) {
     least = std::min(least, flow.arrived);
   }
   return {{"mean", sum / static_cast<double>(flows.size())}, {"least", least}};
+}
+
+// What a group's flows brought from the start of the first to the end of the last.
+double goodput_of(const std::vector<FlowResult>& flows, std::size_t group) {
+  double bytes = 0;
+  std::optional<Time> start;
+  Time end;
+  for (const FlowResult& flow : flows) {
+    if (flow.spec.tag != group) continue;
+    bytes += static_cast<double>(flow.spec.bytes);
+    start = start ? std::min(*start, flow.start) : flow.start;
+    end = std::max(end, flow.end);
+  }
+  return start ? bytes * 8e-9 / (end - *start).s() : 0;
 }
 
 Json aggregation_json(const AggregationCounters& c) {
@@ -89,6 +104,7 @@ Json to_json(const ScenarioResult& r, const Scenario& scenario) {
   Json background = Json::array();
   for (std::size_t g = 1 + r.jobs.size(); g < r.groups.size(); ++g) {
     background.push_back({{"name", r.groups[g]},
+                          {"goodput_gbps", goodput_of(r.flows, g)},
                           {"flow_completion_ms", percentiles(completion_times_ms(r.flows, g))}});
   }
   const NetworkCounters& c = r.counters;
