@@ -45,7 +45,7 @@ class DSSync:
     Invariant: averages start in one order, that of the parameters from last to first, so on all ranks alike.
     """
 
-    def __init__(self, model, make_optimizer, racks, *, seed=1, window=32, adapt=True, swa_decay=0.99, clock=None):
+    def __init__(self, model, make_optimizer, racks, *, seed=1, window=32, adapt=True, swa_decay=0.99):
         if window < 1:
             raise ValueError(f"window: {window}; 1 or more iterations are allowed")
         if not 0 <= swa_decay < 1:
@@ -56,7 +56,6 @@ class DSSync:
         self._groups = Groups([list(rack) for rack in racks], seed, window)
         self._racks, self._seed, self._window, self._adapt = racks, seed, window, adapt
         self._decay = swa_decay
-        self._clock = clock or time.monotonic
         self._model = model
         self.iteration = 0
         self.changes = []  # (iteration, slow racks, slow workers), as the schedule changed
@@ -109,9 +108,9 @@ class DSSync:
         dist.all_gather(lists, mine)
         return [one.tolist() for one in lists]
 
-    def _group(self):
+    def _group(self, iteration):
         rank = dist.get_rank()
-        groups = self._period[self.iteration % len(self._period)]
+        groups = self._period[iteration % len(self._period)]
         return next(tuple(group) for group in groups if rank in group)
 
     def _on_gradient(self, position):
@@ -128,11 +127,11 @@ class DSSync:
         parameter = self._parameters[position]
         self._optimizers[position].step()
         parameter.grad = None
-        members = self._group()
+        members = self._group(self.iteration)
         work = None
         if len(members) > 1:
             work = dist.all_reduce(parameter.data, group=self._process_groups[members], async_op=True)
-            started, place = self._clock(), self.iteration - self._first_window
+            started, place = time.monotonic(), self.iteration - self._first_window
             first = self._started.setdefault(self.iteration, started)
             seconds = self._seconds  # a late call back must not meet the next window's
             work.get_future().add_done_callback(lambda _: self._note(seconds, place, first))
@@ -140,7 +139,7 @@ class DSSync:
 
     def _note(self, seconds, place, first):
         """The last average of an iteration to end says how long all took."""
-        seconds[place] = max(seconds[place], self._clock() - first)
+        seconds[place] = max(seconds[place], time.monotonic() - first)
 
     def step(self):
         """After backward, on every rank. Returns at once, but for the last iteration of a window."""

@@ -37,6 +37,8 @@ Result<std::unique_ptr<TrainingJob>> TrainingJob::make(const ModelTable& model,
   const bool planned = !scattered && aggregation == nullptr;
   if (planned) {
     THALWEG_TRY(const Strategy strategy, Strategy::make(options.scheme, topology));
+    // What a worker that is ahead would send must not slow what others are still at.
+    if (strategy.in_parts()) job->pace_ = PlanRun::Pace::kRendezvous;
     job->exchanges_.resize(static_cast<std::size_t>(strategy.period()));
     for (int t = 0; t < strategy.period(); ++t) {
       for (std::size_t l = 0; l < layers; ++l) {
@@ -247,7 +249,7 @@ TrainingJob::LayerRun& TrainingJob::run_of(int iteration, int layer) {
           --run.workers_left;
           on_layer_back(group.members[r.index()], iteration, layer);
         },
-        group.members));
+        group.members, pace_));
   }
   return run;
 }

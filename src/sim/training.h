@@ -157,6 +157,7 @@ class TrainingJob {
 
   // [iteration of the period][layer]; none when tensors are scattered or aggregated
   std::vector<std::vector<Exchanges>> exchanges_;
+  PlanRun::Pace pace_ = PlanRun::Pace::kEager;
   std::vector<Rank> servers_;  // of scattered tensors
   std::vector<Worker> workers_;
   // [layer]: the runs by iteration, from the oldest that not all workers are through with. By BSP

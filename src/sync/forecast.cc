@@ -95,7 +95,7 @@ std::optional<Duration> cost_by_table(std::string_view strategy, const ClusterSh
     return seconds(2 * (n - 1) * a + 2 * ((c - 1) * g * between + (g - 1) * inside));
   }
   if (name == "ring") return seconds(2 * (n - 1) * a + 2 * (n - 1) / n * between);
-  if (name == "double-binary-tree") {
+  if (name == "double-tree") {
     const double steps = std::log2(n) + kTreeChunks;
     return seconds(2 * steps * a + 2 * steps / kTreeChunks * between);
   }

@@ -49,6 +49,8 @@ class Strategy {
   // strategy's. Whoever runs a plan proves it (verify.h).
   [[nodiscard]] Result<std::vector<GroupPlan>> plans(int iteration,
                                                      const PlanRequest& request) const;
+  // Not all average with all in an iteration, so that some workers may be ahead of others.
+  [[nodiscard]] bool in_parts() const { return kind_ != Kind::kAll; }
   [[nodiscard]] Mixing mixing() const;
   // DS-Sync's.
   [[nodiscard]] const std::optional<Schedule>& schedule() const { return schedule_; }
