@@ -14,6 +14,8 @@ namespace {
 // A switch that does not answer for so long is not there.
 constexpr Duration kSwitchTime = Duration::milliseconds(2'000);
 // How long a server stays for ranks that have not said that they are done.
+// How long rank 0 waits for the others to read that the switch refused.
+constexpr Duration kRefusalTime = Duration::milliseconds(2'000);
 constexpr Duration kStayTime = Duration::milliseconds(5'000);
 constexpr Duration kStayTurn = Duration::milliseconds(50);
 // How soon a broken communicator is noticed.
@@ -59,7 +61,10 @@ Status AtpEngine::set_up(Time until) {
   THALWEG_TRY(const std::string text, options_.find("job", until));
   THALWEG_TRY(const nlohmann::json fields, parse_control_line(text));
   // The switch is there and refuses: all ranks say so.
-  if (fields.contains("error")) return Error(fields.value("error", ""));
+  if (fields.contains("error")) {
+    meet("refused", std::min(until, monotonic_now() + kRefusalTime));
+    return Error(fields.value("error", ""));
+  }
   THALWEG_TRY(const JobGrant grant, job_grant_from(fields));
   THALWEG_TRY(node.members, resolve_all(members));
   THALWEG_TRY(node.shards, resolve_all(grant.data));
@@ -72,6 +77,15 @@ Status AtpEngine::set_up(Time until) {
     THALWEG_TRY(node.key, JobKey::from_hex(grant.key));
   }
   return node_->join(node);
+}
+
+// The store may end with the rank that leaves first.
+void AtpEngine::meet(const std::string& where, Time until) const {
+  const auto key = [&](int rank) { return fmt::format("{}/{}", where, rank); };
+  if (!options_.publish(key(options_.rank), "1", until).ok() || options_.rank != 0) return;
+  for (int r = 0; r < options_.size; ++r) {
+    if (!options_.find(key(r), until).ok()) return;
+  }
 }
 
 Result<JobGrant> AtpEngine::admit(const std::vector<std::string>& members, Time until) {

@@ -83,6 +83,8 @@ class AtpEngine final : public OperationHost {
   Status set_up(Time until);
   // Of rank 0: the job as the switch admits it, or as it is without one.
   [[nodiscard]] Result<JobGrant> admit(const std::vector<std::string>& members, Time until);
+  // Rank 0 goes on when all have come to `where`, or at that time.
+  void meet(const std::string& where, Time until) const;
   void run();
   void hand_over(const Entry& entry);
   void finish(const std::shared_ptr<Operation::State>& op, Status status);

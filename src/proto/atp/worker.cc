@@ -269,12 +269,12 @@ bool AtpWorker::poll_transmit(Time now, AtpTransmit& out) {
 }
 
 void AtpWorker::encode_state(std::string& out) const {
-  out += fmt::format("w{},{},{},{}:", oldest_, next_, later_,
-                     looked_at_ - std::min(looked_at_, oldest_));
+  out += fmt::format("w{},{},{},{},{}:", oldest_, next_, later_,
+                     looked_at_ - std::min(looked_at_, oldest_), late_credit_);
   for (std::uint64_t sequence = oldest_; sequence < next_; ++sequence) {
     const Flight& each = flight(sequence);
-    out +=
-        static_cast<char>('0' + (each.placed ? 1 : 0) + (each.lost ? 2 : 0) + (each.early ? 4 : 0));
+    out += static_cast<char>('0' + (each.placed ? 1 : 0) + (each.lost ? 2 : 0) +
+                             (each.early ? 4 : 0) + (each.late ? 8 : 0));
   }
 }
 

@@ -1,5 +1,6 @@
 #include "atp/explore.h"
 
+#include <algorithm>
 #include <bitset>
 #include <iterator>
 #include <map>
@@ -88,12 +89,20 @@ class Explorer {
     return [this, &state](const Packet& packet) { state.sent.set(number_of(packet)); };
   }
 
-  // All that the worker may send, its retransmissions included.
+  // All that the worker may send, its retransmissions included: sequences are sent one after the
+  // other, so that each has a timeout of its own, and all of them pass.
   void poll(State& state, std::size_t j, std::size_t w) {
     const auto send = sending_in(state);
-    state.world.poll_worker(j, w, state.now, send);
-    state.now += kLong;
-    state.world.workers[j][w].on_timeout(state.now);
+    AtpWorker& worker = state.world.workers[j][w];
+    for (std::uint32_t i = 0; i <= 2 * worker.options().window; ++i) {
+      while (state.world.poll_once(j, w, state.now, send)) {
+        state.now += Duration::microseconds(1);
+      }
+      const auto due = worker.next_timeout();
+      if (!due || worker.idle()) return;
+      state.now = std::max(state.now, *due);
+      worker.on_timeout(state.now);
+    }
     state.world.poll_worker(j, w, state.now, send);
   }
 

@@ -96,15 +96,20 @@ class World {
   // Takes what a worker wants to send. `emit(Packet)` is told of every packet that leaves.
   template <class Emit>
   void poll_worker(std::size_t j, std::size_t w, Time now, Emit&& emit) {
-    AtpTransmit transmit;
-    while (workers[j][w].poll_transmit(now, transmit)) {
-      Packet packet;
-      packet.header = transmit.header;
-      packet.payload = Traits::contribution(shape_.jobs[j].id, w, transmit.header.sequence,
-                                            transmit.header.elements);
-      packet.to = from_worker(j, w, transmit.server);
-      send(packet, emit);
+    while (poll_once(j, w, now, emit)) {
     }
+  }
+  template <class Emit>
+  bool poll_once(std::size_t j, std::size_t w, Time now, Emit&& emit) {
+    AtpTransmit transmit;
+    if (!workers[j][w].poll_transmit(now, transmit)) return false;
+    Packet packet;
+    packet.header = transmit.header;
+    packet.payload = Traits::contribution(shape_.jobs[j].id, w, transmit.header.sequence,
+                                          transmit.header.elements);
+    packet.to = from_worker(j, w, transmit.server);
+    send(packet, emit);
+    return true;
   }
 
   template <class Emit>

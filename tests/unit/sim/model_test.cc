@@ -99,12 +99,13 @@ TEST(Model, slowed_down__scales_times_only) {
 }
 
 TEST(Model, part_of__shrinks_tensors_times_and_samples_alike) {
-  const ModelTable part = part_of(good(), 0.25);
+  const ModelTable all = good();
+  const ModelTable part = part_of(all, 0.25);
   EXPECT_EQ(part.part, 0.25);
-  EXPECT_EQ(part.batch, good().batch);
+  EXPECT_EQ(part.batch, all.batch);
   std::int64_t sum = 0;
   for (std::size_t l = 0; l < part.layers.size(); ++l) {
-    const ModelLayer& whole = good().layers[l];
+    const ModelLayer& whole = all.layers[l];
     EXPECT_NEAR(part.layers[l].forward.s(), whole.forward.s() / 4, 1e-11);
     EXPECT_NEAR(part.layers[l].backward.s(), whole.backward.s() / 4, 1e-11);
     for (const std::int64_t elements : part.layers[l].tensors) {
