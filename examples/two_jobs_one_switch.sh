@@ -6,12 +6,13 @@
 #      are exact;
 #   3. the switch is killed: both jobs go on by their servers, all sums are exact.
 # With --xdp the switch aggregates in the kernel.
-# usage: two_jobs_one_switch.sh [--xdp] [iterations]
+# usage: two_jobs_one_switch.sh [--xdp] [iterations [elements]]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 xdp=
 if [ "${1:-}" = --xdp ]; then xdp=1; shift; fi
 iterations=${1:-60}
+elements=${2:-100000}
 program=build/release/thalweg
 worker=build/release/examples/atp_sum
 folder=$(mktemp -d)
@@ -81,7 +82,7 @@ start_job() { # LETTER ITERATIONS
     : >"$folder/$1$rank"
     ip netns exec "$tag$1$rank" env THALWEG_RANK=$rank THALWEG_SIZE=3 THALWEG_STORE="$(address "${1}0"):7000" \
       THALWEG_TOKEN="$(printf %x "'$1")" THALWEG_SWITCH="$(address s):7700" \
-      "$worker" "$2" >"$folder/$1$rank" 2>&1 &
+      "$worker" "$2" "$elements" >"$folder/$1$rank" 2>&1 &
     children+=($!)
     ranks+=($!)
   done

@@ -45,7 +45,8 @@ void Worker::push(std::function<void()> job) {
       return;
     }
   }
-  job();
+  // Whoever pushes may hold locks.
+  std::thread(std::move(job)).detach();
 }
 
 bool Worker::idle() const {

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from thalweg.backend import backend_of
+from thalweg.record import record  # noqa: F401  a layer table of any model, for the simulator
 
 
 def _check_bound(name, value, most):

@@ -14,6 +14,7 @@
 #include "cli/job.h"
 #include "cli/plan.h"
 #include "cli/probe.h"
+#include "cli/ps.h"
 #include "cli/reproduce.h"
 #include "cli/run.h"
 #include "cli/sim_run.h"
@@ -34,6 +35,7 @@ int main(int argc, char** argv) {
   thalweg::add_plan_best(plan);
   thalweg::add_plan_verify(plan);
   thalweg::add_plan_schemes(plan);
+  thalweg::add_plan_mixing(plan);
 
   CLI::App& sim = *app.add_subcommand("sim", "the packet-level simulator");
   sim.require_subcommand(1);
@@ -43,6 +45,7 @@ int main(int argc, char** argv) {
   thalweg::add_probe(app);
   thalweg::add_switch(app);
   thalweg::add_job(app);
+  thalweg::add_ps(app);
   thalweg::add_run(app, thalweg::take_rank_command(argc, argv));
 
   CLI::App& bench = *app.add_subcommand("bench", "measure, with the peer and the limit beside");

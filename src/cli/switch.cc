@@ -1,13 +1,13 @@
 #include "cli/switch.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <iostream>
 #include <memory>
 #include <string>
 
 #include "cli/command.h"
+#include "cli/signals.h"
 #include "switchd/config.h"
 #include "switchd/daemon.h"
 
@@ -24,20 +24,14 @@ Result<int> run(const Arguments& arguments) {
     THALWEG_TRY(const std::string text, read_file(arguments.config));
     THALWEG_TRY(config, SwitchConfig::parse(text, arguments.config));
   }
-  // Before there are threads, so that all of them leave the signals to this one.
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGINT);
-  sigaddset(&ends, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  const EndSignals ends;
   THALWEG_TRY(const std::unique_ptr<SwitchDaemon> daemon, SwitchDaemon::start(config));
   std::cout << fmt::format("control {}\n", daemon->control_address());
   for (const std::string& address : daemon->data_addresses()) {
     std::cout << fmt::format("data {}\n", address);
   }
   std::cout << std::flush;
-  int signal = 0;
-  sigwait(&ends, &signal);
+  ends.wait();
   return 0;
 }
 

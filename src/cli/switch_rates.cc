@@ -1,5 +1,7 @@
 #include "cli/switch_rates.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -140,6 +142,12 @@ double measure_stage(const SwitchLoad& load) {
 }
 
 Result<double> measure_xdp(const SwitchLoad& load) {
+  constexpr std::uint32_t kMostElements = 64;
+  if (load.elements > kMostElements) {
+    return Error(
+        fmt::format("packets of {} elements go to the process; up to {} are for the kernel",
+                    load.elements, kMostElements));
+  }
   const SocketAddress data = loopback(kFirstPort - 1);
   XdpOptions options;
   options.slots = kSlots;

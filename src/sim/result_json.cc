@@ -60,10 +60,16 @@ Json job_json(const JobResult& job, const Histogram& flows) {
     sum += i.duration().ms();
   }
   Json mean;  // null while the job is not done
-  if (job.done) mean = sum / static_cast<double>(job.iterations.size());
+  Json pace;  // the same: iterations of one job may overlap
+  if (job.done) {
+    mean = sum / static_cast<double>(job.iterations.size());
+    const Duration all = job.iterations.back().end - job.iterations.front().start;
+    pace = all.ms() / static_cast<double>(job.iterations.size());
+  }
   Json json{{"name", job.name},
             {"done", job.done},
             {"mean_iteration_ms", mean},
+            {"pace_ms", pace},
             {"iterations_ms", iterations},
             {"samples_per_s", job.samples_per_second},
             {"samples_per_s_worker", job.samples_per_second / static_cast<double>(job.workers)},

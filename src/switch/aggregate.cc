@@ -92,11 +92,19 @@ Status AggregateTable::add_job(const AggregateJob& job) {
   if (place != jobs_.end() && place->about.id == job.id) {
     return Error(fmt::format("job {} is here already", job.id));
   }
+  const std::size_t slots = slots_.size();
+  jobs_.insert(place, Job{job, first_slot(job, slots), slots_between(job, slots), {}});
+  return ok_status();
+}
+
+std::uint64_t AggregateTable::first_slot(const AggregateJob& job, std::size_t slots) {
+  return mix_bits(job.id) % slots;
+}
+
+std::uint64_t AggregateTable::slots_between(const AggregateJob& job, std::size_t slots) {
   const auto places =
       static_cast<std::size_t>(std::popcount(job.groups)) + (job.second_level ? 1 : 0);
-  const std::size_t stride = slots_.size() / std::max<std::size_t>(places, 1);
-  jobs_.insert(place, Job{job, mix_bits(job.id) % slots_.size(), stride, {}});
-  return ok_status();
+  return slots / std::max<std::size_t>(places, 1);
 }
 
 bool AggregateTable::remove_job(std::uint32_t id) {

@@ -57,6 +57,14 @@ json job_json(std::uint32_t id, const JobRequest& request) {
 
 }  // namespace
 
+AggregateJob aggregate_job(const AdmittedJob& job) {
+  return {.id = job.id,
+          .groups = job.about.groups,
+          .second_level = job.about.second_level,
+          .window = job.about.window,
+          .slot_limit = job.about.limit};
+}
+
 Result<json> Controller::on_request(std::uint64_t client, const json& request) {
   const json token = request.value("token", json(""));
   const auto bytes = [](const std::string& text) { return std::as_bytes(std::span(text)); };

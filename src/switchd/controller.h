@@ -18,6 +18,7 @@
 
 #include "net/address.h"
 #include "net/atp/job_message.h"
+#include "switch/aggregate.h"
 #include "switchd/config.h"
 #include "switchd/control_server.h"
 #include "wire/authenticate.h"
@@ -32,6 +33,9 @@ struct AdmittedJob {
   JobRequest about;
   std::optional<JobKey> key;
 };
+
+// The same in the words of the aggregation stage.
+[[nodiscard]] AggregateJob aggregate_job(const AdmittedJob& job);
 
 // What carries packets.
 class SwitchPlane {

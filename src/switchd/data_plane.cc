@@ -55,11 +55,7 @@ void DataPlane::release(const SocketAddress& address) {
 }
 
 Status DataPlane::install(const AdmittedJob& about) {
-  THALWEG_TRY_STATUS(table_.add_job({.id = about.id,
-                                     .groups = about.about.groups,
-                                     .second_level = about.about.second_level,
-                                     .window = about.about.window,
-                                     .slot_limit = about.about.limit}));
+  THALWEG_TRY_STATUS(table_.add_job(aggregate_job(about)));
   Job& job = jobs_[about.id];
   job.about = about;
   for (const SocketAddress& address : about.workers) job.workers.push_back(use(address));

@@ -7,9 +7,7 @@ import subprocess
 
 import pytest
 
-from conftest import ROOT
-
-PROGRAM = ROOT / "build/release/thalweg"
+from test_run import PROGRAM, ROOT
 
 
 @pytest.fixture
@@ -136,6 +134,6 @@ def test_two_jobs_share_a_switch_and_outlive_it(options):
         pytest.skip("needs root to make network namespaces")
     if missing := [tool for tool in ("ip", "tc", "nft", "ethtool") if shutil.which(tool) is None]:
         pytest.skip(f"needs {' and '.join(missing)}")
-    done = subprocess.run([ROOT / "examples/two_jobs_one_switch.sh", *options, "40"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([ROOT / "examples/two_jobs_one_switch.sh", *options, "40", "20000"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("all exact") == 6

@@ -51,11 +51,15 @@ Status AtpEngine::set_up(Time until) {
     members.push_back(std::move(member));
   }
   if (options_.rank == 0) {
-    THALWEG_TRY(const JobGrant grant, admit(members, until));
-    THALWEG_TRY_STATUS(options_.publish("job", to_json(grant).dump(), until));
+    const Result<JobGrant> grant = admit(members, until);
+    const nlohmann::json told =
+        grant.ok() ? to_json(*grant) : nlohmann::json{{"error", grant.error().message()}};
+    THALWEG_TRY_STATUS(options_.publish("job", told.dump(), until));
   }
   THALWEG_TRY(const std::string text, options_.find("job", until));
   THALWEG_TRY(const nlohmann::json fields, parse_control_line(text));
+  // The switch is there and refuses: all ranks say so.
+  if (fields.contains("error")) return Error(fields.value("error", ""));
   THALWEG_TRY(const JobGrant grant, job_grant_from(fields));
   THALWEG_TRY(node.members, resolve_all(members));
   THALWEG_TRY(node.shards, resolve_all(grant.data));

@@ -32,6 +32,8 @@ struct atp_xdp_job {
   __u32 window;
   __u32 worker_count;
   __u32 server_count;
+  __u32 starts[ATP_XDP_ENDS +
+               1]; /* slots where each group's sequences begin, then the second level's */
   struct atp_xdp_end workers[ATP_XDP_ENDS];
   struct atp_xdp_end servers[ATP_XDP_ENDS];
 };

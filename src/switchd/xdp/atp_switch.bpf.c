@@ -114,21 +114,13 @@ struct verdict {
   __u8 partial; /* with a sum of some, not all */
 };
 
-static __always_inline __u64 mix_bits(__u64 x) {
-  x ^= x >> 30;
-  x *= 0xbf58476d1ce4e5b9ULL;
-  x ^= x >> 27;
-  x *= 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
 static __always_inline __u32 all_of(__u32 count) { return count >= 32 ? ~0U : (1U << count) - 1; }
 static __always_inline __u32 bit(__u32 i) { return 1U << (i & 31); }
 
-static __always_inline struct atp_xdp_slot* slot_of(__u32 count, __u32 job, __u64 sequence,
-                                                    __u8 place) {
-  const __u64 whose = (__u64)job << 8 | place;
-  const __u32 index = (__u32)((mix_bits(whose) % count + sequence) % count);
+static __always_inline struct atp_xdp_slot* slot_of(const struct atp_xdp_job* job, __u32 count,
+                                                    __u64 sequence, __u8 place) {
+  const __u32 which = place == SECOND_LEVEL_PLACE ? ATP_XDP_ENDS : place & (ATP_XDP_ENDS - 1);
+  const __u32 index = (__u32)((job->starts[which] + sequence) % count);
   return bpf_map_lookup_elem(&slots, &index);
 }
 
@@ -333,8 +325,9 @@ static __always_inline void count(struct atp_xdp_counters* of, __u64 sequence, _
   if (verdict.emit) add_traffic(&of->to_servers[sequence % servers & (ATP_XDP_ENDS - 1)], bytes);
 }
 
-static __always_inline void free_slot(__u32 count, const struct atp_header* h, __u8 place) {
-  struct atp_xdp_slot* slot = slot_of(count, h->job, h->sequence, place);
+static __always_inline void free_slot(const struct atp_xdp_job* about, __u32 count,
+                                      const struct atp_header* h, __u8 place) {
+  struct atp_xdp_slot* slot = slot_of(about, count, h->sequence, place);
   if (!slot) return;
   const __u64 sequence = h->sequence;
   const __u32 job = h->job;
@@ -347,9 +340,9 @@ static __always_inline void free_slot(__u32 count, const struct atp_header* h, _
 static __always_inline int on_parameter(const struct atp_header* h, const struct atp_xdp_job* job,
                                         const struct atp_xdp_config* about) {
   for (__u32 g = 0; g < 32; ++g) {
-    if (job->groups & bit(g)) free_slot(about->slots, h, (__u8)g);
+    if (job->groups & bit(g)) free_slot(job, about->slots, h, (__u8)g);
   }
-  if (job->second_level) free_slot(about->slots, h, SECOND_LEVEL_PLACE);
+  if (job->second_level) free_slot(job, about->slots, h, SECOND_LEVEL_PLACE);
   return XDP_PASS;
 }
 
@@ -455,7 +448,7 @@ int atp_switch(struct xdp_md* context) {
     verdict = pass_on(h, ALONE);
   } else {
     const __u8 place = first ? h->group : SECOND_LEVEL_PLACE;
-    struct atp_xdp_slot* slot = slot_of(about->slots, h->job, h->sequence, place);
+    struct atp_xdp_slot* slot = slot_of(job, about->slots, h->sequence, place);
     if (!slot) return XDP_PASS;
     const __u64 now = bpf_ktime_get_ns();
     const __u64 lifetime = about->lifetime_ns;

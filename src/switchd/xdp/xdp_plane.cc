@@ -15,11 +15,11 @@
 #include <utility>
 #include <vector>
 
-#include "atp_switch_program.h"
+#include <atp_switch_program.h>
 #include "base/check.h"
 #include "net/fd.h"
 #include "net/system.h"
-#include "switch/aggregate_action.h"
+#include "switch/aggregate.h"
 #include "switchd/xdp/atp_maps.h"
 #include "wire/wire.h"
 
@@ -117,6 +117,7 @@ class XdpPlane::Core {
     value.groups = job.about.groups;
     value.second_level = job.about.second_level ? 1 : 0;
     value.window = job.about.window;
+    set_starts(aggregate_job(job), value);
     for (const SocketAddress& worker : job.workers) {
       value.workers[value.worker_count++] = end_of(worker, options_);
     }
@@ -135,6 +136,18 @@ class XdpPlane::Core {
     if (jobs_.erase(id) == 0) return;
     bpf_map_delete_elem(map("jobs"), &id);
     bpf_map_delete_elem(map("counters"), &id);
+  }
+
+  void set_starts(const AggregateJob& job, atp_xdp_job& value) const {
+    std::uint64_t next = AggregateTable::first_slot(job, options_.slots);
+    const auto place = [&](std::size_t which) {
+      value.starts[which] = static_cast<std::uint32_t>(next % options_.slots);
+      next += AggregateTable::slots_between(job, options_.slots);
+    };
+    for (unsigned g = 0; g < static_cast<unsigned>(ATP_XDP_ENDS); ++g) {
+      if ((job.groups & atp_bit(g)) != 0) place(g);
+    }
+    place(ATP_XDP_ENDS);
   }
 
   [[nodiscard]] SwitchPlane::Counters counters(std::uint32_t id) const {

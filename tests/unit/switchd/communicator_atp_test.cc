@@ -113,6 +113,28 @@ TEST(CommunicatorAtp, allreduce__overflow_is_an_error_on_every_rank) {
   });
 }
 
+TEST(CommunicatorAtp, create__a_switch_that_refuses_is_an_error_on_every_rank) {
+  SwitchConfig config;
+  config.control = "127.0.0.1:0";
+  config.token = "secret";
+  const auto daemon = SwitchDaemon::start(config);
+  ASSERT_TRUE(daemon.ok());
+  CommunicatorOptions options = over((*daemon)->control_address());
+  options.store = free_address();
+  options.size = 2;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([options, rank]() mutable {
+      options.rank = rank;
+      const auto refused = Communicator::create(options);
+      ASSERT_FALSE(refused.ok());
+      EXPECT_NE(refused.error().message().find("token"), std::string::npos)
+          << refused.error().message();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST(CommunicatorAtp, allreduce__bad_input) {
   run_ranks(2, {}, [&](Communicator& all) {
     std::vector<float> values(1);
