@@ -68,3 +68,13 @@ def test_output_to_a_device_and_a_link(thalweg, tmp_path):
 
 def test_no_such_file(thalweg):
     assert thalweg("sim", "run", "no/such.yaml").code == 2
+
+
+def test_aggregation_over_two_levels(thalweg):
+    result = thalweg("sim", "run", "scenarios/atp-two-racks.yaml", "--json").json()
+    assert result["finished"] and result["failures"] == []
+    for job in result["jobs"]:
+        counts = job["aggregation"]
+        assert job["done"] and counts["completed"] > 1000
+        # Two workers in one rack, two behind switches of their own, a fourth that reaches the server alone.
+        assert counts["packets_at_servers"] < counts["packets_sent"]

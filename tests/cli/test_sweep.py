@@ -133,7 +133,7 @@ def test_killed_point_is_an_error_that_names_it(scenario):
 def test_list_of_experiments(thalweg):
     done = thalweg("reproduce", "--list")
     assert done.code == 0, done.err
-    for name in ("dlcp/fig2", "rat/fig4", "rat/fig5"):
+    for name in ("dlcp/fig2", "rat/fig4", "rat/fig5", "atp/fig06", "atp/fig12"):
         assert name in done.out
 
 
@@ -148,6 +148,13 @@ def test_reproduce_quick(thalweg, tmp_path):
     assert result["unfinished"] == []
     for plot in result["plots"]:
         assert Path(plot).read_text().startswith("<?xml")
+
+
+def test_reproduce_claim_without_a_number(thalweg):
+    result = thalweg("reproduce", "atp/fig09", "--quick", "--json", "--no-plots").json()
+    first, second = result["claims"][2:]
+    assert first["paper"] is None and first["ratio"] is None
+    assert first["ours"] == pytest.approx(second["ours"], rel=0.02)  # equal shares
 
 
 def test_reproduce_same_json_at_any_number_of_processes(thalweg):
