@@ -9,7 +9,7 @@ MAKEFLAGS += --no-builtin-rules
 PRESETS := release asan tsan
 TARGET_release := all
 TARGET_asan := unit_tests fuzzers
-TARGET_tsan := net_test
+TARGET_tsan := net_test switchd_test ps_test
 FUZZ_SECONDS ?= 5
 PYTEST := .venv/bin/python -m pytest -q -p no:cacheprovider
 SOURCES = $(shell git ls-files '*.cc' '*.h' | grep -E '^(src|include|tests|examples|bench|python)/')
@@ -42,10 +42,10 @@ test: check-format unit sanitize fuzz ns3
 unit: build-release
 	ctest --test-dir build/release --output-on-failure -j 2 --progress
 
-# Threads are in net alone: tests/style proves that the layers below have none.
+# Threads are in net, switchd and ps alone: tests/style proves that the layers below have none.
 sanitize: build-asan build-tsan
 	ctest --test-dir build/asan --output-on-failure -j 2 --progress
-	ctest --test-dir build/tsan --output-on-failure -j 2 --progress -R '^net/'
+	ctest --test-dir build/tsan --output-on-failure -j 2 --progress -R '^(net|switchd|ps)/'
 
 # FUZZ_SECONDS each; what they find beyond the seeds stays in build/asan/corpus.
 fuzz: build-asan
@@ -57,7 +57,7 @@ validate: build
 	.venv/bin/python tests/validation/report.py
 	exit $${failed:-0}
 
-# Every behaviour of small ATP worlds, the larger ones too (tests/unit/atp/explore.h): about a minute.
+# Every behaviour of small ATP worlds, the larger ones too (tests/unit/atp/explore.h): about three minutes.
 explore: build-release
 	THALWEG_EXPLORE=long build/release/atp_test --gtest_filter='AtpExploration.*'
 
@@ -73,6 +73,7 @@ bench: build
 	build/release/thalweg bench kernels
 	build/release/thalweg bench sim
 	build/release/thalweg bench transport
+	build/release/thalweg bench switch
 	build/release/thalweg bench allreduce --ranks 2 --transport tcp,shm --against gloo,openmpi
 
 demo: build-release

@@ -46,4 +46,20 @@ function(thalweg_torch_module)
   target_link_options(thalweg_torch PRIVATE -Wl,--exclude-libs,ALL)
   # The process has loaded PyTorch's libraries, or none: no path of this machine's is needed.
   set_target_properties(thalweg_torch PROPERTIES SKIP_BUILD_RPATH ON)
+
+  # thalweg._sync: schedules, without PyTorch but for the pybind11 that comes with it.
+  add_library(thalweg_python_sync MODULE ${CMAKE_SOURCE_DIR}/python/csrc_sync/module.cc)
+  thalweg_common(thalweg_python_sync)
+  set_target_properties(
+    thalweg_python_sync
+    PROPERTIES CXX_VISIBILITY_PRESET hidden
+               PREFIX ""
+               OUTPUT_NAME _sync
+               SUFFIX .${Python3_SOABI}.so
+               LIBRARY_OUTPUT_DIRECTORY ${THALWEG_PYTHON_OUTPUT})
+  target_include_directories(thalweg_python_sync SYSTEM PRIVATE ${THALWEG_TORCH}/include
+                                                                ${Python3_INCLUDE_DIRS})
+  target_link_libraries(thalweg_python_sync PRIVATE thalweg_sync)
+  target_link_options(thalweg_python_sync PRIVATE -Wl,--exclude-libs,ALL)
+  add_dependencies(thalweg_torch thalweg_python_sync)
 endfunction()

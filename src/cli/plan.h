@@ -10,5 +10,6 @@ void add_plan_compare(CLI::App& plan);
 void add_plan_best(CLI::App& plan);
 void add_plan_verify(CLI::App& plan);
 void add_plan_schemes(CLI::App& plan);
+void add_plan_mixing(CLI::App& plan);
 
 }  // namespace thalweg

@@ -18,44 +18,14 @@ constexpr std::array kSchemes{
     &kBlueConnect, &kPLink, &kRat,       &kRatWeighted,     &kGossip,  &kDirect,
 };
 
-std::string parameter_list(const Scheme& scheme) {
-  if (scheme.parameters.empty()) return "it takes none";
+std::string parameter_list(std::span<const ParameterSpec> specs) {
+  if (specs.empty()) return "it takes none";
   std::vector<std::string> entries;
-  entries.reserve(scheme.parameters.size());
-  for (const ParameterSpec& spec : scheme.parameters) {
+  entries.reserve(specs.size());
+  for (const ParameterSpec& spec : specs) {
     entries.push_back(fmt::format("{} ({})", spec.name, spec.meaning));
   }
   return fmt::format("it takes {}", fmt::join(entries, ", "));
-}
-
-// "key=value,key=value" over the scheme's defaults.
-Result<Parameters> parse_parameters(const Scheme& scheme, std::string_view text) {
-  std::map<std::string, std::string, std::less<>> values;
-  for (const ParameterSpec& spec : scheme.parameters) values.emplace(spec.name, spec.default_value);
-  std::vector<std::string_view> seen;
-  while (!text.empty()) {
-    const std::string_view entry = text.substr(0, text.find(','));
-    text.remove_prefix(entry.size());
-    if (text == ",") return Error(fmt::format("scheme '{}': nothing after ','", scheme.name));
-    if (!text.empty()) text.remove_prefix(1);
-    const std::size_t equals = entry.find('=');
-    const std::string_view key = entry.substr(0, equals);
-    const auto known = values.find(key);
-    if (known == values.end()) {
-      return Error(fmt::format("scheme '{}' has no parameter '{}': {}", scheme.name, key,
-                               parameter_list(scheme)));
-    }
-    if (equals == std::string_view::npos || equals + 1 == entry.size()) {
-      return Error(fmt::format("scheme '{}': parameter '{}' needs a value, as in {}={}",
-                               scheme.name, key, key, known->second));
-    }
-    if (std::find(seen.begin(), seen.end(), key) != seen.end()) {
-      return Error(fmt::format("scheme '{}': parameter '{}' is given twice", scheme.name, key));
-    }
-    seen.push_back(key);
-    known->second = entry.substr(equals + 1);
-  }
-  return Parameters(std::move(values));
 }
 
 Status check_request(const Scheme& scheme, const PlanRequest& request) {
@@ -128,6 +98,36 @@ Result<const Scheme*> find_scheme(std::string_view name) {
   return Error(fmt::format("'{}' is not a scheme: {}", name, fmt::join(names, ", ")));
 }
 
+Result<Parameters> parse_parameters(std::string_view scheme, std::span<const ParameterSpec> specs,
+                                    std::string_view text) {
+  std::map<std::string, std::string, std::less<>> values;
+  for (const ParameterSpec& spec : specs) values.emplace(spec.name, spec.default_value);
+  std::vector<std::string_view> seen;
+  while (!text.empty()) {
+    const std::string_view entry = text.substr(0, text.find(','));
+    text.remove_prefix(entry.size());
+    if (text == ",") return Error(fmt::format("scheme '{}': nothing after ','", scheme));
+    if (!text.empty()) text.remove_prefix(1);
+    const std::size_t equals = entry.find('=');
+    const std::string_view key = entry.substr(0, equals);
+    const auto known = values.find(key);
+    if (known == values.end()) {
+      return Error(
+          fmt::format("scheme '{}' has no parameter '{}': {}", scheme, key, parameter_list(specs)));
+    }
+    if (equals == std::string_view::npos || equals + 1 == entry.size()) {
+      return Error(fmt::format("scheme '{}': parameter '{}' needs a value, as in {}={}", scheme,
+                               key, key, known->second));
+    }
+    if (std::find(seen.begin(), seen.end(), key) != seen.end()) {
+      return Error(fmt::format("scheme '{}': parameter '{}' is given twice", scheme, key));
+    }
+    seen.push_back(key);
+    known->second = entry.substr(equals + 1);
+  }
+  return Parameters(std::move(values));
+}
+
 Result<Plan> make_plan(std::string_view spec, const PlanRequest& request) {
   const std::size_t colon = spec.find(':');
   THALWEG_TRY(const Scheme* scheme, find_scheme(spec.substr(0, colon)));
@@ -137,7 +137,8 @@ Result<Plan> make_plan(std::string_view spec, const PlanRequest& request) {
     return Error(fmt::format("scheme '{}': nothing after ':'", scheme->name));
   }
   THALWEG_TRY(const Parameters parameters,
-              parse_parameters(*scheme, has_parameters ? spec.substr(colon + 1) : ""));
+              parse_parameters(scheme->name, scheme->parameters,
+                               has_parameters ? spec.substr(colon + 1) : ""));
   Result<Plan> plan = scheme->generate(request, parameters);
   if (!plan.ok()) return plan.error().within(fmt::format("scheme '{}'", scheme->name));
   plan->scheme = spec;

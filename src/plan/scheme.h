@@ -63,6 +63,10 @@ std::span<const Scheme* const> all_schemes();
 // The error lists the names.
 Result<const Scheme*> find_scheme(std::string_view name);
 
+// "key=value,key=value" over the defaults. Errors name the scheme and the parameter.
+Result<Parameters> parse_parameters(std::string_view scheme, std::span<const ParameterSpec> specs,
+                                    std::string_view text);
+
 // Parses "name:key=value,…", generates, and records the text as the plan's scheme.
 Result<Plan> make_plan(std::string_view spec, const PlanRequest& request);
 

@@ -63,7 +63,9 @@ class ScenarioRun {
   void add_fault(const ScenarioFault& fault);
   // A flow or a job is yet to end. Background traffic does not count.
   [[nodiscard]] bool work_left() const {
-    return flows_left_ > 0 || std::ranges::any_of(jobs_, [](const auto& j) { return !j->done(); });
+    return flows_left_ > 0 || std::ranges::any_of(jobs_, [](const auto& job) {
+             return job->waited_for() && !job->done();
+           });
   }
 
   const Scenario& scenario_;
@@ -117,8 +119,10 @@ Status ScenarioRun::add_job(const ScenarioJob& job) {
   } else {
     aggregation_of_.push_back(-1);
   }
-  auto made = TrainingJob::make(job.model, job.training, *job.topology, network_,
-                                *connections_.back(), aggregation);
+  TrainingOptions training = job.training;
+  if (job.background) training.goes_on = [this] { return work_left(); };
+  auto made = TrainingJob::make(job.model, training, *job.topology, network_, *connections_.back(),
+                                aggregation);
   if (!made.ok()) return made.error().within("job " + job.name);
   jobs_.push_back(std::move(*made));
   if (recorder_ != nullptr) recorder_->watch(jobs_.size() - 1, *jobs_.back());
@@ -176,7 +180,8 @@ ScenarioResult ScenarioRun::run(const std::function<void(Time now)>& progress) {
          .iterations = jobs_[j]->results(),
          .done = jobs_[j]->done(),
          .samples_per_second = jobs_[j]->done() ? jobs_[j]->samples_per_second() : 0,
-         .goodput_gbps = jobs_[j]->done() ? jobs_[j]->goodput_gbps() : 0});
+         .goodput_gbps = jobs_[j]->done() ? jobs_[j]->goodput_gbps() : 0,
+         .workers = jobs_[j]->worker_count()});
     if (aggregation_of_[j] < 0) continue;
     result_.jobs.back().aggregation = network_.aggregation_counters(aggregation_of_[j]);
   }

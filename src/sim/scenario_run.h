@@ -18,6 +18,7 @@ struct JobResult {
   bool done = false;
   double samples_per_second = 0;  // if done
   double goodput_gbps = 0;        // if done
+  std::size_t workers = 0;
   std::optional<AggregationCounters> aggregation = {};
 };
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 
-#include "plan/scheme.h"
 #include "sim/atp/atp_transport.h"
 #include "sim/scenario_reader.h"
 
@@ -12,6 +11,7 @@ namespace thalweg {
 namespace {
 
 constexpr std::array<std::string_view, 3> kOverlaps{"none", "wait-free", "bytescheduler"};
+constexpr std::string_view kAsp = "asp";
 constexpr std::size_t kMostPaths = 4096;  // that a flow's `path` can tell apart
 constexpr Bytes kLargestFlow{std::int64_t{1} << 40};
 constexpr double kLeastPart = 0.0001;
@@ -85,6 +85,23 @@ Status ScenarioReader::read_work_of_job(const Fields& fields, ScenarioJob& job,
   return ok_status();
 }
 
+// Every worker for itself, with the servers only: pushes and pulls that wait for nobody.
+Status ScenarioReader::read_asp(const YAML::Node& node, ScenarioJob& job) const {
+  static constexpr std::array<ParameterSpec, 1> kParameters{ParameterSpec{
+      .name = "servers", .default_value = "1", .meaning = "workers that serve too; 1 to all"}};
+  std::string_view rest = std::string_view(job.training.scheme).substr(kAsp.size());
+  if (!rest.empty() && rest.front() != ':') {
+    return error(node, find_scheme(job.training.scheme).error().message());
+  }
+  if (!rest.empty()) rest.remove_prefix(1);
+  const auto parameters = parse_parameters(kAsp, kParameters, rest);
+  if (!parameters.ok()) return error(node, parameters.error().message());
+  const auto servers = parameters->integer("servers", 1, job.topology->host_count());
+  if (!servers.ok()) return error(node, servers.error().message());
+  job.training.scatter.servers = *servers;
+  return ok_status();
+}
+
 Status ScenarioReader::read_exchange(const Fields& fields, ScenarioJob& job,
                                      const YAML::Node& node) const {
   const auto scheme = fields.find("scheme");
@@ -102,8 +119,9 @@ Status ScenarioReader::read_exchange(const Fields& fields, ScenarioJob& job,
   }
   if (scheme != fields.end()) {
     THALWEG_TRY(job.training.scheme, text_of(scheme->second, "scheme"));
-    const auto plan = make_plan(job.training.scheme, {.topology = *job.topology, .elements = 1});
-    if (!plan.ok()) return error(scheme->second, plan.error().message());
+    if (job.training.scheme.starts_with(kAsp)) return read_asp(scheme->second, job);
+    const auto strategy = Strategy::make(job.training.scheme, *job.topology);
+    if (!strategy.ok()) return error(scheme->second, strategy.error().message());
     return ok_status();
   }
   static constexpr std::array<std::string_view, 1> kRequired{"servers"};
@@ -138,10 +156,10 @@ Status ScenarioReader::read_aggregation_of_job(const Fields& fields, ScenarioJob
 }
 
 Result<ScenarioJob> ScenarioReader::read_job(const YAML::Node& node) const {
-  static constexpr std::array<std::string_view, 17> kOptional{
+  static constexpr std::array<std::string_view, 18> kOptional{
       "scheme",    "scatter",    "model",      "size",    "name",         "overlap",
       "partition", "hosts",      "iterations", "start",   "device_scale", "slowdown",
-      "transport", "per_tensor", "part",       "servers", "slot_limit"};
+      "transport", "per_tensor", "part",       "servers", "slot_limit",   "background"};
   THALWEG_TRY(const Fields fields, fields_of(node, "a job", {}, kOptional));
   ScenarioJob job;
   THALWEG_TRY_STATUS(read_work_of_job(fields, job, node));
@@ -169,7 +187,11 @@ Result<ScenarioJob> ScenarioReader::read_job(const YAML::Node& node) const {
   bool per_tensor = false;
   THALWEG_TRY_STATUS(take(fields, "per_tensor", per_tensor, as_switch()));
   if (per_tensor) job.model = by_tensor(job.model);
-  std::int64_t iterations = 1;
+  THALWEG_TRY_STATUS(take(fields, "background", job.background, as_switch()));
+  if (job.background && fields.contains("iterations")) {
+    return error(node, "a job in the background has no 'iterations': it goes on as others do");
+  }
+  std::int64_t iterations = job.background ? kMaxScenarioIterations : 1;
   THALWEG_TRY_STATUS(take(fields, "iterations", iterations, as_whole(1, kMaxScenarioIterations)));
   job.training.iterations = static_cast<int>(iterations);
   THALWEG_TRY_STATUS(take(fields, "start", job.training.start, as_time()));

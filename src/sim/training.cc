@@ -7,7 +7,6 @@
 #include "base/check.h"
 #include "base/prng.h"
 #include "plan/pipeline.h"
-#include "plan/scheme.h"
 #include "plan/verify.h"
 #include "tensor/tags.h"
 
@@ -36,32 +35,61 @@ Result<std::unique_ptr<TrainingJob>> TrainingJob::make(const ModelTable& model,
   const std::size_t layers = model.layers.size();
   const bool scattered = options.scatter.servers > 0;
   const bool planned = !scattered && aggregation == nullptr;
-  for (std::size_t l = 0; l < layers && planned; ++l) {
-    const ModelLayer& layer = model.layers[l];
-    THALWEG_TRY(Plan plan, make_plan(options.scheme, {.topology = topology,
-                                                      .elements = layer.parameters,
-                                                      .element_bytes = element_bytes,
-                                                      .tensor = l}));
-    if (options.partition || options.overlap == Overlap::kByteScheduler) {
-      plan = pipelined(plan, parts_of(plan, options.partition.value_or(kDefaultPartition)));
+  if (planned) {
+    THALWEG_TRY(const Strategy strategy, Strategy::make(options.scheme, topology));
+    // What a worker that is ahead would send must not slow what others are still at.
+    if (strategy.in_parts()) job->pace_ = PlanRun::Pace::kRendezvous;
+    job->exchanges_.resize(static_cast<std::size_t>(strategy.period()));
+    for (int t = 0; t < strategy.period(); ++t) {
+      for (std::size_t l = 0; l < layers; ++l) {
+        const ModelLayer& layer = model.layers[l];
+        THALWEG_TRY(std::vector<GroupPlan> plans, strategy.plans(t, {.topology = topology,
+                                                                     .elements = layer.parameters,
+                                                                     .element_bytes = element_bytes,
+                                                                     .tensor = l}));
+        // In groups all hosts work; of one plan for all, some may only help.
+        const int workers =
+            strategy.schedule() ? topology.host_count() : plans.front().plan.contributors;
+        Result<Exchanges> made = exchanges_of(std::move(plans), workers, options);
+        if (!made.ok()) return made.error().within(fmt::format("layer {}", layer.name));
+        job->exchanges_[static_cast<std::size_t>(t)].push_back(std::move(*made));
+      }
     }
-    const auto proof = verify(plan);
-    if (!proof.ok()) return proof.error().within(fmt::format("layer {}", layer.name));
-    job->plans_.push_back(std::move(plan));
   }
   if (scattered) {
     job->servers_ = spread_over(ranks_in_region_order(topology),
                                 static_cast<std::size_t>(options.scatter.servers));
   }
-  const auto workers =
-      static_cast<std::size_t>(planned ? job->plans_.front().contributors : topology.host_count());
+  const std::size_t workers = planned ? job->exchanges_.front().front().places.size()
+                                      : static_cast<std::size_t>(topology.host_count());
   job->workers_.resize(workers);
   for (Worker& worker : job->workers_) worker.layers_at.assign(layers, 0);
-  job->runs_.resize(2);
-  for (auto& runs : job->runs_) runs.resize(layers);
-  job->latest_run_.assign(layers, -1);
+  job->runs_.resize(layers);
   job->workers_done_.assign(static_cast<std::size_t>(options.iterations), 0);
   return job;
+}
+
+// Cuts the plans as the options say, proves them, and finds everyone's place.
+Result<TrainingJob::Exchanges> TrainingJob::exchanges_of(std::vector<GroupPlan> groups, int workers,
+                                                         const TrainingOptions& options) {
+  Exchanges result;
+  result.places.resize(static_cast<std::size_t>(workers));
+  for (GroupPlan& group : groups) {
+    if (options.partition || options.overlap == Overlap::kByteScheduler) {
+      const int parts = parts_of(group.plan, options.partition.value_or(kDefaultPartition));
+      group.plan = pipelined(group.plan, parts);
+    }
+    const auto proof = verify(group.plan);
+    if (!proof.ok()) return proof.error();
+  }
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    for (Rank rank(0); rank.value() < groups[g].plan.contributors; ++rank) {
+      result.places[groups[g].members[rank.index()].index()] = {.group = static_cast<int>(g),
+                                                                .rank = rank};
+    }
+  }
+  result.groups = std::move(groups);
+  return result;
 }
 
 void TrainingJob::start() {
@@ -84,6 +112,14 @@ void TrainingJob::begin_iteration(Rank rank) {
   worker.layer = 0;
   worker.backward = false;
   compute(rank);
+}
+
+void TrainingJob::begin_next(Rank rank) {
+  Worker& worker = workers_[rank.index()];
+  const bool go_on = !options_.goes_on || options_.goes_on();
+  if (worker.iteration + 1 == options_.iterations || !go_on) return;
+  ++worker.iteration;
+  begin_iteration(rank);
 }
 
 // The forward pass of a layer needs its gradients of the iteration before.
@@ -133,10 +169,7 @@ void TrainingJob::on_backward_done(Rank rank, int layer) {
   if (options_.overlap == Overlap::kNone) {
     for (int l = layer_count() - 1; l >= 0; --l) send_layer(rank, iteration, l);
   }
-  if (options_.overlap == Overlap::kByteScheduler && iteration + 1 < options_.iterations) {
-    ++worker.iteration;
-    begin_iteration(rank);
-  }
+  if (options_.overlap == Overlap::kByteScheduler) begin_next(rank);
 }
 
 // Front layers first; but no worker can use a gradient before it has all of the iteration before,
@@ -184,17 +217,41 @@ void TrainingJob::send_layer(Rank rank, int iteration, int layer) {
         rank, model_.size_of_layer(static_cast<std::size_t>(layer)),
         [this, rank, iteration, layer] { on_layer_back(rank, iteration, layer); });
   }
-  auto& run = runs_[static_cast<std::size_t>(iteration % 2)][static_cast<std::size_t>(layer)];
-  const auto l = static_cast<std::size_t>(layer);
-  // The first worker to come makes the run.
-  if (latest_run_[l] < iteration) {
-    latest_run_[l] = iteration;
-    run = std::make_unique<PlanRun>(
-        plans_[l], connections_, urgency_of(iteration, layer),
-        priority_of_layer(l, model_.layers.size()),
-        [this, iteration, layer](Rank r) { on_layer_back(r, iteration, layer); });
+  const auto& exchanges = exchanges_[static_cast<std::size_t>(iteration) % exchanges_.size()]
+                                    [static_cast<std::size_t>(layer)];
+  const Exchanges::Place place = exchanges.places[rank.index()];
+  LayerRun& run = run_of(iteration, layer);
+  if (place.group >= 0) {
+    run.groups[static_cast<std::size_t>(place.group)]->start(place.rank);
+    return;
   }
-  run->start(rank);
+  network_.call_at(network_.now(), [this, &run, rank, iteration, layer] {
+    --run.workers_left;
+    on_layer_back(rank, iteration, layer);
+  });
+}
+
+// The first worker to come makes the run. Older runs that all are through with go then, when no
+// call into them is under way.
+TrainingJob::LayerRun& TrainingJob::run_of(int iteration, int layer) {
+  const auto l = static_cast<std::size_t>(layer);
+  std::map<int, LayerRun>& runs = runs_[l];
+  if (const auto found = runs.find(iteration); found != runs.end()) return found->second;
+  while (!runs.empty() && runs.begin()->second.workers_left == 0) runs.erase(runs.begin());
+  LayerRun& run = runs[iteration];
+  run.workers_left = static_cast<int>(workers_.size());
+  for (const GroupPlan& group :
+       exchanges_[static_cast<std::size_t>(iteration) % exchanges_.size()][l].groups) {
+    run.groups.push_back(std::make_unique<PlanRun>(
+        group.plan, connections_, urgency_of(iteration, layer),
+        priority_of_layer(l, model_.layers.size()),
+        [this, &run, &group, iteration, layer](Rank r) {
+          --run.workers_left;
+          on_layer_back(group.members[r.index()], iteration, layer);
+        },
+        group.members, pace_));
+  }
+  return run;
 }
 
 void TrainingJob::on_layer_back(Rank rank, int iteration, int layer) {
@@ -216,10 +273,7 @@ void TrainingJob::finish_iteration(Rank rank) {
     results_.push_back({.start = starts_[iteration], .end = network_.now()});
   }
   if (options_.overlap == Overlap::kByteScheduler) return;  // has gone on already
-  if (worker.iteration + 1 < options_.iterations) {
-    ++worker.iteration;
-    begin_iteration(rank);
-  }
+  begin_next(rank);
 }
 
 double TrainingJob::iterations_per_second() const {

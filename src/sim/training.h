@@ -1,5 +1,7 @@
 // Training iterations as traffic: every worker computes its layers forward and backward, and each
-// layer's gradients are combined by a plan of their own.
+// layer's gradients (or, by gossip and DS-Sync, parameters) are combined by plans of their own, as
+// the job's strategy says for the iteration (sync/strategy.h). Workers that average in groups wait
+// for their group only, so that some may be iterations ahead of others.
 //
 // When communication may overlap computation (`Overlap`):
 //   kNone           a worker sends after its whole backward pass, and goes on when all is back
@@ -11,6 +13,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +23,7 @@
 #include "sim/connections.h"
 #include "sim/model.h"
 #include "sim/plan_run.h"
+#include "sync/strategy.h"
 
 namespace thalweg {
 
@@ -37,13 +41,16 @@ struct ScatterOptions {
 };
 
 struct TrainingOptions {
-  std::string scheme = "ring";  // as make_plan() takes it
+  std::string scheme = "ring";  // as Strategy::make() takes it
   Overlap overlap = Overlap::kWaitFree;
   // The largest message that a layer is cut into, so that the steps of its plan overlap. None:
   // kByteScheduler cuts at kDefaultPartition, the others not at all.
   std::optional<Bytes> partition = {};
   ScatterOptions scatter = {};
   int iterations = 1;
+  // If there is one: a worker begins an iteration only as long as it says yes, and the job is not
+  // waited for (one that makes contention for others).
+  std::function<bool()> goes_on = {};
   Duration start = {};  // after the start of the simulation
   // How much slower each worker computes than the table says; 1 for workers beyond its end.
   std::vector<double> slowdown = {};
@@ -82,10 +89,12 @@ class TrainingJob {
     observer_ = std::move(observer);
   }
   void start();
+  [[nodiscard]] bool waited_for() const { return !options_.goes_on; }
   [[nodiscard]] bool done() const {
     return results_.size() == static_cast<std::size_t>(options_.iterations);
   }
   [[nodiscard]] const std::vector<IterationResult>& results() const { return results_; }
+  [[nodiscard]] std::size_t worker_count() const { return workers_.size(); }
   // Samples a second over all workers, from the second iteration on where there are several.
   [[nodiscard]] double samples_per_second() const;
   // The same for the bits of gradients that a worker has summed.
@@ -109,6 +118,7 @@ class TrainingJob {
         aggregation_(aggregation) {}
 
   void begin_iteration(Rank worker);
+  void begin_next(Rank worker);
   void compute(Rank worker);
   void on_computed(Rank worker);
   void on_backward_done(Rank worker, int layer);
@@ -126,13 +136,33 @@ class TrainingJob {
   Network& network_;
   Connections& connections_;
   Aggregation* const aggregation_;  // may be null
-  std::vector<Plan> plans_;         // [layer]; none when tensors are scattered or aggregated
-  std::vector<Rank> servers_;       // of scattered tensors
+  // The exchange of one layer in one iteration of the strategy's period.
+  struct Exchanges {
+    struct Place {
+      int group = -1;  // -1: the worker shares nothing in this iteration
+      Rank rank;       // in the group's plan
+    };
+    std::vector<GroupPlan> groups;
+    std::vector<Place> places;  // [worker]
+  };
+  // The same under way.
+  struct LayerRun {
+    std::vector<std::unique_ptr<PlanRun>> groups;
+    int workers_left = 0;
+  };
+
+  static Result<Exchanges> exchanges_of(std::vector<GroupPlan> groups, int workers,
+                                        const TrainingOptions& options);
+  LayerRun& run_of(int iteration, int layer);
+
+  // [iteration of the period][layer]; none when tensors are scattered or aggregated
+  std::vector<std::vector<Exchanges>> exchanges_;
+  PlanRun::Pace pace_ = PlanRun::Pace::kEager;
+  std::vector<Rank> servers_;  // of scattered tensors
   std::vector<Worker> workers_;
-  // [iteration % 2][layer]. A worker that sends a layer has that layer's gradients of the iteration
-  // before, so all workers have those of the one before that: two runs of a layer overlap, no more.
-  std::vector<std::vector<std::unique_ptr<PlanRun>>> runs_;
-  std::vector<int> latest_run_;    // [layer]: the last iteration that has a run
+  // [layer]: the runs by iteration, from the oldest that not all workers are through with. By BSP
+  // these are two at most; groups may run ahead of one another until a chain of groups ties them.
+  std::vector<std::map<int, LayerRun>> runs_;
   std::vector<int> workers_done_;  // [iteration]
   std::vector<IterationResult> results_;
   std::vector<Time> starts_;

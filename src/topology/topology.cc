@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "topology/text.h"
+#include "topology/with_links.h"
 
 namespace thalweg {
 namespace {
@@ -41,6 +42,34 @@ class SwitchGroups {
 void sort_unique(std::vector<std::size_t>& values) {
   std::sort(values.begin(), values.end());
   values.erase(std::unique(values.begin(), values.end()), values.end());
+}
+
+// The network with these hosts only, in this order, and its links as `spec_of` says.
+Topology copy_of(const Topology& topology, std::span<const Rank> hosts,
+                 const std::function<LinkSpec(LinkId link)>& spec_of) {
+  TopologyBuilder builder(topology.name());
+  for (const Region& region : topology.regions().subspan(1)) {
+    CHECK(builder.add_region(region.name, region.parent).ok());
+  }
+  std::vector<NodeId> copies(topology.nodes().size());
+  for (const Rank rank : hosts) {
+    const NodeId original = topology.host(rank);
+    const Node& node = topology.node(original);
+    copies[original.index()] = builder.add_host(node.name, node.region).value();
+  }
+  for (std::size_t n = 0; n < topology.nodes().size(); ++n) {
+    const Node& node = topology.nodes()[n];
+    if (node.kind == NodeKind::kSwitch) {
+      copies[n] = builder.add_switch(node.name, node.region).value();
+    }
+  }
+  for (LinkId id(0); id.index() < topology.links().size(); ++id) {
+    const Link& link = topology.links()[id.index()];
+    const NodeId a = copies[link.a.index()];
+    const NodeId b = copies[link.b.index()];
+    if (a.valid() && b.valid()) CHECK(builder.add_link(a, b, spec_of(id)).ok());
+  }
+  return std::move(builder).build().value();
 }
 
 }  // namespace
@@ -283,28 +312,11 @@ void TopologyBuilder::fill_oversubscription() {
 }
 
 Topology restricted_to(const Topology& topology, std::span<const Rank> hosts) {
-  TopologyBuilder builder(topology.name());
-  for (const Region& region : topology.regions().subspan(1)) {
-    CHECK(builder.add_region(region.name, region.parent).ok());
-  }
-  std::vector<NodeId> copies(topology.nodes().size());
-  for (const Rank rank : hosts) {
-    const NodeId original = topology.host(rank);
-    const Node& node = topology.node(original);
-    copies[original.index()] = builder.add_host(node.name, node.region).value();
-  }
-  for (std::size_t n = 0; n < topology.nodes().size(); ++n) {
-    const Node& node = topology.nodes()[n];
-    if (node.kind == NodeKind::kSwitch) {
-      copies[n] = builder.add_switch(node.name, node.region).value();
-    }
-  }
-  for (const Link& link : topology.links()) {
-    const NodeId a = copies[link.a.index()];
-    const NodeId b = copies[link.b.index()];
-    if (a.valid() && b.valid()) CHECK(builder.add_link(a, b, link.spec).ok());
-  }
-  return std::move(builder).build().value();
+  return copy_of(topology, hosts, [&](LinkId link) { return topology.links()[link.index()].spec; });
+}
+
+Topology with_links(const Topology& topology, const std::function<LinkSpec(LinkId link)>& spec_of) {
+  return copy_of(topology, topology.region(kWholeNetwork).hosts, spec_of);
 }
 
 }  // namespace thalweg

@@ -94,6 +94,30 @@ def test_other_collectives(thalweg):
         assert rows, collective
 
 
+def test_mixing_of_strategies(thalweg):
+    rows = thalweg("plan", "mixing", "--topology", TWO_RACKS, "--size", "97MB", "--slow", "rack0", "--schedule",
+                   "--json").json()
+    ring, hierarchical, gossip, ds_sync = rows
+    assert [row["strategy"] for row in rows] == ["ring", "hierarchical", "gossip", "ds-sync:seed=1,slow=rack0"]
+    assert ring["rho"] == gossip["rho"] == 0 and 0 < ds_sync["rho"] < 1
+    assert ring["iterations_to_consensus"] == 1 and ds_sync["iterations_to_consensus"] > 1
+    assert ring["predicted_ms"] > 1.5 * ds_sync["predicted_ms"]
+    assert all(row["table_ms"] > 0 for row in rows)
+    assert all(sorted(sum(groups, [])) == list(range(8)) for groups in ds_sync["schedule"])
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["--slow", "rack7"], ["--slow", "rack7", "rack0, rack1"]),
+    (["--slow-factor", "0.5"], ["--slow-factor", "0.5", "1 to 1000"]),
+    (["--strategy", "ds-sync:groups=ring"], ["groups", "group", "slow", "seed"]),
+    (["--strategy", "ds-sync:group=rung"], ["rung", "ring"]),
+])
+def test_mixing_bad_input(thalweg, arguments, words):
+    done = thalweg("plan", "mixing", "--topology", TWO_RACKS, *arguments)
+    assert done.code == 2
+    assert all(word in done.err for word in words), done.err
+
+
 BAD = [
     (["--size", "97"], ["--size", "'97'", "MB"]),
     (["--size", "10B"], ["--size", "10B", "4 bytes"]),

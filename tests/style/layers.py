@@ -14,14 +14,17 @@ BELOW = {
     "topology": {"base"},
     "tune": {"base", "tensor", "topology"},
     "plan": {"topology", "base"},
+    "sync": {"base", "topology", "plan"},
     "exec": {"base", "tensor", "topology", "plan"},
     "switch": {"base", "wire"},
-    "sim": {"base", "trace", "wire", "tensor", "proto", "topology", "plan", "switch"},
-    "cli": {"base", "trace", "wire", "tensor", "proto", "net", "topology", "tune", "plan", "exec", "switch",
-            "sim", "mpi_module"},
+    "sim": {"base", "trace", "wire", "tensor", "proto", "topology", "plan", "sync", "switch"},
+    "ps": {"base", "wire", "topology", "net"},
+    "switchd": {"base", "wire", "tensor", "topology", "switch", "net"},
+    "cli": {"base", "trace", "wire", "tensor", "proto", "net", "topology", "tune", "plan", "sync", "exec", "switch",
+            "sim", "switchd", "ps", "mpi_module"},
     "mpi_module": set(),
 }
-PURE = ["base", "trace", "wire", "tensor", "proto", "topology", "tune", "plan", "exec", "switch", "sim"]
+PURE = ["base", "trace", "wire", "tensor", "proto", "topology", "tune", "plan", "sync", "exec", "switch", "sim"]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 

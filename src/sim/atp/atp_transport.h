@@ -23,7 +23,7 @@ struct AggregationParameters {
   // When a packet without answer is sent again, at first, at least and at most (timeout,
   // timeout_min, timeout_max). SwitchML's is fixed.
   Duration timeout = Duration::milliseconds(1);
-  Duration timeout_min = Duration::microseconds(100);
+  Duration timeout_min = Duration::microseconds(50);
   Duration timeout_max = Duration::milliseconds(100);
   // When a sum that some worker's contribution is missing of fails the job (deadline).
   Duration deadline = Duration::milliseconds(10'000);

@@ -245,11 +245,11 @@ void run_seeds(const Weather& weather, std::uint64_t seeds) {
   }
 }
 
-TEST(AtpRandom, sums__exact_without_faults) { run_seeds({0, 0, 0, false}, 30); }
-TEST(AtpRandom, sums__exact_under_loss_and_duplication) { run_seeds({}, 60); }
-TEST(AtpRandom, sums__exact_under_heavy_loss) { run_seeds({0.1, 0.1, 0, false}, 20); }
-TEST(AtpRandom, sums__exact_when_switches_restart) { run_seeds({0.02, 0.02, 0.01, false}, 40); }
-TEST(AtpRandom, death__is_named_and_other_jobs_finish) { run_seeds({0.02, 0.02, 0, true}, 40); }
+TEST(AtpRandom, sums__exact_without_faults) { run_seeds({0, 0, 0, false}, 15); }
+TEST(AtpRandom, sums__exact_under_loss_and_duplication) { run_seeds({}, 30); }
+TEST(AtpRandom, sums__exact_under_heavy_loss) { run_seeds({0.1, 0.1, 0, false}, 12); }
+TEST(AtpRandom, sums__exact_when_switches_restart) { run_seeds({0.02, 0.02, 0.01, false}, 20); }
+TEST(AtpRandom, death__is_named_and_other_jobs_finish) { run_seeds({0.02, 0.02, 0, true}, 20); }
 
 }  // namespace
 }  // namespace thalweg::atp_test

@@ -286,6 +286,43 @@ TEST(AtpCongestion, window__as_section_5_4_says) {
   EXPECT_EQ(congestion.packets(), 1024U);
 }
 
+TEST(AtpWorker, poll_transmit__what_is_lost_goes_first_and_within_the_window) {
+  AtpWorkerOptions options = options_of();
+  options.congestion.enabled = true;
+  options.congestion.initial_packets = 8;
+  options.recovery.initial = kMs * 4;
+  AtpWorker worker = started(options, 100);
+  ASSERT_EQ(drain(worker, at(0)).size(), 8U);
+  // What timed out goes again one at first, then two for each answer.
+  worker.on_timeout(at(4));
+  EXPECT_EQ(sequences(drain(worker, at(4))), (Sequences{0}));
+  (void)worker.on_parameter(parameter(0), at(5));
+  EXPECT_EQ(sequences(drain(worker, at(5))), (Sequences{1, 2}));
+  // The first loss halved the window; that of a retransmission leaves one packet.
+  EXPECT_EQ(worker.congestion().packets(), 4U);
+  worker.on_timeout(at(30));
+  EXPECT_EQ(worker.congestion().packets(), 1U);
+  EXPECT_EQ(sequences(drain(worker, at(30))), (Sequences{1}));
+  (void)worker.on_parameter(parameter(1), at(31));
+  const auto next = drain(worker, at(31));
+  ASSERT_FALSE(next.empty());
+  EXPECT_EQ(next[0].header.sequence, 2U);
+  EXPECT_TRUE(next[0].header.resend);
+}
+
+// Losses of one window are found together, not one by one.
+TEST(AtpWorker, on_parameter__all_holes_below_a_later_sum_are_lost) {
+  AtpWorkerOptions options = options_of();
+  for (const bool all : {true, false}) {
+    options.recovery.all_holes = all;
+    AtpWorker worker = started(options, 32);
+    ASSERT_EQ(drain(worker, at(0)).size(), 8U);
+    for (const std::uint64_t came : {1U, 3U, 5U, 6U})
+      (void)worker.on_parameter(parameter(came), at(1));
+    EXPECT_EQ(sequences(drain(worker, at(1))), all ? (Sequences{0, 2}) : (Sequences{0}));
+  }
+}
+
 TEST(AtpLanes, assign__the_least_loaded_and_the_same_everywhere) {
   AtpLanes lanes(3);
   std::vector<std::size_t> picked;

@@ -188,6 +188,30 @@ TEST(Scenario, jobs_on_part_of_the_hosts__run_there_and_nowhere_else) {
   EXPECT_EQ(flows_of[4] % 7, 0);
 }
 
+TEST(Scenario, background_job__goes_on_as_long_as_others_and_slows_them) {
+  const auto pace_with = [](const char* more) {
+    const ScenarioResult result = result_of(scenario_of(fmt::format(
+        R"(topology: leaf-spine:racks=2,hosts=3,spines=1,host=10G,uplink=10G
+transport: {{kind: dctcp, rto_min: 5ms}}
+network: {{port_buffer: 2MB, mark_above: 100kB}}
+jobs:
+  - {{size: 4MB, scheme: ring, iterations: 3, hosts: [rack0-host0, rack0-host1, rack1-host0]}}
+{})",
+        more)));
+    EXPECT_TRUE(result.finished);
+    EXPECT_TRUE(result.jobs[0].done);
+    if (result.jobs.size() > 1) {
+      EXPECT_GT(result.jobs[1].iterations.size(), 0U);
+      EXPECT_LT((result.end - result.jobs[0].iterations.back().end).ms(), 10);
+    }
+    return (result.jobs[0].iterations.back().end - result.jobs[0].iterations.front().start).ms();
+  };
+  const double alone = pace_with("");
+  const double shared = pace_with(
+      "  - {size: 2MB, scheme: asp, background: yes, hosts: [rack0-host2, rack1-host2]}\n");
+  EXPECT_GT(shared, 1.3 * alone);
+}
+
 // Three hosts send to one, by DLCP, in queue 1.
 ScenarioResult incast_with(const std::string& network) {
   return result_of(scenario_of(fmt::format(R"(topology: single-switch:hosts=4,host=10G

@@ -166,6 +166,31 @@ TEST(Training, straggler__everyone_waits_for_it) {
   EXPECT_LT(results[0].duration().ms(), 37);
 }
 
+// Every iteration as fast as its slowest group alone, also when some are ahead of others.
+TEST(Training, ds_sync__groups_do_not_slow_one_another) {
+  const Topology topology =
+      topology_from_shorthand("leaf-spine:racks=2,hosts=4,spines=1,host=10G,uplink=10G").value();
+  const ModelTable table = model(1, 2'500'000, {}, {});
+  const auto pace_ms = [&](const char* scheme) {
+    constexpr int kIterations = 8;
+    const auto results = train(table,
+                               {.scheme = scheme,
+                                .overlap = Overlap::kNone,
+                                .partition = Bytes(500'000),
+                                .iterations = kIterations},
+                               topology);
+    return (results.back().end - results.front().start).ms() / kIterations;
+  };
+  // Racks' groups of three: 2·2/3·10 MB at 10 Gb/s; the pair that crosses is done before.
+  const double group_ms = 2.0 * 2 / 3 * 10e6 * 8 / 10e9 * 1e3;
+  const double ds_sync = pace_ms("ds-sync");
+  EXPECT_GT(ds_sync, group_ms);
+  EXPECT_LT(ds_sync, group_ms * 1.15);
+  EXPECT_GT(pace_ms("ring"), 1.2 * ds_sync);
+  // In one of its three iterations four workers of each rack cross its link at once.
+  EXPECT_GT(pace_ms("gossip"), ds_sync);
+}
+
 TEST(Training, unknown_scheme__an_error) {
   const Topology topology = topology_from_shorthand("single-switch:hosts=4,host=10G").value();
   Network network(topology, {});

@@ -82,9 +82,11 @@ TEST(FixedPoint, exponent__is_the_least_above_every_element) {
                                  : std::max(most, std::abs(value));
         if (i + 1 < count && (i + 1) % block != 0) continue;
         const bool finite = most < std::exp2(kMostExponent);
-        const int least =
-            most == 0 ? kLeastExponent : std::max<int>(kLeastExponent, std::ilogb(most) + 1);
-        wanted.push_back(finite ? static_cast<BlockExponent>(least) : kNotFinite);
+        const auto least = [&] {
+          const int above = most == 0 ? kLeastExponent : std::ilogb(most) + 1;
+          return static_cast<BlockExponent>(std::max<int>(kLeastExponent, above));
+        };
+        wanted.push_back(finite ? least() : kNotFinite);
       }
       reference::for_each_target([&](std::int64_t) {
         EXPECT_EQ(exponents_of(type, values, block, prng.below(64)), wanted) << name_of(type);

@@ -1,0 +1,105 @@
+// thalweg._sync: DS-Sync's schedules and its sensor (src/sync) for Python. It knows nothing of
+// PyTorch. Bad input is a ValueError.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "sync/mixing.h"
+#include "sync/sensor.h"
+
+namespace py = pybind11;
+
+namespace thalweg::python {
+namespace {
+
+using Lists = std::vector<std::vector<int>>;
+
+template <class T>
+T value_of(Result<T> result) {
+  if (!result.ok()) throw py::value_error(result.error().message());
+  return *std::move(result);
+}
+
+std::vector<Rank> ranks_of(const std::vector<int>& numbers) {
+  std::vector<Rank> ranks;
+  for (const int number : numbers) ranks.emplace_back(number);
+  return ranks;
+}
+
+WorkerTree tree_of(const Lists& racks) {
+  std::vector<std::vector<Rank>> groups;
+  for (const std::vector<int>& rack : racks) groups.push_back(ranks_of(rack));
+  return value_of(WorkerTree::from_racks(groups));
+}
+
+// A rack's number in Python is its place in the list; where there is one rack it is the root.
+int region_of_rack(int rack) { return rack + 1; }
+
+// The schedule of one job, and what decides on the next.
+class Groups {
+ public:
+  Groups(const Lists& racks, std::uint64_t seed, int window)
+      : tree_(tree_of(racks)),
+        sensor_(tree_, {.window = window}),
+        schedule_(init_groups(tree_, seed)) {}
+
+  [[nodiscard]] std::vector<Lists> period() const {
+    std::vector<Lists> period;
+    for (const Grouping& groups : schedule_.period) {
+      period.emplace_back();
+      for (const Group& group : groups) {
+        period.back().emplace_back();
+        for (const Rank worker : group) period.back().back().push_back(worker.value());
+      }
+    }
+    return period;
+  }
+
+  void adjust(const std::vector<int>& slow_racks, const std::vector<int>& slow_workers) {
+    Bottlenecks slow{.regions = {}, .workers = ranks_of(slow_workers)};
+    for (const int rack : slow_racks) slow.regions.push_back(region_of_rack(rack));
+    std::ranges::sort(slow.regions);
+    std::ranges::sort(slow.workers);
+    schedule_ = value_of(adjust_groups(tree_, slow, schedule_.seed));
+  }
+
+  // seconds[rank][iteration]; what adjust() is then to be told, or None if nothing changed.
+  py::object review(std::int64_t from_iteration, const std::vector<std::vector<double>>& seconds) {
+    std::vector<SenseReport> reports;
+    for (const auto& of_rank : seconds) reports.push_back({from_iteration, of_rank});
+    const auto exchanges = value_of(merge_reports(reports, schedule_));
+    if (!sensor_.review(exchanges)) return py::none();
+    std::vector<int> racks;
+    std::vector<int> workers;
+    for (const int region : sensor_.bottlenecks().regions)
+      racks.push_back(region - region_of_rack(0));
+    for (const Rank worker : sensor_.bottlenecks().workers) workers.push_back(worker.value());
+    return py::make_tuple(racks, workers);
+  }
+
+  [[nodiscard]] std::uint64_t digest() const { return schedule_.digest(); }
+  [[nodiscard]] double rho() const { return mixing_of(schedule_).rho; }
+
+ private:
+  const WorkerTree tree_;
+  Sensor sensor_;
+  Schedule schedule_;
+};
+
+}  // namespace
+
+PYBIND11_MODULE(_sync, module) {
+  py::class_<Groups>(module, "Groups")
+      .def(py::init<const Lists&, std::uint64_t, int>(), py::arg("racks"), py::arg("seed"),
+           py::arg("window"))
+      .def("period", &Groups::period)
+      .def("adjust", &Groups::adjust, py::arg("slow_racks"), py::arg("slow_workers"))
+      .def("review", &Groups::review, py::arg("from_iteration"), py::arg("seconds"))
+      .def("digest", &Groups::digest)
+      .def("rho", &Groups::rho);
+}
+
+}  // namespace thalweg::python

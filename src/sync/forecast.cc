@@ -1,0 +1,114 @@
+#include "sync/forecast.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace thalweg {
+namespace {
+
+// Groups with as many workers of the same regions cost the same unless a worker's own link differs.
+using GroupShape = std::vector<std::pair<int, std::int64_t>>;
+
+GroupShape shape_of_group(const Exchange& exchange, const Topology& topology) {
+  GroupShape shape;
+  for (const Rank member : exchange.members) {
+    double rate = 0;
+    for (const ArcId arc : topology.arcs_from(topology.host(member))) {
+      rate += topology.arc(arc).spec.rate.bytes_per_second();
+    }
+    shape.emplace_back(topology.region_of(member).value(), static_cast<std::int64_t>(rate));
+  }
+  std::ranges::sort(shape);
+  return shape;
+}
+
+Result<Duration> time_of(const Exchange& exchange, const PlanRequest& request,
+                         const PlannerOptions& options) {
+  const Topology part = restricted_to(request.topology, exchange.members);
+  THALWEG_TRY(const EvaluatedPlan evaluated,
+              evaluate_scheme(exchange.scheme,
+                              {.collective = exchange.collective,
+                               .topology = part,
+                               .elements = request.elements,
+                               .element_bytes = request.element_bytes,
+                               .root = Rank(0),
+                               .tensor = request.tensor},
+                              Routing(part), options));
+  return evaluated.cost.total;
+}
+
+}  // namespace
+
+Result<Forecast> forecast(const Strategy& strategy, const PlanRequest& request,
+                          const PlannerOptions& options) {
+  Forecast result{.mixing = strategy.mixing(), .mean = {}, .longest = {}};
+  std::map<std::pair<std::string, GroupShape>, Duration> known;
+  Duration sum;
+  for (int t = 0; t < strategy.period(); ++t) {
+    Duration slowest;
+    for (const Exchange& exchange : strategy.exchanges(t)) {
+      const std::pair key(exchange.scheme, shape_of_group(exchange, request.topology));
+      auto found = known.find(key);
+      if (found == known.end()) {
+        THALWEG_TRY(const Duration time, time_of(exchange, request, options));
+        found = known.emplace(key, time).first;
+      }
+      slowest = std::max(slowest, found->second);
+    }
+    sum = sum + slowest;
+    result.longest = std::max(result.longest, slowest);
+  }
+  result.mean = sum / strategy.period();
+  return result;
+}
+
+ClusterShape shape_of(const Topology& topology, Bytes size, Duration alpha) {
+  ClusterShape shape{.workers = static_cast<double>(topology.host_count()),
+                     .racks = static_cast<double>(innermost_groups(topology).size()),
+                     .size = size,
+                     .alpha = alpha,
+                     .beta_inside = 0,
+                     .beta_between = 0};
+  for (const Link& link : topology.links()) {
+    const double beta = 1 / link.spec.rate.bytes_per_second();
+    const bool inside = topology.node(link.a).region == topology.node(link.b).region;
+    if (inside) shape.beta_inside = std::max(shape.beta_inside, beta);
+    // What crosses regions has come over a link within one.
+    shape.beta_between = std::max(shape.beta_between, beta);
+  }
+  if (shape.beta_inside == 0) shape.beta_inside = shape.beta_between;
+  return shape;
+}
+
+std::optional<Duration> cost_by_table(std::string_view strategy, const ClusterShape& shape) {
+  const std::string_view name = strategy.substr(0, strategy.find(':'));
+  const double n = shape.workers;
+  const double c = shape.racks;
+  const double g = shape.rack_size();
+  const double a = shape.alpha.s();
+  const auto s = static_cast<double>(shape.size.count());
+  const double inside = s * shape.beta_inside;
+  const double between = s * shape.beta_between;
+  const auto seconds = [](double value) { return Duration::seconds(value); };
+  if (name == "ps") {
+    return seconds(2 * (n - 1) * a + 2 * ((c - 1) * g * between + (g - 1) * inside));
+  }
+  if (name == "ring") return seconds(2 * (n - 1) * a + 2 * (n - 1) / n * between);
+  if (name == "double-tree") {
+    const double steps = std::log2(n) + kTreeChunks;
+    return seconds(2 * steps * a + 2 * steps / kTreeChunks * between);
+  }
+  if (name == "hierarchical") {
+    return seconds(2 * (g + c - 2) * a + 2 * (g - 1) / g * inside + 2 * (c - 1) / c * between);
+  }
+  if (name == "gossip") return seconds(2 * a + 4 * between);
+  if (name == "ds-sync") {
+    const double across = 2 * a + 2 * between;
+    const double rack = g > 2 ? 2 * (g - 1) * a + 2 * (g - 2) / (g - 1) * inside : 0;
+    return seconds(std::max(across, rack));
+  }
+  return std::nullopt;
+}
+
+}  // namespace thalweg

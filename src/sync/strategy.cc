@@ -1,0 +1,133 @@
+#include "sync/strategy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "base/check.h"
+
+namespace thalweg {
+namespace {
+
+constexpr std::string_view kDsSync = "ds-sync";
+constexpr std::string_view kGossip = "gossip";
+constexpr std::array<ParameterSpec, 3> kDsSyncParameters{
+    ParameterSpec{.name = "group",
+                  .default_value = "ring",
+                  .meaning = "the scheme by which a group averages, without parameters"},
+    ParameterSpec{.name = "slow",
+                  .default_value = "none",
+                  .meaning = "regions and hosts that are bottlenecks, joined by +; or none"},
+    ParameterSpec{.name = "seed", .default_value = "1", .meaning = "of the shuffling; 0 or more"}};
+
+// By value, so that a list in any order, with doubles, is a set.
+template <class T>
+void insert_sorted(std::vector<T>& list, T value) {
+  const auto place = std::ranges::lower_bound(list, value);
+  if (place == list.end() || *place != value) list.insert(place, value);
+}
+
+}  // namespace
+
+Status add_bottleneck(std::string_view name, const WorkerTree& tree, const Topology& topology,
+                      Bottlenecks& bottlenecks) {
+  const NodeId node = topology.find_node(name);
+  const Rank worker = node.valid() ? topology.rank_of(node) : Rank();
+  if (worker.valid()) {
+    insert_sorted(bottlenecks.workers, worker);
+    return ok_status();
+  }
+  const Result<int> region = tree.find(name);
+  if (!region.ok()) return Error(region.error().message() + "; nor is it a host");
+  insert_sorted(bottlenecks.regions, *region);
+  return ok_status();
+}
+
+Result<Strategy> Strategy::make(std::string_view spec, const Topology& topology) {
+  Strategy strategy(spec, topology);
+  const std::size_t colon = spec.find(':');
+  const std::string_view name = spec.substr(0, colon);
+  if (name == kDsSync) {
+    strategy.kind_ = Kind::kGroups;
+    THALWEG_TRY_STATUS(strategy.read_groups(
+        colon == std::string_view::npos ? std::string_view() : spec.substr(colon + 1)));
+  } else if (spec == kGossip) {
+    strategy.kind_ = Kind::kGossip;
+  }
+  // What is wrong with it shows in a tensor of one element.
+  const auto tried = strategy.plans(0, {.topology = topology, .elements = 1});
+  if (!tried.ok()) return tried.error();
+  return strategy;
+}
+
+Status Strategy::read_groups(std::string_view text) {
+  THALWEG_TRY(const Parameters parameters, parse_parameters(kDsSync, kDsSyncParameters, text));
+  const auto wrong = [](const Error& error, std::string_view what) {
+    return error.within(fmt::format("scheme '{}': {}", kDsSync, what));
+  };
+  group_scheme_ = parameters.text("group");
+  const auto seed = parameters.integer("seed", 0, std::numeric_limits<int>::max());
+  if (!seed.ok()) return wrong(seed.error(), "seed");
+  const auto tree = WorkerTree::from_topology(*topology_);
+  if (!tree.ok()) return wrong(tree.error(), "topology");
+  Bottlenecks slow;
+  std::string_view names = parameters.text("slow");
+  while (names != "none" && !names.empty()) {
+    const std::string_view entry = names.substr(0, names.find('+'));
+    names.remove_prefix(std::min(names.size(), entry.size() + 1));
+    const Status known = add_bottleneck(entry, *tree, *topology_, slow);
+    if (!known.ok()) return wrong(known.error(), "slow");
+  }
+  THALWEG_TRY(schedule_, adjust_groups(*tree, slow, static_cast<std::uint64_t>(*seed)));
+  return ok_status();
+}
+
+int Strategy::period() const {
+  if (kind_ == Kind::kGroups) return static_cast<int>(schedule_->period.size());
+  return kind_ == Kind::kGossip ? mixing_of_gossip(topology_->host_count()).period : 1;
+}
+
+Mixing Strategy::mixing() const {
+  if (kind_ == Kind::kGroups) return mixing_of(*schedule_);
+  return kind_ == Kind::kGossip ? mixing_of_gossip(topology_->host_count()) : mixing_of_all();
+}
+
+std::vector<Exchange> Strategy::exchanges(int iteration) const {
+  if (kind_ == Kind::kAll)
+    return {{.members = topology_->region(kWholeNetwork).hosts, .scheme = name_}};
+  if (kind_ == Kind::kGossip) {
+    return {{.members = topology_->region(kWholeNetwork).hosts,
+             .scheme = fmt::format("gossip:iteration={}", iteration),
+             .collective = Collective::kMix}};
+  }
+  std::vector<Exchange> result;
+  for (const Group& group : schedule_->at(iteration)) {
+    if (group.size() > 1) result.push_back({.members = group, .scheme = group_scheme_});
+  }
+  return result;
+}
+
+Result<std::vector<GroupPlan>> Strategy::plans(int iteration, const PlanRequest& request) const {
+  std::vector<GroupPlan> result;
+  for (Exchange& exchange : exchanges(iteration)) {
+    const bool whole = exchange.members.size() == static_cast<std::size_t>(topology_->host_count());
+    const std::optional<Topology> part =
+        whole ? std::nullopt : std::optional(restricted_to(*topology_, exchange.members));
+    THALWEG_TRY(Plan plan, make_plan(exchange.scheme, {.collective = exchange.collective,
+                                                       .topology = whole ? *topology_ : *part,
+                                                       .elements = request.elements,
+                                                       .element_bytes = request.element_bytes,
+                                                       .root = Rank(0),
+                                                       .tensor = request.tensor}));
+    if (kind_ == Kind::kGroups && plan.ranks != plan.contributors) {
+      return Error(fmt::format("scheme '{}': group: '{}' needs hosts beside the workers", kDsSync,
+                               group_scheme_));
+    }
+    result.push_back({.members = std::move(exchange.members), .plan = std::move(plan)});
+  }
+  return result;
+}
+
+}  // namespace thalweg

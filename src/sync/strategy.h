@@ -1,0 +1,76 @@
+// A strategy: what the workers of a job exchange at iteration t, as plans.
+//
+// A user names it as a scheme of plans, and DS-Sync beside them:
+//   ring, hierarchical, ps:servers=2, …   everyone averages with everyone (BSP), by that plan
+//   gossip                                the dynamic exponential graph, iteration by iteration
+//   ds-sync:group=ring,slow=rack0+host4,seed=1
+//                                         groups by schedule.h, each averaging by the plan `group`,
+//                                         with the regions and hosts `slow` taken for bottlenecks
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/scheme.h"
+#include "sync/mixing.h"
+#include "sync/schedule.h"
+
+namespace thalweg {
+
+// What some workers do together in one iteration: a scheme of plans among them. Rank i of the plan
+// is members[i].
+struct Exchange {
+  std::vector<Rank> members;  // all hosts of the topology, or those of a group
+  std::string scheme;
+  Collective collective = Collective::kAllreduce;
+};
+
+// The same as a plan. Ranks beyond its contributors only help, and only where members are all
+// hosts.
+struct GroupPlan {
+  std::vector<Rank> members;
+  Plan plan;
+};
+
+class Strategy {
+ public:
+  // The topology must outlive the strategy; its hosts are the workers. An error if the name or a
+  // parameter is wrong, or if the scheme cannot be had there.
+  static Result<Strategy> make(std::string_view spec, const Topology& topology);
+
+  [[nodiscard]] const std::string& name() const { return name_; }
+  // Iteration t's exchange is that of iteration t mod period().
+  [[nodiscard]] int period() const;
+  // Groups of one exchange nothing and are left out: such a worker keeps what it has.
+  [[nodiscard]] std::vector<Exchange> exchanges(int iteration) const;
+  // The exchanges as plans of the tensor that `request` says; topology and collective are the
+  // strategy's. Whoever runs a plan proves it (verify.h).
+  [[nodiscard]] Result<std::vector<GroupPlan>> plans(int iteration,
+                                                     const PlanRequest& request) const;
+  // Not all average with all in an iteration, so that some workers may be ahead of others.
+  [[nodiscard]] bool in_parts() const { return kind_ != Kind::kAll; }
+  [[nodiscard]] Mixing mixing() const;
+  // DS-Sync's.
+  [[nodiscard]] const std::optional<Schedule>& schedule() const { return schedule_; }
+
+ private:
+  enum class Kind : std::uint8_t { kAll, kGossip, kGroups };
+
+  Strategy(std::string_view spec, const Topology& topology) : name_(spec), topology_(&topology) {}
+  Status read_groups(std::string_view parameters);
+
+  std::string name_;
+  const Topology* topology_;
+  Kind kind_ = Kind::kAll;
+  std::string group_scheme_;
+  std::optional<Schedule> schedule_;
+};
+
+// A name of a region of the tree, or of a host of the topology, added to the bottlenecks. The error
+// says what there is.
+Status add_bottleneck(std::string_view name, const WorkerTree& tree, const Topology& topology,
+                      Bottlenecks& bottlenecks);
+
+}  // namespace thalweg

@@ -1,0 +1,146 @@
+"""DS-Sync on live process groups: what is averaged with whom, changes of the network, checkpoints."""
+import copy
+import re
+
+import pytest
+import torch
+import torch.distributed as dist
+from ranks import run_ranks
+from test_examples import torchrun
+from torch import nn
+
+from thalweg._sync import Groups
+from thalweg.dssync import DSSync, racks_of_sizes
+
+RACKS = [[0, 1], [2, 3]]
+
+
+def sgd(parameters):
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+def small_model():
+    torch.manual_seed(dist.get_rank())  # all get rank 0's
+    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
+
+
+def batch(rank, iteration):
+    return torch.randn(5, 3, generator=torch.Generator().manual_seed(1000 * iteration + rank))
+
+
+def train(model, trainer, rank, iterations):
+    for _ in range(iterations):
+        model(batch(rank, trainer.iteration)).square().sum().backward()
+        trainer.step()
+
+
+def average_in_groups(rank, size):
+    """Against the same by hand: every worker's model on one rank."""
+    model = small_model()
+    trainer = DSSync(model, sgd, RACKS)
+    replicas = [copy.deepcopy(model) for _ in range(size)]
+    period = Groups(RACKS, 1, 32).period()
+    train(model, trainer, rank, 7)
+    trainer.flush()
+    for iteration in range(7):
+        for worker, replica in enumerate(replicas):
+            optimizer = sgd(replica.parameters())
+            optimizer.zero_grad()
+            replica(batch(worker, iteration)).square().sum().backward()
+            optimizer.step()
+        for group in period[iteration % len(period)]:
+            for parameters in zip(*(replicas[worker].parameters() for worker in group), strict=True):
+                mean = torch.stack([p.detach() for p in parameters]).mean(0)
+                for parameter in parameters:
+                    parameter.data.copy_(mean)
+    for ours, theirs in zip(model.parameters(), replicas[rank].parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_groups__average_by_the_schedule():
+    run_ranks(4, average_in_groups)
+
+
+def finish_alike(rank, _size):
+    model = small_model()
+    trainer = DSSync(model, sgd, RACKS)
+    train(model, trainer, rank, 5)
+    trainer.finish([batch(rank, 0)])
+    return [tensor.detach().clone() for tensor in model.state_dict().values()]
+
+
+def test_finish__all_ranks_have_one_model():
+    first, *others = run_ranks(4, finish_alike)
+    for other in others:
+        for ours, theirs in zip(first, other, strict=True):
+            torch.testing.assert_close(ours, theirs)
+
+
+def resume(rank, _size):
+    model = small_model()
+    trainer = DSSync(model, sgd, RACKS)
+    train(model, trainer, rank, 3)
+    saved = copy.deepcopy((trainer.state_dict(), model.state_dict()))
+    train(model, trainer, rank, 4)
+    trainer.flush()
+    again = small_model()
+    trainer_again = DSSync(again, sgd, RACKS)
+    trainer_again.load_state_dict(saved[0])
+    again.load_state_dict(saved[1])
+    train(again, trainer_again, rank, 4)
+    trainer_again.flush()
+    for ours, theirs in zip(model.parameters(), again.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+def test_checkpoint__goes_on_as_if_nothing_had_been():
+    run_ranks(4, resume)
+
+
+class SlowLink(DSSync):
+    """Whose averages take as long as they would if rank 1's NIC were slow from iteration 40 on."""
+
+    def _note(self, seconds, place, first):
+        iteration = self._first_window + place
+        slow = iteration >= 40 and 1 in self._group(iteration)
+        seconds[place] = 0.1 * (3 if slow else 1)
+
+
+def notice(rank, _size):
+    model = small_model()
+    trainer = SlowLink(model, sgd, [[0, 1, 2, 3]], window=10)
+    train(model, trainer, rank, 80)
+    return trainer.changes
+
+
+def test_slow_link__all_change_the_schedule_at_one_iteration():
+    first, *others = run_ranks(4, notice)
+    assert all(other == first for other in others)
+    assert first, "nothing was noticed"
+    assert 40 < first[0][0] <= 80
+
+
+def other_seed(rank, _size):
+    with pytest.raises(ValueError, match="rank 1 differs from rank 0 in: seed"):
+        DSSync(small_model(), sgd, RACKS, seed=2 if rank == 1 else 1)
+
+
+def test_other_seed__is_named():
+    run_ranks(4, other_seed)
+
+
+def wrong_racks(_rank, _size):
+    with pytest.raises(ValueError, match="racks: 3 workers; the world has 2"):
+        DSSync(small_model(), sgd, racks_of_sizes([2, 1]))
+    with pytest.raises(ValueError, match="worker 1 is named twice"):
+        DSSync(small_model(), sgd, [[1], [1]])
+
+
+def test_racks__must_fit_the_world():
+    run_ranks(2, wrong_racks)
+
+
+def test_example__as_good_as_bsp():
+    text = torchrun("examples/dssync_digits.py", "--racks", "2,2", "--epochs", "5", ranks=4)
+    bsp, ds_sync = map(float, re.findall(r"([0-9.]+)% of the test images right", text))
+    assert ds_sync > bsp - 0.5, text
