@@ -9,12 +9,12 @@ MAKEFLAGS += --no-builtin-rules
 PRESETS := release asan tsan
 TARGET_release := all
 TARGET_asan := unit_tests fuzzers
-TARGET_tsan := net_test
+TARGET_tsan := net_test switchd_test ps_test
 FUZZ_SECONDS ?= 5
 PYTEST := .venv/bin/python -m pytest -q -p no:cacheprovider
 SOURCES = $(shell git ls-files '*.cc' '*.h' | grep -E '^(src|include|tests|examples|bench|python)/')
 
-.PHONY: setup build ns3 validate explore test bench demo format check-format lint fuzz clean unit sanitize $(PRESETS:%=build-%)
+.PHONY: setup build ns3 validate explore wheel test test-torch bench demo format check-format lint fuzz clean unit sanitize $(PRESETS:%=build-%)
 
 setup:
 	@tools/setup
@@ -37,15 +37,15 @@ ns3: setup
 # style and the command line. Each runner closes with its own summary. clang-tidy, which takes longer
 # than all of them, is `make lint`.
 test: check-format unit sanitize fuzz ns3
-	$(PYTEST) -n 2 tests/style tests/cli tests/python tests/validation
+	$(PYTEST) -n 2 tests/style tests/cli tests/python tests/torch tests/validation
 
 unit: build-release
 	ctest --test-dir build/release --output-on-failure -j 2 --progress
 
-# Threads are in net alone: tests/style proves that the layers below have none.
+# Threads are in net, switchd and ps alone: tests/style proves that the layers below have none.
 sanitize: build-asan build-tsan
 	ctest --test-dir build/asan --output-on-failure -j 2 --progress
-	ctest --test-dir build/tsan --output-on-failure -j 2 --progress -R '^net/'
+	ctest --test-dir build/tsan --output-on-failure -j 2 --progress -R '^(net|switchd|ps)/'
 
 # FUZZ_SECONDS each; what they find beyond the seeds stays in build/asan/corpus.
 fuzz: build-asan
@@ -57,14 +57,23 @@ validate: build
 	.venv/bin/python tests/validation/report.py
 	exit $${failed:-0}
 
-# Every behaviour of small ATP worlds, the larger ones too (tests/unit/atp/explore.h): about a minute.
+# Every behaviour of small ATP worlds, the larger ones too (tests/unit/atp/explore.h): about three minutes.
 explore: build-release
 	THALWEG_EXPLORE=long build/release/atp_test --gtest_filter='AtpExploration.*'
+
+# The Python package for the PyTorch in .venv: build/wheel/*.whl.
+wheel: setup
+	.venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
+
+# PyTorch's own tests with Gloo and with our backend, side by side: build/torch/report.md.
+test-torch: build-release
+	.venv/bin/python tests/torch/compare.py
 
 bench: build
 	build/release/thalweg bench kernels
 	build/release/thalweg bench sim
 	build/release/thalweg bench transport
+	build/release/thalweg bench switch
 	build/release/thalweg bench allreduce --ranks 2 --transport tcp,shm --against gloo,openmpi
 
 demo: build-release

@@ -1,4 +1,5 @@
 """The module in C++: compiled by CMake, for the PyTorch that python/packaging/build_backend.py finds."""
+import os
 import re
 import subprocess
 import sys
@@ -23,7 +24,8 @@ class CMakeBuild(build_ext):
         subprocess.run(["cmake", "-S", str(ROOT), "-B", str(build), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
                         "-DTHALWEG_TORCH_ONLY=ON", f"-DTHALWEG_TORCH={torch}", f"-DTHALWEG_PYTHON_OUTPUT={output}",
                         f"-DPython3_EXECUTABLE={sys.executable}"], check=True)
-        subprocess.run(["cmake", "--build", str(build), "--target", "thalweg_torch"], check=True)
+        subprocess.run(["cmake", "--build", str(build), "--target", "thalweg_torch", "--parallel",
+                        str(os.cpu_count())], check=True)
 
 
 def dependencies():

@@ -37,6 +37,11 @@ namespace thalweg {
 enum class Transport : std::uint8_t {
   kTcp,   // exact
   kDlcp,  // exact, or with a bounded loss if the call has a loss bound
+  // Allreduces by sum or mean are summed in a switch (docs/switch.md), or by the ranks themselves
+  // where it has no memory free or is gone: of int32 exactly; of float32, float16 and bfloat16 in
+  // fixed point, the same on all ranks (tensor/fixed_point.h bounds the error). A communicator's
+  // other calls go over TCP.
+  kAtp,
 };
 
 struct CommunicatorOptions {
@@ -72,6 +77,13 @@ struct CommunicatorOptions {
   // Of DLCP, as EndpointOptions has them. The payload must fit the MTU of every path.
   std::uint32_t dlcp_payload = 1400;
   double dlcp_line_rate_gbps = 0;
+  // Of ATP. "host:port" of the switch's control socket; empty: THALWEG_SWITCH, and without that no
+  // switch. At most 32 ranks.
+  std::string atp_switch = {};
+  // Ranks that add up what the switch did not: the first so many. 0: all.
+  int atp_servers = 0;
+  // Of a packet, 4 bytes each; with a header of 32 it must fit the MTU. A switch may allow fewer.
+  std::uint32_t atp_elements = 256;
   // For tests: true loses the DLCP packet with this sequence number instead of sending it.
   std::function<bool(std::uint64_t sequence)> dlcp_lose = {};
 };

@@ -90,6 +90,9 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_r
   };
   std::vector<std::int8_t> word = {1};
   const std::string self = "Rank " + std::to_string(getRank());
+  if (opts.timeout == std::chrono::milliseconds(0)) {
+    raise(self + " timed out in monitoredBarrier after 0 ms");
+  }
   if (getRank() != 0) {
     const Status sent = all->send(TensorView::of(word), 0, kBarrierTag, left());
     if (!sent.ok()) {

@@ -61,6 +61,7 @@ PYBIND11_MODULE(_C, module) {
       .def("reduce_gradient", &reduce_gradient, py::arg("tensor"), py::kw_only(), py::arg("mean"),
            py::arg("loss_bound"), py::arg("result_loss_bound"), py::arg("dlcp"),
            py::arg("priority"), NoGil())
+      .def("shutdown", &Backend::shutdown, NoGil())
       // PyTorch calls it on ranks outside of a new group where a device is bound: they have
       // nothing to do with it.
       .def("perform_nocolor_split", [](Backend& /*backend*/, const c10::Device& /*device*/) {});

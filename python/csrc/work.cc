@@ -23,7 +23,14 @@ c10::intrusive_ptr<c10::ivalue::Future> make_future(const std::vector<at::Tensor
 
 }  // namespace
 
-void raise(const std::string& what) { C10_THROW_ERROR(DistBackendError, "thalweg: " + what); }
+// What is late says so in PyTorch's words too, which scripts look for.
+void raise(const std::string& what) {
+  const std::size_t late =
+      std::min(what.find("not over within "), what.find("no such message came"));
+  std::string words = what;
+  if (late != std::string::npos) words.insert(late, "Timed out waiting: ");
+  C10_THROW_ERROR(DistBackendError, "thalweg: " + words);
+}
 
 void Worker::push(std::function<void()> job) {
   {
@@ -38,7 +45,8 @@ void Worker::push(std::function<void()> job) {
       return;
     }
   }
-  job();
+  // Whoever pushes may hold locks.
+  std::thread(std::move(job)).detach();
 }
 
 bool Worker::idle() const {

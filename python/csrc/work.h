@@ -37,7 +37,7 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // Returns at once; after stop() the caller does it.
+  // Returns at once; after stop() a thread does it that nobody waits for.
   void push(std::function<void()> job);
   // Nothing was pushed that is not over.
   [[nodiscard]] bool idle() const;

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from thalweg.backend import backend_of
+from thalweg.record import record  # noqa: F401  a layer table of any model, for the simulator
 
 
 def _check_bound(name, value, most):
@@ -72,13 +73,14 @@ class LayerWise:
         trainer.finish()  # before evaluation or a checkpoint
 
     The model is used as it is, and its gradients belong to the wrapper: no zero_grad(). All ranks start from rank 0's
-    parameters. A parameter without a gradient on this rank counts as one of zeros. Within no_sync() gradients are
-    only accumulated. `make_optimizer` is called once for each module that has parameters of its own.
+    parameters. Within no_sync() gradients are only accumulated. `make_optimizer` is called once for each module that
+    has parameters of its own. With find_unused_parameters, one that no rank has used is left as it is, and one that
+    only this rank has not used counts as a gradient of zeros; without, every parameter must be used.
 
     Invariant: gradients start in one order, that of the parameters from last to first, so on all ranks alike.
     """
 
-    def __init__(self, model, make_optimizer, state=None, resynchronize_every=0):
+    def __init__(self, model, make_optimizer, state=None, resynchronize_every=0, find_unused_parameters=False):
         if resynchronize_every < 0:
             raise ValueError(f"resynchronize_every: {resynchronize_every}; 0 (never) or more steps are allowed")
         self._model = model
@@ -86,6 +88,9 @@ class LayerWise:
         self._every = resynchronize_every
         self._steps = 0
         self._syncs = True
+        # Who used what is exchanged in a group of its own: in that of the gradients it would have its place in their
+        # order, which differs where a rank has not used something.
+        self._usage = dist.new_group(self._ranks()) if find_unused_parameters else None
         self._hooks = []
         self._parameters = []  # in the order of the model
         self._ready = set()  # positions whose gradient is complete
@@ -111,6 +116,9 @@ class LayerWise:
         self._next = len(self._parameters) - 1  # the position that starts next
         self._owner = {position: module for module, (_, own) in self._optimizers.items() for position in own}
 
+    def _ranks(self):
+        return dist.get_process_group_ranks(self._state.group or dist.group.WORLD)
+
     def _on_gradient(self, position):
         if self._syncs:
             self._ready.add(position)
@@ -123,21 +131,39 @@ class LayerWise:
             self._next -= 1
 
     def step(self):
-        """After backward, on every rank: what has no gradient counts as zeros. Returns at once."""
+        """After backward, on every rank. Returns at once, but for find_unused_parameters."""
         # Of modules that this round did not use.
         self._update({position for position in self._works if position <= self._next})
-        for position, parameter in enumerate(self._parameters):
-            if position not in self._ready:
-                if parameter.grad is None:
-                    parameter.grad = torch.zeros_like(parameter)
-                self._ready.add(position)
-        self._start_ready()
+        unused = self._find_unused()
+        while self._next >= 0:
+            self._start_ready()
+            if self._next >= 0 and self._next in unused:
+                self._next -= 1
         self._ready.clear()
         self._next = len(self._parameters) - 1
         self._steps += 1
         if self._every and self._steps % self._every == 0:
             self.finish()
             resynchronize(self._model, self._state.group)
+
+    def _find_unused(self):
+        """Positions that no rank has used; those of other ranks get zeros, and are ready."""
+        missing = set(range(len(self._parameters))) - self._ready
+        if self._usage is None:
+            if missing:
+                names = {parameter: name for name, parameter in self._model.named_parameters()}
+                raise RuntimeError(f"LayerWise: {names[self._parameters[min(missing)]]} has no gradient: with layers "
+                                   "that are not always used, say find_unused_parameters=True")
+            return missing
+        used = torch.ones(len(self._parameters), dtype=torch.uint8)
+        used[list(missing)] = 0
+        dist.all_reduce(used, dist.ReduceOp.MAX, group=self._usage)
+        for position in missing.copy():
+            if used[position]:
+                self._parameters[position].grad = torch.zeros_like(self._parameters[position])
+                self._ready.add(position)
+                missing.remove(position)
+        return missing
 
     def _wait(self, positions):
         if self._next != len(self._parameters) - 1:
@@ -150,7 +176,8 @@ class LayerWise:
         for module in {self._owner[position] for position in positions if position in self._works}:
             optimizer, own = self._optimizers[module]
             for position in own:
-                self._works.pop(position).wait()
+                if position in self._works:
+                    self._works.pop(position).wait()
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
 

@@ -1,7 +1,9 @@
 // Every kernel runs over arrays beyond cache, in turn with memcpy over arrays of the same size, and
 // is rated against it. A rate counts the bytes a program reads and writes, as STREAM does
 // (McCalpin): memcpy of n bytes moves 2n, dst = dst op b moves 3n, the division that ends a mean
-// moves 2n; tagging by magnitude and authenticating, which only read, n.
+// moves 2n; tagging by magnitude, authenticating and the exponents of blocks, which only read, n. A
+// conversion to or from fixed point moves the n bytes of floats and as many integers, a packet of
+// them at a time, which is where a worker has them: they stay in cache.
 //
 // The memcpy before each kernel also restores the kernel's operand, so every repetition works on
 // the same numbers and none drifts to infinity or into subnormals.
@@ -27,6 +29,7 @@
 #include "base/prng.h"
 #include "base/units.h"
 #include "cli/command.h"
+#include "tensor/fixed_point.h"
 #include "tensor/reduce.h"
 #include "tensor/tags.h"
 #include "wire/authenticate.h"
@@ -41,10 +44,15 @@ constexpr double kMaxSeconds = 3600;
 constexpr int kMinRepetitions = 3;
 constexpr std::int64_t kContributions = 3;
 constexpr Bytes kSegment(1400);
+constexpr std::size_t kFixedBlock = 64;  // elements that share an exponent: those of a packet
+constexpr int kFixedWorkers = 8;
 
 constexpr const char* kDefinition =
     "1e9 bytes read and written per second, as STREAM counts: memcpy of n bytes moves 2n, "
-    "dst = dst op b moves 3n, the division that ends a mean 2n, tagging and authenticating n";
+    "dst = dst op b moves 3n, the division that ends a mean 2n, tagging and authenticating n, "
+    "exponents of blocks n, fixed point 2n (3n for 16-bit floats; the integers, a packet of them "
+    "at "
+    "a time, stay in cache)";
 constexpr const char* kArrayDefinition =
     "1e9 bytes of one array per second, however often the array is read and written";
 
@@ -82,7 +90,7 @@ void fill_with_numbers(std::byte* data, std::size_t size, std::uint64_t seed) {
 // What is known of one kernel, or of memcpy, after some repetitions.
 struct Rate {
   // How often an element of the array is read or written.
-  int passes = 0;
+  double passes = 0;
   Histogram array_gbps;
 
   void add(std::size_t array_bytes, double seconds) {
@@ -136,6 +144,48 @@ Kernel tagging(DType type, MagnitudeReference reference, const char* op) {
         tags.resize(static_cast<std::size_t>(partition.segment_count()));
         tagger.tag(type, dst, partition, 1, tags);
       }};
+}
+
+// The three steps of numbers on their way through a switch, in blocks of one packet each.
+Kernel exponents(DType type) {
+  return {fmt::format("{} exponents", name_of(type)),
+          name_of(type),
+          "exponents",
+          {1, {}},
+          [type, found = std::vector<BlockExponent>()](std::byte* dst, const std::byte* /*b*/,
+                                                       std::size_t size) mutable {
+            const std::size_t count = size / size_of(type);
+            found.resize((count + kFixedBlock - 1) / kFixedBlock);
+            block_exponents(type, dst, count, kFixedBlock, found);
+          }};
+}
+
+Kernel fixed_point(DType type, bool forth) {
+  const double integer_passes = sizeof(std::int32_t) / static_cast<double>(size_of(type));
+  const char* const op = forth ? "to fixed point" : "from fixed point";
+  return {fmt::format("{} {}", name_of(type), op),
+          name_of(type),
+          op,
+          {1 + integer_passes, {}},
+          [type, forth](std::byte* dst, const std::byte* /*b*/, std::size_t size) {
+            const std::array<BlockExponent, 1> exponent{2};
+            std::array<std::int32_t, kFixedBlock> packet{};
+            const std::size_t count = size / size_of(type);
+            std::size_t misfits = 0;
+            for (std::size_t at = 0; at < count; at += kFixedBlock) {
+              const std::size_t length = std::min(kFixedBlock, count - at);
+              std::byte* const floats = dst + at * size_of(type);
+              if (forth) {
+                misfits += to_fixed_point(type, floats, length, kFixedBlock, exponent,
+                                          kFixedWorkers, packet.data());
+              } else {
+                packet[0] = static_cast<std::int32_t>(at);
+                from_fixed_point(type, packet.data(), length, kFixedBlock, exponent, kFixedWorkers,
+                                 floats);
+              }
+            }
+            CHECK(misfits == 0, "{} of the benchmark's numbers do not fit", misfits);
+          }};
 }
 
 // The keyed tags of packets of one segment each.
@@ -196,6 +246,11 @@ Measurement measure(std::size_t size, double seconds) {
   }
   result.kernels.push_back(
       tagging(DType::kFloat32, MagnitudeReference::kSegmentMedian, "tag (segments)"));
+  for (const DType type : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    result.kernels.push_back(exponents(type));
+    result.kernels.push_back(fixed_point(type, true));
+    result.kernels.push_back(fixed_point(type, false));
+  }
   result.kernels.push_back(authentication());
   Progress progress;
   const auto start = Clock::now();
@@ -301,9 +356,10 @@ void run(const Options& options) {
 }  // namespace
 
 void add_bench_kernels(CLI::App& bench) {
-  auto* command = bench.add_subcommand(
-      "kernels",
-      "Memory bandwidth of reduction, tagging and authentication, beside memcpy in the same run");
+  auto* command = bench.add_subcommand("kernels",
+                                       "Memory bandwidth of reduction, tagging, fixed point and "
+                                       "authentication, beside memcpy in the "
+                                       "same run");
   auto options = std::make_shared<Options>();
   command->add_option("--size", options->size, "Size of each of the three arrays; above the cache")
       ->check(check_size, "SIZE")

@@ -8,13 +8,17 @@
 #include "cli/bench_allreduce.h"
 #include "cli/bench_kernels.h"
 #include "cli/bench_sim.h"
+#include "cli/bench_switch.h"
 #include "cli/bench_transport.h"
 #include "cli/command.h"
+#include "cli/job.h"
 #include "cli/plan.h"
 #include "cli/probe.h"
+#include "cli/ps.h"
 #include "cli/reproduce.h"
 #include "cli/run.h"
 #include "cli/sim_run.h"
+#include "cli/switch.h"
 #include "cli/trace_replay.h"
 #include "cli/tune_thresholds.h"
 
@@ -39,6 +43,9 @@ int main(int argc, char** argv) {
 
   thalweg::add_reproduce(app);
   thalweg::add_probe(app);
+  thalweg::add_switch(app);
+  thalweg::add_job(app);
+  thalweg::add_ps(app);
   thalweg::add_run(app, thalweg::take_rank_command(argc, argv));
 
   CLI::App& bench = *app.add_subcommand("bench", "measure, with the peer and the limit beside");
@@ -47,6 +54,7 @@ int main(int argc, char** argv) {
   thalweg::add_bench_allreduce_rank(bench);
   thalweg::add_bench_kernels(bench);
   thalweg::add_bench_sim(bench);
+  thalweg::add_bench_switch(bench);
   thalweg::add_bench_transport(bench);
 
   CLI::App& tune = *app.add_subcommand("tune", "settings from a model and a network");

@@ -131,13 +131,14 @@ Json to_json(const Found& found, const Reproduced& r, const std::vector<std::str
     Json ratio;
     if (r.ours[c]) {
       ours = *r.ours[c];
-      ratio = *r.ours[c] / claim.paper;
+      if (claim.paper) ratio = *r.ours[c] / *claim.paper;
     }
-    claims.push_back({{"claim", claim.say},
-                      {"unit", claim.unit},
-                      {"paper", claim.paper},
-                      {"ours", ours},
-                      {"ratio", ratio}});
+    claims.push_back(
+        {{"claim", claim.say},
+         {"unit", claim.unit},
+         {"paper", claim.paper ? nlohmann::ordered_json(*claim.paper) : nlohmann::ordered_json()},
+         {"ours", ours},
+         {"ratio", ratio}});
   }
   Json result{{"experiment", found.name}, {"title", r.experiment.title}, {"claims", claims}};
   result["unfinished"] = unfinished(r);
@@ -152,9 +153,10 @@ void print(const Found& found, const Reproduced& r, const std::vector<std::strin
   std::vector<std::vector<std::string>> rows{{"", "unit", "paper", "ours", "ours/paper"}};
   for (std::size_t c = 0; c < r.ours.size(); ++c) {
     const Claim& claim = r.experiment.claims[c];
-    rows.push_back({claim.say, claim.unit, fmt::format("{:.4g}", claim.paper),
-                    r.ours[c] ? fmt::format("{:.3g}", *r.ours[c]) : "not run",
-                    r.ours[c] ? fmt::format("{:.2f}", *r.ours[c] / claim.paper) : "-"});
+    rows.push_back(
+        {claim.say, claim.unit, claim.paper ? fmt::format("{:.4g}", *claim.paper) : "-",
+         r.ours[c] ? fmt::format("{:.3g}", *r.ours[c]) : "not run",
+         r.ours[c] && claim.paper ? fmt::format("{:.2f}", *r.ours[c] / *claim.paper) : "-"});
   }
   std::cout << format_table(rows) << '\n';
   for (const std::string& point : unfinished(r)) {

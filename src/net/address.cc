@@ -137,6 +137,10 @@ std::string SocketAddress::to_string() const {
                               : fmt::format("{}:{}", host, port());
 }
 
+bool SocketAddress::operator==(const SocketAddress& other) const {
+  return size_ == other.size_ && std::memcmp(&storage_, &other.storage_, size_) == 0;
+}
+
 std::int64_t interface_bps(const SocketAddress& local) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return 0;

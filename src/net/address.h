@@ -39,6 +39,7 @@ class SocketAddress {
   // An IPv4 address that came in IPv6 clothes, as itself.
   [[nodiscard]] SocketAddress unmapped() const;
   [[nodiscard]] std::string to_string() const;
+  bool operator==(const SocketAddress& other) const;
 
  private:
   sockaddr_storage storage_ = {};

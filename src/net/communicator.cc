@@ -47,6 +47,11 @@ Status Communicator::allreduce(TensorSpan tensor, const CallOptions& options) co
 Result<Operation> Communicator::start_allreduce(TensorSpan tensor, const CallOptions& options,
                                                 bool awaited) const {
   THALWEG_TRY_STATUS(check("allreduce", tensor.data, tensor.elements));
+  THALWEG_TRY(const bool by_atp, core_->goes_by_atp(tensor, options));
+  if (by_atp) {
+    THALWEG_TRY(const std::shared_ptr<State> op, core_->start_atp(tensor, options));
+    return Operation(op);
+  }
   std::shared_ptr<const PreparedPlan> plan;
   THALWEG_TRY(const std::shared_ptr<State> op, core_->prepare({.collective = Collective::kAllreduce,
                                                                .name = "allreduce",

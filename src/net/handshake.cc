@@ -25,7 +25,11 @@ constexpr std::size_t kMostPayload = 8928;
 constexpr std::size_t kPayloadUnit = 8;
 
 UdpOptions udp_options(const EndpointOptions& options) {
-  return {options.receive_buffer_bytes, options.send_buffer_bytes, options.offload, options.warn};
+  return {.receive_buffer_bytes = options.receive_buffer_bytes,
+          .send_buffer_bytes = options.send_buffer_bytes,
+          .offload = options.offload,
+          .warn = options.warn,
+          .keep_port = false};
 }
 
 // What a packet to the other end may carry of a tensor, by our options and the path's MTU.

@@ -61,6 +61,13 @@ T read_control(const cmsghdr* control) {
   return value;
 }
 
+void aim(msghdr& message, const SocketAddress* to) {
+  if (to == nullptr) return;
+  // The kernel reads the address; msghdr has no const.
+  message.msg_name = const_cast<sockaddr*>(to->get());  // NOLINT
+  message.msg_namelen = to->size();
+}
+
 iovec piece(std::span<const std::byte> bytes) {
   // The kernel reads what is sent; iovec has no const.
   return {const_cast<std::byte*>(bytes.data()), bytes.size()};  // NOLINT
@@ -79,7 +86,7 @@ Result<UdpSocket> UdpSocket::bind(SocketAddress local, const UdpOptions& options
   const int family = local.family();
   Fd fd(socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return system_error("cannot make a UDP socket", errno);
-  local.set_port(0);
+  if (!options.keep_port) local.set_port(0);
   if (::bind(fd.get(), local.get(), local.size()) != 0) {
     return system_error(fmt::format("cannot bind a UDP socket to {}", local.to_string()), errno);
   }
@@ -129,13 +136,36 @@ std::size_t UdpSocket::fill_control(std::span<std::byte> control, std::uint8_t t
   return CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(std::uint16_t));
 }
 
-UdpSocket::Sent UdpSocket::send(std::span<const UdpPacket> packets, std::uint8_t traffic_class) {
+UdpSocket::Sent UdpSocket::send(std::span<const UdpPacket> packets, std::uint8_t traffic_class,
+                                const SocketAddress* to) {
   CHECK(!packets.empty() && packets.size() <= kMaxPackets);
   if (offload_) {
-    const Sent sent = send_cut(packets, traffic_class);
+    std::size_t count = 0;
+    for (const UdpPacket& packet : packets) {
+      pieces_[count++] = piece(packet.header);
+      pieces_[count++] = piece(packet.payload);
+    }
+    const Sent sent =
+        send_pieces(count, packets.front().size(), packets.size() > 1, traffic_class, to);
     if (offload_) return sent;
   }
-  return send_each(packets, traffic_class);
+  return send_each(packets, traffic_class, to);
+}
+
+UdpSocket::Sent UdpSocket::send_run(std::span<const std::byte> bytes, std::size_t packet_size,
+                                    std::uint8_t traffic_class, const SocketAddress* to) {
+  CHECK(!bytes.empty() && packet_size > 0 && bytes.size() <= packet_size * kMaxPackets);
+  if (offload_) {
+    pieces_[0] = piece(bytes);
+    const Sent sent = send_pieces(1, packet_size, bytes.size() > packet_size, traffic_class, to);
+    if (offload_) return sent;
+  }
+  std::array<UdpPacket, kMaxPackets> packets;
+  std::size_t count = 0;
+  for (; !bytes.empty(); bytes = bytes.subspan(packets[count++].header.size())) {
+    packets[count].header = bytes.first(std::min(packet_size, bytes.size()));
+  }
+  return send_each(std::span(packets).first(count), traffic_class, to);
 }
 
 // Why a message did not leave, in the network's terms.
@@ -144,34 +174,27 @@ static UdpSocket::Sent sent_of(int error_number) {
   return error_number == EMSGSIZE ? UdpSocket::Sent::kTooBig : UdpSocket::Sent::kLost;
 }
 
-UdpSocket::Sent UdpSocket::send_cut(std::span<const UdpPacket> packets,
-                                    std::uint8_t traffic_class) {
-  std::size_t count = 0;
-  for (const UdpPacket& packet : packets) {
-    pieces_[count++] = piece(packet.header);
-    pieces_[count++] = piece(packet.payload);
-  }
+UdpSocket::Sent UdpSocket::send_pieces(std::size_t pieces, std::size_t packet_size, bool several,
+                                       std::uint8_t traffic_class, const SocketAddress* to) {
   alignas(cmsghdr) ControlBuffer control{};
   msghdr message{};
+  aim(message, to);
   message.msg_iov = pieces_.data();
-  message.msg_iovlen = count;
+  message.msg_iovlen = pieces;
   message.msg_control = control.data();
-  message.msg_controllen =
-      fill_control(control, traffic_class, packets.size() > 1 ? packets.front().size() : 0);
+  message.msg_controllen = fill_control(control, traffic_class, several ? packet_size : 0);
   ++send_calls_;
   ssize_t sent = sendmsg(fd(), &message, 0);
   // What an earlier packet met (a closed port, say) is told at the next call, once.
   if (sent < 0 && errno == ECONNREFUSED) sent = sendmsg(fd(), &message, 0);
   if (sent >= 0) return Sent::kAll;
   // No checksum offload, or cutting is not possible on this path.
-  if (packets.size() > 1 && (errno == EIO || errno == EINVAL || errno == EOPNOTSUPP)) {
-    offload_ = false;
-  }
+  if (several && (errno == EIO || errno == EINVAL || errno == EOPNOTSUPP)) offload_ = false;
   return sent_of(errno);
 }
 
-UdpSocket::Sent UdpSocket::send_each(std::span<const UdpPacket> packets,
-                                     std::uint8_t traffic_class) {
+UdpSocket::Sent UdpSocket::send_each(std::span<const UdpPacket> packets, std::uint8_t traffic_class,
+                                     const SocketAddress* to) {
   alignas(cmsghdr) ControlBuffer control{};
   const std::size_t control_size = fill_control(control, traffic_class, 0);
   std::array<mmsghdr, kMaxPackets> messages{};
@@ -179,6 +202,7 @@ UdpSocket::Sent UdpSocket::send_each(std::span<const UdpPacket> packets,
     pieces_[2 * i] = piece(packets[i].header);
     pieces_[2 * i + 1] = piece(packets[i].payload);
     msghdr& message = messages[i].msg_hdr;
+    aim(message, to);
     message.msg_iov = &pieces_[2 * i];
     message.msg_iovlen = 2;
     message.msg_control = control.data();
@@ -201,10 +225,15 @@ UdpSocket::Sent UdpSocket::send_each(std::span<const UdpPacket> packets,
   return Sent::kAll;
 }
 
-UdpSocket::Received UdpSocket::receive(Arrival& out) {
+UdpSocket::Received UdpSocket::receive(Arrival& out, SocketAddress* from) {
   iovec whole{buffer_.data(), buffer_.size()};
   alignas(cmsghdr) std::array<std::byte, 128> control;
+  sockaddr_storage source{};
   msghdr message{};
+  if (from != nullptr) {
+    message.msg_name = &source;
+    message.msg_namelen = sizeof(source);
+  }
   message.msg_iov = &whole;
   message.msg_iovlen = 1;
   message.msg_control = control.data();
@@ -216,6 +245,7 @@ UdpSocket::Received UdpSocket::receive(Arrival& out) {
   out.bytes = std::span<const std::byte>(buffer_).first(static_cast<std::size_t>(size));
   out.packet_size = out.bytes.size();
   out.marked = false;
+  if (from != nullptr) *from = SocketAddress::from(reinterpret_cast<const sockaddr&>(source));
   for (const cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr;
        c = CMSG_NXTHDR(&message, const_cast<cmsghdr*>(c))) {  // NOLINT
     if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO) {

@@ -1,4 +1,5 @@
-// A connected UDP socket that sends and receives many packets a system call.
+// A UDP socket that sends and receives many packets a system call: connected to one other end, or
+// to whom each call says.
 //
 // Sending: packets of one length (the last may be shorter) and one tag are one message to the
 // kernel, which cuts it (UDP_SEGMENT); the card or the other end of a virtual link may do it later
@@ -30,7 +31,9 @@ struct UdpOptions {
   std::size_t send_buffer_bytes = 0;
   bool offload = true;
   // Told once if the buffers are smaller than wanted.
-  std::function<void(const std::string&)> warn;
+  std::function<void(const std::string&)> warn = {};
+  // Bound to the port of the address, not to any.
+  bool keep_port = false;
 };
 
 // One packet to be sent: two pieces of memory, so that payload is sent from where it lies.
@@ -60,7 +63,7 @@ class UdpSocket {
     bool marked = false;  // congestion experienced
   };
 
-  // Bound to `local`, with any port.
+  // Bound to `local`, with any port unless the options say otherwise.
   static Result<UdpSocket> bind(SocketAddress local, const UdpOptions& options);
   Status connect(const SocketAddress& remote);
 
@@ -72,20 +75,28 @@ class UdpSocket {
   [[nodiscard]] std::size_t header_bytes() const { return family_ == AF_INET ? 28 : 48; }
 
   // Requires 1 to kMaxPackets packets of at most kMaxMessage bytes in all, equally long except that
-  // the last may be shorter. `traffic_class`: DSCP and ECN bits.
-  Sent send(std::span<const UdpPacket> packets, std::uint8_t traffic_class);
+  // the last may be shorter. `traffic_class`: DSCP and ECN bits. `to`: not needed of a connected
+  // socket.
+  Sent send(std::span<const UdpPacket> packets, std::uint8_t traffic_class,
+            const SocketAddress* to = nullptr);
+  // The same of packets that lie one after the other, each of `packet_size` bytes but the last.
+  Sent send_run(std::span<const std::byte> bytes, std::size_t packet_size,
+                std::uint8_t traffic_class, const SocketAddress* to = nullptr);
   // What was busy will not be sent again.
   void abandon() { sent_of_batch_ = 0; }
-  // The bytes are good until the next call.
-  Received receive(Arrival& out);
+  // The bytes are good until the next call. `from`: who sent them.
+  Received receive(Arrival& out, SocketAddress* from = nullptr);
 
   [[nodiscard]] std::uint64_t send_calls() const { return send_calls_; }
   [[nodiscard]] std::uint64_t receive_calls() const { return receive_calls_; }
 
  private:
   UdpSocket(Fd fd, int family, bool offload);
-  Sent send_cut(std::span<const UdpPacket> packets, std::uint8_t traffic_class);
-  Sent send_each(std::span<const UdpPacket> packets, std::uint8_t traffic_class);
+  // The first `pieces` of pieces_ as one message.
+  Sent send_pieces(std::size_t pieces, std::size_t packet_size, bool several,
+                   std::uint8_t traffic_class, const SocketAddress* to);
+  Sent send_each(std::span<const UdpPacket> packets, std::uint8_t traffic_class,
+                 const SocketAddress* to);
   std::size_t fill_control(std::span<std::byte> control, std::uint8_t traffic_class,
                            std::size_t packet_size) const;
 

@@ -32,8 +32,9 @@ void Fabric::check_port(std::uint32_t arc, std::vector<std::string>& violations)
   }
 }
 
-// Conservation: what hosts sent was delivered, dropped or is still inside; and each packet inside
-// waits in the queues of a port or is under way with exactly one valid event.
+// Conservation: what hosts sent and switches copied was delivered, absorbed by a switch, dropped or
+// is still inside; and each packet inside waits in the queues of a port or is under way with
+// exactly one valid event.
 void Fabric::check_packets(std::vector<std::string>& violations) const {
   std::uint64_t inside = 0;
   std::uint64_t bytes_inside = 0;
@@ -44,14 +45,18 @@ void Fabric::check_packets(std::vector<std::string>& violations) const {
   }
   const NetworkCounters& c = counters_;
   const std::uint64_t dropped = c.drops_full + c.drops_selective + c.drops_fault;
-  if (c.packets_sent != c.packets_delivered + dropped + inside) {
-    violations.push_back(fmt::format("packets: {} sent, {} delivered, {} dropped, {} inside",
-                                     c.packets_sent, c.packets_delivered, dropped, inside));
+  if (c.packets_sent + c.packets_copied !=
+      c.packets_delivered + c.packets_absorbed + dropped + inside) {
+    violations.push_back(
+        fmt::format("packets: {} sent, {} copied, {} delivered, {} absorbed, {} dropped, {} inside",
+                    c.packets_sent, c.packets_copied, c.packets_delivered, c.packets_absorbed,
+                    dropped, inside));
   }
-  if (c.bytes_sent != c.bytes_delivered + c.bytes_dropped + bytes_inside) {
-    violations.push_back(fmt::format("bytes: {} sent, {} delivered, {} dropped, {} inside",
-                                     c.bytes_sent, c.bytes_delivered, c.bytes_dropped,
-                                     bytes_inside));
+  if (c.bytes_sent + c.bytes_copied !=
+      c.bytes_delivered + c.bytes_absorbed + c.bytes_dropped + bytes_inside) {
+    violations.push_back(fmt::format(
+        "bytes: {} sent, {} copied, {} delivered, {} absorbed, {} dropped, {} inside", c.bytes_sent,
+        c.bytes_copied, c.bytes_delivered, c.bytes_absorbed, c.bytes_dropped, bytes_inside));
   }
   std::uint64_t bytes_placed = 0;
   for (const Port& port : ports_) bytes_placed += port.queues ? port.queues->bytes() : 0;

@@ -25,13 +25,15 @@
 namespace thalweg {
 
 enum class EventKind : std::uint8_t {
-  kArrival,      // subject: packet; arc: the link it crossed
-  kPortFree,     // arc: the port that may send its next packet
-  kTimer,        // subject: flow
-  kCall,         // subject: a call of the workload
-  kDrained,      // subject: the host whose port may have room again
-  kDlcpTimer,    // subject: an end of DLCP
-  kDlcpDrained,  // as kDrained, for the ends of DLCP
+  kArrival,             // subject: packet; arc: the link it crossed
+  kPortFree,            // arc: the port that may send its next packet
+  kTimer,               // subject: flow
+  kCall,                // subject: a call of the workload
+  kDrained,             // subject: the host whose port may have room again
+  kDlcpTimer,           // subject: an end of DLCP
+  kDlcpDrained,         // as kDrained, for the ends of DLCP
+  kAggregationTimer,    // subject: an end of aggregation
+  kAggregationDrained,  // as kDrained, for workers of aggregation
 };
 
 struct Event {

@@ -102,16 +102,18 @@ Status ExperimentReader::take_text(const Fields& fields, std::string_view field,
 }
 
 Result<Claim> ExperimentReader::read_claim(const YAML::Node& node) const {
-  static constexpr std::array<std::string_view, 3> kRequired{"say", "measure", "paper"};
-  static constexpr std::array<std::string_view, 5> kOptional{"of", "over", "as_reduction", "take",
-                                                             "unit"};
+  static constexpr std::array<std::string_view, 2> kRequired{"say", "measure"};
+  static constexpr std::array<std::string_view, 6> kOptional{"of",   "over", "as_reduction",
+                                                             "take", "unit", "paper"};
   THALWEG_TRY(const Fields fields, fields_of(node, "a claim", kRequired, kOptional));
   Claim claim;
   THALWEG_TRY_STATUS(take_text(fields, "say", claim.say));
   THALWEG_TRY_STATUS(take_text(fields, "measure", claim.measure));
   THALWEG_TRY_STATUS(take_text(fields, "unit", claim.unit));
-  THALWEG_TRY(claim.paper, number_of(fields.find("paper")->second, "paper", -1e12, 1e12));
-  if (claim.paper == 0) return error(node, "'paper': 0 gives no ratio");
+  if (const auto paper = fields.find("paper"); paper != fields.end()) {
+    THALWEG_TRY(claim.paper, number_of(paper->second, "paper", -1e12, 1e12));
+    if (claim.paper == 0) return error(node, "'paper': 0 gives no ratio");
+  }
   if (const auto of = fields.find("of"); of != fields.end()) {
     THALWEG_TRY(claim.of, selection_of(of->second, "of"));
   }

@@ -30,7 +30,7 @@ struct Claim {
   // One less the quotient, in per cent: what a paper calls "less by 43 %".
   bool as_reduction = false;
   Take take = Take::kMean;
-  double paper = 0;
+  std::optional<double> paper;  // none: the text only says which is larger
   std::string unit;
 };
 

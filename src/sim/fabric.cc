@@ -116,7 +116,11 @@ bool Fabric::arrive(const Event& event) {
     return false;
   }
   if (port.to_rank < 0) {
-    forward(port.to_node, event.subject);
+    if (for_stage(packet.kind) && stage_ != nullptr) {
+      stage_->on_packet(port.to_node, event.subject);
+    } else {
+      forward(port.to_node, event.subject);
+    }
     return false;
   }
   ++counters_.packets_delivered;
@@ -136,6 +140,20 @@ void Fabric::forward(std::uint32_t node, std::uint32_t place) {
                              : choosers_[node].choose(packet.path_hash, count);
   }
   enqueue(hops[choice], place);
+}
+
+std::uint32_t Fabric::copy(std::uint32_t place) {
+  const std::uint32_t made = pool_.allocate();
+  static_cast<Packet&>(pool_[made]) = pool_[place];
+  ++counters_.packets_copied;
+  counters_.bytes_copied += pool_[made].wire_size;
+  return made;
+}
+
+void Fabric::absorb(std::uint32_t place) {
+  ++counters_.packets_absorbed;
+  counters_.bytes_absorbed += pool_[place].wire_size;
+  pool_.release(place);
 }
 
 void Fabric::enqueue(std::uint32_t arc, std::uint32_t place) {

@@ -21,6 +21,7 @@
 #include "sim/packet_pool.h"
 #include "sim/port.h"
 #include "sim/route_table.h"
+#include "sim/switch_stage.h"
 #include "switch/route.h"
 
 namespace thalweg {
@@ -58,6 +59,17 @@ class Fabric {
 
   // A host sends a packet; the fabric owns it from here on.
   void send(Rank host, std::uint32_t packet);
+  // Who looks into packets for the stage; must outlive the fabric. Null: nobody.
+  void set_stage(SwitchStage* stage) { stage_ = stage; }
+  // For the stage. Passes a packet on from a node towards its target.
+  void forward(std::uint32_t node, std::uint32_t place);
+  // Passes a packet on by that port.
+  void send_by(std::uint32_t arc, std::uint32_t place) { enqueue(arc, place); }
+  // A copy of a packet, made in a switch.
+  std::uint32_t copy(std::uint32_t place);
+  // The end of a packet in a switch.
+  void absorb(std::uint32_t place);
+
   // A kArrival event. True: the packet event.subject has reached its host and is the caller's.
   bool arrive(const Event& event);
   // A kPortFree event.
@@ -87,7 +99,6 @@ class Fabric {
   bool fits_shared(const Port& port, std::uint32_t size);
   void wait(Port& port, std::uint32_t arc, std::uint32_t place, std::uint8_t queue);
   void transmit(Port& port, std::uint32_t arc, std::uint32_t place, std::int64_t start_ps);
-  void forward(std::uint32_t node, std::uint32_t place);
   void drop_at(Port& port, std::uint32_t place, DropReason reason);
   // Of a packet that is at no port: there is no way to its target.
   void drop(std::uint32_t place, DropReason reason);
@@ -114,6 +125,7 @@ class Fabric {
   Discipline discipline_;  // of switches
   AdmissionPolicy policy_;
 
+  SwitchStage* stage_ = nullptr;
   PacketPool pool_;
   std::vector<Port> ports_;  // by arc
   std::vector<std::uint64_t> arc_bytes_;

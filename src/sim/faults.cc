@@ -116,6 +116,7 @@ void Fabric::restart_switch(NodeId node) {
   for (const ArcId arc : topology_.arcs_from(node)) {
     drop_waiting(ports_[arc.index()], static_cast<std::uint32_t>(arc.value()));
   }
+  if (stage_ != nullptr) stage_->on_restart(static_cast<std::uint32_t>(node.value()));
 }
 
 }  // namespace thalweg

@@ -21,8 +21,8 @@ std::size_t Hosts::ConnectionHash::operator()(const Connection& c) const {
   return std::hash<std::uint64_t>{}(ends) ^ std::hash<const void*>{}(c.transport);
 }
 
-Hosts::Hosts(const NetworkOptions& options, EventQueue& events, Fabric& fabric, Oracle& oracle,
-             NetworkCounters& counters)
+Hosts::Hosts(const NetworkOptions& options, EventQueue& events, Fabric& fabric,
+             AggregationSwitches& switches, Oracle& oracle, NetworkCounters& counters)
     : events_(events),
       fabric_(fabric),
       pool_(fabric.pool()),
@@ -33,10 +33,16 @@ Hosts::Hosts(const NetworkOptions& options, EventQueue& events, Fabric& fabric, 
       label_paths_(options.balancing == LoadBalancing::kLabel),
       port_limit_(kNoLimit),
       lines_(EventKind::kDrained, events, fabric),
-      dlcp_(options, events, fabric, counters, [this](FlowResult& result, const FlowShape& least) {
-        --active_;
-        report(result, least);
-      }) {
+      dlcp_(options, events, fabric, counters,
+            [this](FlowResult& result, const FlowShape& least) {
+              --active_;
+              report(result, least);
+            }),
+      aggregation_(options, events, fabric, switches, counters,
+                   [this](FlowResult& result, const FlowShape& shape) {
+                     --active_;
+                     report(result, shape);
+                   }) {
   if (options.host_queue.count() > 0 &&
       options.queues.discipline != QueueOptions::Discipline::kPFabric) {
     port_limit_ = static_cast<std::uint64_t>(options.host_queue.count());
@@ -50,6 +56,12 @@ FlowId Hosts::start_flow(const FlowSpec& spec) {
     flows_.push_back(nullptr);
     ++active_;
     dlcp_.start_flow(id, spec);
+    return id;
+  }
+  if (spec.transport->aggregation() != nullptr) {
+    flows_.push_back(nullptr);
+    ++active_;
+    aggregation_.start_flow(id, spec);
     return id;
   }
   flows_.push_back(std::make_unique<Flow>(spec));
@@ -78,13 +90,17 @@ FlowId Hosts::start_flow(const FlowSpec& spec) {
 
 std::optional<FlowProgress> Hosts::progress_of(FlowId id) const {
   const Flow* flow = flows_[id.index()].get();
-  if (flow == nullptr) return dlcp_.progress_of(id);
+  if (flow == nullptr) {
+    const auto progress = dlcp_.progress_of(id);
+    return progress ? progress : aggregation_.progress_of(id);
+  }
   if (flow->ended) return std::nullopt;
   return FlowProgress{flow->spec, flow->start, flow->receiver.received_bytes()};
 }
 
 void Hosts::on_packet(std::uint32_t place) {
   const PooledPacket& packet = pool_[place];
+  if (for_stage(packet.kind)) return aggregation_.on_packet(place);
   if (packet.kind != PacketKind::kData && packet.kind != PacketKind::kAck) {
     return dlcp_.on_packet(place);
   }
@@ -259,6 +275,7 @@ void Hosts::on_flow_done(std::function<void(const FlowResult&)> callback) {
 
 void Hosts::check(bool idle, std::vector<std::string>& violations) const {
   dlcp_.check(idle, violations);
+  aggregation_.check(violations);
   if (faster_than_oracle_ == 0) return;
   violations.push_back(fmt::format("{} flows were faster than their oracle; the first: {}",
                                    faster_than_oracle_, first_faster_));

@@ -21,6 +21,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "sim/atp/aggregation_hosts.h"
 #include "sim/dlcp/dlcp_hosts.h"
 #include "sim/event_queue.h"
 #include "sim/fabric.h"
@@ -34,8 +35,8 @@ namespace thalweg {
 class Hosts {
  public:
   // All but the options must outlive the hosts.
-  Hosts(const NetworkOptions& options, EventQueue& events, Fabric& fabric, Oracle& oracle,
-        NetworkCounters& counters);
+  Hosts(const NetworkOptions& options, EventQueue& events, Fabric& fabric,
+        AggregationSwitches& switches, Oracle& oracle, NetworkCounters& counters);
 
   FlowId start_flow(const FlowSpec& spec);
   // Takes a packet that has reached the host it is for.
@@ -45,13 +46,16 @@ class Hosts {
   // The host's port may have room for more of what waits for it.
   void on_drained(Rank host);
   [[nodiscard]] DlcpHosts& dlcp() { return dlcp_; }
+  [[nodiscard]] AggregationHosts& aggregation() { return aggregation_; }
   void on_flow_done(std::function<void(const FlowResult&)> callback);
 
   [[nodiscard]] std::size_t active_flows() const { return active_; }
   [[nodiscard]] std::size_t flows_started() const { return flows_.size(); }
   [[nodiscard]] std::optional<FlowProgress> progress_of(FlowId id) const;
   // Timer events in the queue that mean nothing any more.
-  [[nodiscard]] std::uint64_t void_timers() const { return void_timers_ + dlcp_.void_timers(); }
+  [[nodiscard]] std::uint64_t void_timers() const {
+    return void_timers_ + dlcp_.void_timers() + aggregation_.void_timers();
+  }
   // Appends what is wrong. `idle`: nothing will happen any more.
   void check(bool idle, std::vector<std::string>& violations) const;
 
@@ -117,8 +121,9 @@ class Hosts {
   bool label_paths_;
   std::uint64_t port_limit_;                  // kNoLimit: senders are asked for all they have
   HostLines lines_;                           // flows that may have more than their port takes
-  std::vector<std::unique_ptr<Flow>> flows_;  // by id; empty: the sender is done, or DLCP
+  std::vector<std::unique_ptr<Flow>> flows_;  // by id; empty: done, or not TCP
   DlcpHosts dlcp_;
+  AggregationHosts aggregation_;
   std::size_t active_ = 0;
   std::uint64_t void_timers_ = 0;
   std::unordered_map<Connection, double, ConnectionHash> windows_;

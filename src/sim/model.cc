@@ -9,6 +9,7 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "base/check.h"
 #include "topology/text.h"
 #include "topology/topology.h"
 #include "topology/yaml_document.h"
@@ -224,6 +225,22 @@ ModelTable by_tensor(const ModelTable& table) {
     }
   }
   return result;
+}
+
+ModelTable part_of(ModelTable table, double part) {
+  CHECK(part > 0 && part <= 1, "part {}", part);
+  table.part *= part;
+  for (ModelLayer& layer : table.layers) {
+    layer.parameters = 0;
+    for (std::int64_t& elements : layer.tensors) {
+      const double kept = std::round(static_cast<double>(elements) * part);
+      elements = std::max<std::int64_t>(1, std::llround(kept));
+      layer.parameters += elements;
+    }
+    layer.forward = Duration::seconds(layer.forward.s() * part);
+    layer.backward = Duration::seconds(layer.backward.s() * part);
+  }
+  return table;
 }
 
 Result<ModelTable> slowed_down(ModelTable table, double factor) {

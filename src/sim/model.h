@@ -45,6 +45,7 @@ struct ModelTable {
   std::string sample;       // what one sample is, in words; may be empty
   std::string device;       // what the times were measured on
   double device_scale = 1;  // how much slower than that device; the times below include it
+  double part = 1;          // of the network's parameters, times and samples (part_of)
   DType dtype = DType::kFloat32;
   // In the order of the forward pass; the backward pass runs them in reverse.
   std::vector<ModelLayer> layers;
@@ -64,6 +65,11 @@ Result<ModelTable> model_from_yaml(std::string_view text, std::string_view sourc
 // The same network with a layer for every tensor; a layer's tensors are needed together, and their
 // gradients ready together.
 ModelTable by_tensor(const ModelTable& table);
+
+// That part of every tensor, of the time it takes and of a batch, so that long experiments can be
+// had in short: speeds stay what they were, but what does not shrink (round trips, timeouts) weighs
+// more. Tensors keep at least an element. Requires 0 < part <= 1.
+ModelTable part_of(ModelTable table, double part);
 
 // The same network on a device `factor` times slower than the one the table now stands for.
 Result<ModelTable> slowed_down(ModelTable table, double factor);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "sim/atp/aggregation_switches.h"
 #include "sim/event_queue.h"
 #include "sim/fabric.h"
 #include "sim/host.h"
@@ -39,7 +40,10 @@ class Network::Impl {
         events_(bucket_span(topology)),
         fabric_(topology, options, events_, counters_),
         oracle_(topology, options.balancing != LoadBalancing::kFlowHash),
-        hosts_(options, events_, fabric_, oracle_, counters_) {}
+        switches_(topology, options.aggregation, events_, fabric_),
+        hosts_(options, events_, fabric_, switches_, oracle_, counters_) {
+    fabric_.set_stage(&switches_);
+  }
 
   bool run(std::int64_t until_ps);
   void call_at(Time when, std::function<void()> action);
@@ -51,6 +55,7 @@ class Network::Impl {
   EventQueue events_;
   Fabric fabric_;
   Oracle oracle_;
+  AggregationSwitches switches_;
   Hosts hosts_;
 
  private:
@@ -88,6 +93,12 @@ bool Network::Impl::run(std::int64_t until_ps) {
       case EventKind::kDlcpDrained:
         hosts_.dlcp().on_drained(Rank(static_cast<std::int32_t>(event.subject)));
         break;
+      case EventKind::kAggregationTimer:
+        hosts_.aggregation().on_timer(event);
+        break;
+      case EventKind::kAggregationDrained:
+        hosts_.aggregation().on_drained(Rank(static_cast<std::int32_t>(event.subject)));
+        break;
     }
   }
   if (idle()) return true;
@@ -123,6 +134,7 @@ const NetworkCounters& Network::Impl::counters() {
 std::vector<std::string> Network::Impl::violations() const {
   std::vector<std::string> all;
   fabric_.check(all);
+  switches_.check(idle(), all);
   hosts_.check(idle(), all);
   return all;
 }
@@ -133,6 +145,15 @@ Network::~Network() = default;
 
 Time Network::now() const { return impl_->events_.now(); }
 const Topology& Network::topology() const { return impl_->topology_; }
+Result<std::int32_t> Network::add_aggregation(const AggregationSpec& spec) {
+  return impl_->hosts_.aggregation().add(spec);
+}
+AggregationCounters Network::aggregation_counters(std::int32_t aggregation) const {
+  return impl_->hosts_.aggregation().counters(aggregation);
+}
+const std::vector<std::string>& Network::aggregation_failures() const {
+  return impl_->hosts_.aggregation().failures();
+}
 FlowId Network::start_flow(const FlowSpec& spec) { return impl_->hosts_.start_flow(spec); }
 void Network::call_at(Time when, std::function<void()> action) {
   impl_->call_at(when, std::move(action));
@@ -169,6 +190,7 @@ void Network::set_host_paused(Rank host, bool paused) {
   if (paused) return;
   impl_->hosts_.on_drained(host);
   impl_->hosts_.dlcp().resume(host);
+  impl_->hosts_.aggregation().resume(host);
 }
 void Network::restart_switch(NodeId node) { impl_->fabric_.restart_switch(node); }
 

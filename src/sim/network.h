@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include <thalweg/result.h>
+
 #include "base/prng.h"
 #include "sim/transport.h"
 #include "topology/routing.h"
@@ -53,8 +55,20 @@ struct QueueOptions {
   Bytes control_reserve;
 };
 
+// Which switches sum what passes through them (sim/atp), and with how much memory.
+struct AggregationOptions {
+  std::uint32_t slots = 0;      // of each switch: packets that it can sum at a time; 0: none does
+  std::uint32_t elements = 64;  // most elements of a packet that it sums
+  std::vector<NodeId> switches;
+  // As in switch/aggregate.h.
+  Duration lifetime = Duration::milliseconds(1'000);
+  bool hash_sequences = false;
+  bool pass_second_level_resends = false;
+};
+
 struct NetworkOptions {
   QueueOptions queues;
+  AggregationOptions aggregation;
   LoadBalancing balancing = LoadBalancing::kFlowHash;
   // Bytes of framing that every packet adds on a link (Ethernet preamble, header, FCS, gap); they
   // take time but do not count as buffer.
@@ -65,6 +79,30 @@ struct NetworkOptions {
   // pFabric's hosts, which order packets by rank, have no limit.
   Bytes host_queue;
   std::uint64_t seed = 1;
+};
+
+// A job whose tensors are summed in switches: its hosts, and how.
+struct AggregationSpec {
+  const TransportFactory* transport = nullptr;  // atp or switchml
+  std::vector<Rank> workers;
+  std::vector<Rank> servers;     // of SwitchML: none, the switch is
+  std::uint32_t slot_limit = 0;  // most slots of a switch that it takes; 0: no limit
+};
+
+// What became of a job's packets.
+struct AggregationCounters {
+  std::uint64_t sent = 0;  // by workers, retransmissions included
+  std::uint64_t retransmissions = 0;
+  std::uint64_t timeouts = 0;
+  std::uint64_t marks = 0;         // sums that told of congestion, over all workers
+  std::uint64_t aggregated = 0;    // packets that switches added to a sum
+  std::uint64_t completed = 0;     // sums that left a switch complete
+  std::uint64_t collisions = 0;    // packets that found no slot
+  std::uint64_t forwarded = 0;     // packets that switches passed on because they had to
+  std::uint64_t partial_sums = 0;  // that a retransmission took out of a switch
+  std::uint64_t expired = 0;       // slots that only their lifetime freed
+  std::uint64_t most_slots = 0;    // at a time, at one switch
+  std::uint64_t at_servers = 0;    // gradient packets that reached servers
 };
 
 struct FlowSpec {
@@ -83,6 +121,11 @@ struct FlowSpec {
   std::uint8_t priority = 1;
   // DLCP: what is sent are sums, and the bound of pulls applies.
   bool pull = false;
+  // Aggregation: a tensor of worker `target`, of that number in its job; `source` is where sums
+  // come from, a server or (SwitchML) another worker. Every worker of a job starts the same
+  // tensors in the same order.
+  std::int32_t aggregation = -1;
+  std::int32_t worker = -1;
 };
 
 struct FlowResult {
@@ -110,13 +153,17 @@ struct NetworkCounters {
   std::uint64_t packets_sent = 0;  // data and acknowledgements
   std::uint64_t data_packets_sent = 0;
   std::uint64_t packets_delivered = 0;
-  std::uint64_t drops_full = 0;       // no buffer
-  std::uint64_t drops_selective = 0;  // DLCP
-  std::uint64_t drops_fault = 0;      // random loss, a link that is down, a switch that restarts
+  std::uint64_t packets_absorbed = 0;  // by switches that aggregate
+  std::uint64_t packets_copied = 0;    // made in switches: sums for several workers
+  std::uint64_t drops_full = 0;        // no buffer
+  std::uint64_t drops_selective = 0;   // DLCP
+  std::uint64_t drops_fault = 0;       // random loss, a link that is down, a switch that restarts
   std::uint64_t marks = 0;
   std::uint64_t bytes_sent = 0;         // wire bytes that left hosts
   std::uint64_t bytes_delivered = 0;    // wire bytes that reached hosts
   std::uint64_t bytes_dropped = 0;      // wire bytes lost, for whatever reason
+  std::uint64_t bytes_absorbed = 0;     // of packets_absorbed
+  std::uint64_t bytes_copied = 0;       // of packets_copied
   std::uint64_t peak_packets = 0;       // alive at once: the pool's size
   std::uint64_t peak_host_backlog = 0;  // most bytes that waited at one host's port
 };
@@ -131,6 +178,13 @@ class Network {
 
   [[nodiscard]] Time now() const;
   [[nodiscard]] const Topology& topology() const;
+  // Sets up a job whose tensors are flows with `aggregation` set to the number returned. The
+  // transport must outlive the network. Errors: hosts that cannot take part, no memory left.
+  Result<std::int32_t> add_aggregation(const AggregationSpec& spec);
+  [[nodiscard]] AggregationCounters aggregation_counters(std::int32_t aggregation) const;
+  // Why jobs with aggregation failed: one text a worker. Their flows do not end.
+  [[nodiscard]] const std::vector<std::string>& aggregation_failures() const;
+
   // Starts a flow now. A flow to oneself or of 0 bytes is a bug.
   FlowId start_flow(const FlowSpec& spec);
   // Calls `action` at that time, in order of time and, at equal times, of the calls.
@@ -172,9 +226,11 @@ class Network {
   void restart_switch(NodeId node);
 
   // What the always-on checkers found wrong; empty if all is well. Called at the end of a run:
-  // every packet sent was delivered, dropped (counted) or is still inside; every finished flow was
-  // at least as slow as its oracle and, over DLCP, ended within its loss bound; no buffer was over
-  // its limit; no event lay in the past; when nothing is left to do, no end of DLCP keeps state.
+  // every packet sent was delivered, summed, dropped (counted) or is still inside; every finished
+  // flow was at least as slow as its oracle and, over DLCP, ended within its loss bound; no buffer
+  // was over its limit; no event lay in the past; when nothing is left to do, no end of DLCP keeps
+  // state; every sum that reached a worker has each contribution once, and no switch keeps an
+  // aggregator for ever.
   [[nodiscard]] std::vector<std::string> violations() const;
 
  private:

@@ -9,8 +9,19 @@ namespace thalweg {
 
 using FlowId = Id<struct FlowIdTag>;
 
-// The kinds of DLCP say in sim/dlcp/dlcp_drive.cc what they put into the fields.
-enum class PacketKind : std::uint8_t { kData, kAck, kDlcpData, kDlcpControl, kDlcpAck };
+// The kinds of DLCP say in sim/dlcp/dlcp_drive.cc what they put into the fields, those of
+// aggregation in sim/atp/packet_header.h.
+enum class PacketKind : std::uint8_t {
+  kData,
+  kAck,
+  kDlcpData,
+  kDlcpControl,
+  kDlcpAck,
+  kAggregated,  // gradients, updates, and sums for one worker
+  kMulticast,   // sums for all workers of a job
+};
+// Whether switches look into such packets (sim/switch_stage.h).
+constexpr bool for_stage(PacketKind kind) { return kind >= PacketKind::kAggregated; }
 
 // The two ECN bits of IP (RFC 3168).
 enum class Ecn : std::uint8_t { kNotCapable = 0, kCapable = 2, kCongested = 3 };

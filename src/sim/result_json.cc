@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
 namespace thalweg {
 namespace {
@@ -28,6 +29,29 @@ Json arrived_json(const std::vector<FlowResult>& flows) {
   return {{"mean", sum / static_cast<double>(flows.size())}, {"least", least}};
 }
 
+// What a group's flows brought from the start of the first to the end of the last.
+double goodput_of(const std::vector<FlowResult>& flows, std::size_t group) {
+  double bytes = 0;
+  std::optional<Time> start;
+  Time end;
+  for (const FlowResult& flow : flows) {
+    if (flow.spec.tag != group) continue;
+    bytes += static_cast<double>(flow.spec.bytes);
+    start = start ? std::min(*start, flow.start) : flow.start;
+    end = std::max(end, flow.end);
+  }
+  return start ? bytes * 8e-9 / (end - *start).s() : 0;
+}
+
+Json aggregation_json(const AggregationCounters& c) {
+  return {{"packets_sent", c.sent},         {"retransmissions", c.retransmissions},
+          {"timeouts", c.timeouts},         {"marks", c.marks},
+          {"aggregated", c.aggregated},     {"completed", c.completed},
+          {"collisions", c.collisions},     {"forwarded", c.forwarded},
+          {"partial_sums", c.partial_sums}, {"expired", c.expired},
+          {"most_slots", c.most_slots},     {"packets_at_servers", c.at_servers}};
+}
+
 Json job_json(const JobResult& job, const Histogram& flows) {
   Json iterations = Json::array();
   double sum = 0;
@@ -42,13 +66,17 @@ Json job_json(const JobResult& job, const Histogram& flows) {
     const Duration all = job.iterations.back().end - job.iterations.front().start;
     pace = all.ms() / static_cast<double>(job.iterations.size());
   }
-  return {{"name", job.name},
-          {"done", job.done},
-          {"mean_iteration_ms", mean},
-          {"pace_ms", pace},
-          {"iterations_ms", iterations},
-          {"samples_per_s", job.samples_per_second},
-          {"flow_completion_ms", percentiles(flows)}};
+  Json json{{"name", job.name},
+            {"done", job.done},
+            {"mean_iteration_ms", mean},
+            {"pace_ms", pace},
+            {"iterations_ms", iterations},
+            {"samples_per_s", job.samples_per_second},
+            {"samples_per_s_worker", job.samples_per_second / static_cast<double>(job.workers)},
+            {"goodput_gbps", job.goodput_gbps},
+            {"flow_completion_ms", percentiles(flows)}};
+  if (job.aggregation) json["aggregation"] = aggregation_json(*job.aggregation);
+  return json;
 }
 
 // What a path may go on with.
@@ -82,6 +110,7 @@ Json to_json(const ScenarioResult& r, const Scenario& scenario) {
   Json background = Json::array();
   for (std::size_t g = 1 + r.jobs.size(); g < r.groups.size(); ++g) {
     background.push_back({{"name", r.groups[g]},
+                          {"goodput_gbps", goodput_of(r.flows, g)},
                           {"flow_completion_ms", percentiles(completion_times_ms(r.flows, g))}});
   }
   const NetworkCounters& c = r.counters;
@@ -98,6 +127,7 @@ Json to_json(const ScenarioResult& r, const Scenario& scenario) {
           {"flow_completion_ms", percentiles(completion_times_ms(r.flows))},
           {"arrived", arrived_json(r.flows)},
           {"flows_unfinished", r.flows_unfinished},
+          {"failures", r.failures},
           {"packets_sent", c.packets_sent},
           {"packet_hops", c.packet_hops},
           {"drops_full", c.drops_full},

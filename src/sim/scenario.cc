@@ -207,9 +207,9 @@ Status ScenarioReader::read_connections(const YAML::Node& node) {
 
 Result<Scenario> ScenarioReader::read(const YAML::Node& root) {
   static constexpr std::array<std::string_view, 2> kRequired{"topology", "transport"};
-  static constexpr std::array<std::string_view, 10> kOptional{
-      "name", "network", "connections", "seed",   "until",
-      "jobs", "flows",   "background",  "faults", "sweep"};
+  static constexpr std::array<std::string_view, 11> kOptional{
+      "name", "network", "aggregation", "connections", "seed", "until",
+      "jobs", "flows",   "background",  "faults",      "sweep"};
   THALWEG_TRY(const Fields fields, fields_of(root, "the scenario", kRequired, kOptional));
   const auto section = [&](std::string_view key) {
     const auto found = fields.find(key);
@@ -219,6 +219,7 @@ Result<Scenario> ScenarioReader::read(const YAML::Node& root) {
   THALWEG_TRY_STATUS(read_topology(section("topology")));
   THALWEG_TRY(scenario_.transport, transport_of(section("transport")));
   if (fields.contains("network")) THALWEG_TRY_STATUS(read_network(section("network")));
+  if (fields.contains("aggregation")) THALWEG_TRY_STATUS(read_aggregation(section("aggregation")));
   if (fields.contains("connections")) THALWEG_TRY_STATUS(read_connections(section("connections")));
   std::int64_t seed = 1;
   THALWEG_TRY_STATUS(

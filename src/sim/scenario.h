@@ -34,6 +34,9 @@ struct ScenarioJob {
   std::shared_ptr<const Topology> topology;           // with only these
   std::shared_ptr<const TransportFactory> transport;  // the scenario's, or its own
   bool background = false;                            // goes on as long as others do
+  // Where the transport aggregates in switches.
+  std::vector<Rank> servers = {};
+  std::uint32_t slot_limit = 0;
 };
 
 struct ScenarioBackground {

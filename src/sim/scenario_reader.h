@@ -41,6 +41,8 @@ class ScenarioReader : private YamlSource {
   // A name, or a map with the name as `kind` and its parameters.
   Result<std::shared_ptr<const TransportFactory>> transport_of(const YAML::Node& node) const;
   Status read_network(const YAML::Node& node);
+  // Which switches aggregate, and with how much memory.
+  Status read_aggregation(const YAML::Node& node);
   Status read_queues(const Fields& fields, QueueOptions& queues, const YAML::Node& node) const;
   Status read_jobs(const YAML::Node& node);
   Result<ScenarioJob> read_job(const YAML::Node& node) const;
@@ -48,7 +50,12 @@ class ScenarioReader : private YamlSource {
   Status read_asp(const YAML::Node& node, ScenarioJob& job) const;
   // A scheme, or how tensors are scattered.
   Status read_exchange(const Fields& fields, ScenarioJob& job, const YAML::Node& node) const;
+  Status read_aggregation_of_job(const Fields& fields, ScenarioJob& job,
+                                 const YAML::Node& node) const;
   Status read_slowdown(const YAML::Node& node, ScenarioJob& job) const;
+  // Some transports are for jobs alone.
+  [[nodiscard]] Status check_for_flows(const TransportFactory& transport,
+                                       const YAML::Node& node) const;
   Status read_flows(const YAML::Node& node);
   Status read_background(const YAML::Node& node);
   Result<ScenarioBackground> read_one_background(const YAML::Node& node) const;
@@ -57,6 +64,8 @@ class ScenarioReader : private YamlSource {
   Status read_faults(const YAML::Node& node);
   Result<RandomPauseFault> read_random_pause(const YAML::Node& node) const;
   Result<ScenarioFault> read_fault(const YAML::Node& node) const;
+
+  static constexpr std::int64_t kMaxSlots = 1 << 26;
 
   // Reads a field into `out` if it is there.
   template <class T, class Read>

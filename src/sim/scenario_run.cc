@@ -74,6 +74,8 @@ class ScenarioRun {
   FlowEnds ends_;
   ScenarioResult result_;
   std::vector<std::unique_ptr<Connections>> connections_;
+  std::vector<std::unique_ptr<Aggregation>> aggregations_;
+  std::vector<std::int32_t> aggregation_of_;  // [job]: the network's number, -1 for none
   std::vector<std::unique_ptr<TrainingJob>> jobs_;
   std::vector<std::unique_ptr<BackgroundTraffic>> background_;
   std::vector<std::unique_ptr<RandomPauses>> pauses_;
@@ -102,9 +104,25 @@ Status ScenarioRun::add_job(const ScenarioJob& job) {
                                                       .tag = result_.groups.size(),
                                                       .hosts = job.hosts}));
   result_.groups.push_back(job.name);
+  Aggregation* aggregation = nullptr;
+  if (job.transport->aggregation() != nullptr) {
+    const AggregationSpec spec{.transport = job.transport.get(),
+                               .workers = job.hosts,
+                               .servers = job.servers,
+                               .slot_limit = job.slot_limit};
+    const auto number = network_.add_aggregation(spec);
+    if (!number.ok()) return number.error().within("job " + job.name);
+    aggregations_.push_back(
+        std::make_unique<Aggregation>(network_, ends_, spec, *number, result_.groups.size() - 1));
+    aggregation = aggregations_.back().get();
+    aggregation_of_.push_back(*number);
+  } else {
+    aggregation_of_.push_back(-1);
+  }
   TrainingOptions training = job.training;
   if (job.background) training.goes_on = [this] { return work_left(); };
-  auto made = TrainingJob::make(job.model, training, *job.topology, network_, *connections_.back());
+  auto made = TrainingJob::make(job.model, training, *job.topology, network_, *connections_.back(),
+                                aggregation);
   if (!made.ok()) return made.error().within("job " + job.name);
   jobs_.push_back(std::move(*made));
   if (recorder_ != nullptr) recorder_->watch(jobs_.size() - 1, *jobs_.back());
@@ -161,9 +179,14 @@ ScenarioResult ScenarioRun::run(const std::function<void(Time now)>& progress) {
         {.name = scenario_.jobs[j].name,
          .iterations = jobs_[j]->results(),
          .done = jobs_[j]->done(),
-         .samples_per_second = jobs_[j]->done() ? jobs_[j]->samples_per_second() : 0});
+         .samples_per_second = jobs_[j]->done() ? jobs_[j]->samples_per_second() : 0,
+         .goodput_gbps = jobs_[j]->done() ? jobs_[j]->goodput_gbps() : 0,
+         .workers = jobs_[j]->worker_count()});
+    if (aggregation_of_[j] < 0) continue;
+    result_.jobs.back().aggregation = network_.aggregation_counters(aggregation_of_[j]);
   }
   result_.flows_unfinished = network_.active_flows();
+  result_.failures = network_.aggregation_failures();
   result_.counters = network_.counters();
   result_.arc_utilisation = utilisation(network_, *scenario_.topology);
   result_.violations = network_.violations();

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@ struct JobResult {
   std::vector<IterationResult> iterations;  // those that ended
   bool done = false;
   double samples_per_second = 0;  // if done
+  double goodput_gbps = 0;        // if done
+  std::size_t workers = 0;
+  std::optional<AggregationCounters> aggregation = {};
 };
 
 struct ScenarioResult {
@@ -26,6 +30,7 @@ struct ScenarioResult {
   std::vector<std::string> groups;
   std::vector<FlowResult> flows;  // that ended, in the order they did
   std::size_t flows_unfinished = 0;
+  std::vector<std::string> failures;  // why jobs with aggregation failed
   NetworkCounters counters;
   std::vector<double> arc_utilisation;  // [arc]: part of the time it was sending
   std::vector<std::string> violations;  // what the checkers found; must be empty

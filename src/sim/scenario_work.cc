@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "sim/atp/atp_transport.h"
 #include "sim/scenario_reader.h"
 
 namespace thalweg {
@@ -13,6 +14,7 @@ constexpr std::array<std::string_view, 3> kOverlaps{"none", "wait-free", "bytesc
 constexpr std::string_view kAsp = "asp";
 constexpr std::size_t kMostPaths = 4096;  // that a flow's `path` can tell apart
 constexpr Bytes kLargestFlow{std::int64_t{1} << 40};
+constexpr double kLeastPart = 0.0001;
 constexpr Duration kShortestInterval = Duration::nanoseconds(1);
 
 }  // namespace
@@ -50,8 +52,9 @@ Status ScenarioReader::read_work_of_job(const Fields& fields, ScenarioJob& job,
     return error(node, "a job has either 'model' or 'size'");
   }
   if (size != fields.end()) {
-    if (fields.contains("device_scale")) {
-      return error(node, "'device_scale' is for jobs with a 'model'");
+    for (const char* const field : {"device_scale", "part"}) {
+      if (!fields.contains(field)) continue;
+      return error(node, fmt::format("'{}' is for jobs with a 'model'", field));
     }
     THALWEG_TRY(const Bytes bytes,
                 quantity_of(size->second, "size", parse_bytes, Bytes(4), kMaxBuffer));
@@ -76,6 +79,9 @@ Status ScenarioReader::read_work_of_job(const Fields& fields, ScenarioJob& job,
     if (!slower.ok()) return error(scale->second, slower.error().message());
     job.model = std::move(*slower);
   }
+  double part = 1;
+  THALWEG_TRY_STATUS(take(fields, "part", part, as_number(kLeastPart, 1)));
+  if (part < 1) job.model = part_of(std::move(job.model), part);
   return ok_status();
 }
 
@@ -100,6 +106,14 @@ Status ScenarioReader::read_exchange(const Fields& fields, ScenarioJob& job,
                                      const YAML::Node& node) const {
   const auto scheme = fields.find("scheme");
   const auto scatter = fields.find("scatter");
+  if (job.transport->aggregation() != nullptr) return read_aggregation_of_job(fields, job, node);
+  for (const char* const field : {"servers", "slot_limit"}) {
+    if (const auto found = fields.find(field); found != fields.end()) {
+      return error(found->second, fmt::format("'{}' is for jobs whose transport aggregates in "
+                                              "switches: atp, switchml",
+                                              field));
+    }
+  }
   if ((scheme == fields.end()) == (scatter == fields.end())) {
     return error(node, "a job has either 'scheme' or 'scatter'");
   }
@@ -119,11 +133,33 @@ Status ScenarioReader::read_exchange(const Fields& fields, ScenarioJob& job,
   return take(of, "whole", job.training.scatter.whole, as_bytes(Bytes(0), kMaxBuffer));
 }
 
+// Where tensors are summed in switches: who serves, besides.
+Status ScenarioReader::read_aggregation_of_job(const Fields& fields, ScenarioJob& job,
+                                               const YAML::Node& node) const {
+  const bool switchml = job.transport->aggregation()->switchml;
+  if (fields.contains("scheme") || fields.contains("scatter")) {
+    return error(node,
+                 "a job whose transport aggregates in switches has neither 'scheme' nor "
+                 "'scatter'");
+  }
+  if (fields.contains("servers") == switchml) {
+    return error(node, switchml ? "a job over switchml has no 'servers': the switch is"
+                                : "a job over atp needs 'servers'");
+  }
+  THALWEG_TRY_STATUS(
+      take(fields, "servers", job.servers,
+           [this](const YAML::Node& n, std::string_view f) { return hosts_of(n, f); }));
+  std::int64_t limit = 0;
+  THALWEG_TRY_STATUS(take(fields, "slot_limit", limit, as_whole(0, kMaxSlots)));
+  job.slot_limit = static_cast<std::uint32_t>(limit);
+  return ok_status();
+}
+
 Result<ScenarioJob> ScenarioReader::read_job(const YAML::Node& node) const {
-  static constexpr std::array<std::string_view, 15> kOptional{
-      "scheme",       "scatter",   "model",     "size",       "name",
-      "overlap",      "partition", "hosts",     "iterations", "start",
-      "device_scale", "slowdown",  "transport", "per_tensor", "background"};
+  static constexpr std::array<std::string_view, 18> kOptional{
+      "scheme",    "scatter",    "model",      "size",    "name",         "overlap",
+      "partition", "hosts",      "iterations", "start",   "device_scale", "slowdown",
+      "transport", "per_tensor", "part",       "servers", "slot_limit",   "background"};
   THALWEG_TRY(const Fields fields, fields_of(node, "a job", {}, kOptional));
   ScenarioJob job;
   THALWEG_TRY_STATUS(read_work_of_job(fields, job, node));
@@ -177,6 +213,14 @@ Status ScenarioReader::read_jobs(const YAML::Node& node) {
   return ok_status();
 }
 
+Status ScenarioReader::check_for_flows(const TransportFactory& transport,
+                                       const YAML::Node& node) const {
+  if (transport.aggregation() == nullptr) return ok_status();
+  return error(node,
+               "atp and switchml are transports of jobs: single flows and background need "
+               "another one");
+}
+
 Status ScenarioReader::read_flows(const YAML::Node& node) {
   static constexpr std::array<std::string_view, 3> kRequired{"from", "to", "size"};
   static constexpr std::array<std::string_view, 2> kOptional{"at", "path"};
@@ -184,6 +228,7 @@ Status ScenarioReader::read_flows(const YAML::Node& node) {
   if (items.size() > kMaxScenarioFlows) {
     return error(node, fmt::format("'flows' has more than {} entries", kMaxScenarioFlows));
   }
+  if (!items.empty()) THALWEG_TRY_STATUS(check_for_flows(*scenario_.transport, node));
   for (const YAML::Node& item : items) {
     THALWEG_TRY(const Fields fields, fields_of(item, "a flow", kRequired, kOptional));
     ScenarioFlow flow;
@@ -285,6 +330,7 @@ Result<ScenarioBackground> ScenarioReader::read_one_background(const YAML::Node&
   if (const auto own = fields.find("transport"); own != fields.end()) {
     THALWEG_TRY(background.transport, transport_of(own->second));
   }
+  THALWEG_TRY_STATUS(check_for_flows(*background.transport, node));
   return background;
 }
 

@@ -27,12 +27,15 @@ int parts_of(const Plan& plan, Bytes partition) {
 Result<std::unique_ptr<TrainingJob>> TrainingJob::make(const ModelTable& model,
                                                        const TrainingOptions& options,
                                                        const Topology& topology, Network& network,
-                                                       Connections& connections) {
-  std::unique_ptr<TrainingJob> job(new TrainingJob(model, options, network, connections));
+                                                       Connections& connections,
+                                                       Aggregation* aggregation) {
+  std::unique_ptr<TrainingJob> job(
+      new TrainingJob(model, options, network, connections, aggregation));
   const auto element_bytes = static_cast<int>(size_of(model.dtype));
   const std::size_t layers = model.layers.size();
   const bool scattered = options.scatter.servers > 0;
-  if (!scattered) {
+  const bool planned = !scattered && aggregation == nullptr;
+  if (planned) {
     THALWEG_TRY(const Strategy strategy, Strategy::make(options.scheme, topology));
     // What a worker that is ahead would send must not slow what others are still at.
     if (strategy.in_parts()) job->pace_ = PlanRun::Pace::kRendezvous;
@@ -57,8 +60,8 @@ Result<std::unique_ptr<TrainingJob>> TrainingJob::make(const ModelTable& model,
     job->servers_ = spread_over(ranks_in_region_order(topology),
                                 static_cast<std::size_t>(options.scatter.servers));
   }
-  const std::size_t workers = scattered ? static_cast<std::size_t>(topology.host_count())
-                                        : job->exchanges_.front().front().places.size();
+  const std::size_t workers = planned ? job->exchanges_.front().front().places.size()
+                                      : static_cast<std::size_t>(topology.host_count());
   job->workers_.resize(workers);
   for (Worker& worker : job->workers_) worker.layers_at.assign(layers, 0);
   job->runs_.resize(layers);
@@ -209,6 +212,11 @@ void TrainingJob::scatter_layer(Rank rank, int iteration, int layer) {
 
 void TrainingJob::send_layer(Rank rank, int iteration, int layer) {
   if (!servers_.empty()) return scatter_layer(rank, iteration, layer);
+  if (aggregation_ != nullptr) {
+    return aggregation_->send(
+        rank, model_.size_of_layer(static_cast<std::size_t>(layer)),
+        [this, rank, iteration, layer] { on_layer_back(rank, iteration, layer); });
+  }
   const auto& exchanges = exchanges_[static_cast<std::size_t>(iteration) % exchanges_.size()]
                                     [static_cast<std::size_t>(layer)];
   const Exchanges::Place place = exchanges.places[rank.index()];
@@ -268,14 +276,21 @@ void TrainingJob::finish_iteration(Rank rank) {
   begin_next(rank);
 }
 
-double TrainingJob::samples_per_second() const {
+double TrainingJob::iterations_per_second() const {
   CHECK(done());
   const std::size_t first = results_.size() > 1 ? 1 : 0;
   const Time begin = first == 0 ? results_[0].start : results_[first - 1].end;
   const Duration time = results_.back().end - begin;
-  const auto samples = static_cast<double>(model_.batch) * static_cast<double>(workers_.size()) *
-                       static_cast<double>(results_.size() - first);
-  return samples / time.s();
+  return static_cast<double>(results_.size() - first) / time.s();
+}
+
+double TrainingJob::samples_per_second() const {
+  return static_cast<double>(model_.batch) * model_.part * static_cast<double>(workers_.size()) *
+         iterations_per_second();
+}
+
+double TrainingJob::goodput_gbps() const {
+  return static_cast<double>(model_.size().count()) * 8e-9 * iterations_per_second();
 }
 
 }  // namespace thalweg

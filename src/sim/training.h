@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/aggregation.h"
 #include "sim/connections.h"
 #include "sim/model.h"
 #include "sim/plan_run.h"
@@ -75,11 +76,13 @@ struct ComputeSpan {
 class TrainingJob {
  public:
   // `topology` is that of the job: its hosts are the workers, in order; plans are made for it.
-  // An error if the scheme cannot be had.
+  // An error if the scheme cannot be had. With an aggregation, tensors go by it and no plan is
+  // made.
   static Result<std::unique_ptr<TrainingJob>> make(const ModelTable& model,
                                                    const TrainingOptions& options,
                                                    const Topology& topology, Network& network,
-                                                   Connections& connections);
+                                                   Connections& connections,
+                                                   Aggregation* aggregation = nullptr);
 
   // Called when a worker begins to compute a layer.
   void on_compute(std::function<void(const ComputeSpan&)> observer) {
@@ -91,8 +94,11 @@ class TrainingJob {
     return results_.size() == static_cast<std::size_t>(options_.iterations);
   }
   [[nodiscard]] const std::vector<IterationResult>& results() const { return results_; }
+  [[nodiscard]] std::size_t worker_count() const { return workers_.size(); }
   // Samples a second over all workers, from the second iteration on where there are several.
   [[nodiscard]] double samples_per_second() const;
+  // The same for the bits of gradients that a worker has summed.
+  [[nodiscard]] double goodput_gbps() const;
 
  private:
   struct Worker {
@@ -104,8 +110,12 @@ class TrainingJob {
   };
 
   TrainingJob(const ModelTable& model, const TrainingOptions& options, Network& network,
-              Connections& connections)
-      : model_(model), options_(options), network_(network), connections_(connections) {}
+              Connections& connections, Aggregation* aggregation)
+      : model_(model),
+        options_(options),
+        network_(network),
+        connections_(connections),
+        aggregation_(aggregation) {}
 
   void begin_iteration(Rank worker);
   void begin_next(Rank worker);
@@ -117,6 +127,7 @@ class TrainingJob {
   void scatter_layer(Rank worker, int iteration, int layer);
   void on_layer_back(Rank worker, int iteration, int layer);
   void finish_iteration(Rank worker);
+  [[nodiscard]] double iterations_per_second() const;
   [[nodiscard]] Duration compute_time(Rank worker, Duration table_time) const;
   [[nodiscard]] int layer_count() const { return static_cast<int>(model_.layers.size()); }
 
@@ -124,6 +135,7 @@ class TrainingJob {
   const TrainingOptions options_;
   Network& network_;
   Connections& connections_;
+  Aggregation* const aggregation_;  // may be null
   // The exchange of one layer in one iteration of the strategy's period.
   struct Exchanges {
     struct Place {
@@ -143,7 +155,7 @@ class TrainingJob {
                                         const TrainingOptions& options);
   LayerRun& run_of(int iteration, int layer);
 
-  // [iteration of the period][layer]; none when tensors are scattered
+  // [iteration of the period][layer]; none when tensors are scattered or aggregated
   std::vector<std::vector<Exchanges>> exchanges_;
   PlanRun::Pace pace_ = PlanRun::Pace::kEager;
   std::vector<Rank> servers_;  // of scattered tensors

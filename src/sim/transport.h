@@ -91,6 +91,7 @@ class Receiver {
 };
 
 struct DlcpParameters;
+struct AggregationParameters;
 
 // A transport's parameters and how to make its senders. One a scenario and kind of traffic.
 class TransportFactory {
@@ -108,6 +109,8 @@ class TransportFactory {
   [[nodiscard]] virtual std::uint8_t ack_priority() const { return 0; }
   // Not null: flows are transfers of DLCP (sim/dlcp), and make_sender() is not called.
   [[nodiscard]] virtual const DlcpParameters* dlcp() const { return nullptr; }
+  // Not null: jobs are aggregated in switches (sim/atp), and make_sender() is not called.
+  [[nodiscard]] virtual const AggregationParameters* aggregation() const { return nullptr; }
   // What to print in a result: "dctcp: IW 10, K 65, …".
   [[nodiscard]] virtual std::string describe() const = 0;
 };

@@ -92,8 +92,19 @@ Status AggregateTable::add_job(const AggregateJob& job) {
   if (place != jobs_.end() && place->about.id == job.id) {
     return Error(fmt::format("job {} is here already", job.id));
   }
-  jobs_.insert(place, Job{job, {}});
+  const std::size_t slots = slots_.size();
+  jobs_.insert(place, Job{job, first_slot(job, slots), slots_between(job, slots), {}});
   return ok_status();
+}
+
+std::uint64_t AggregateTable::first_slot(const AggregateJob& job, std::size_t slots) {
+  return mix_bits(job.id) % slots;
+}
+
+std::uint64_t AggregateTable::slots_between(const AggregateJob& job, std::size_t slots) {
+  const auto places =
+      static_cast<std::size_t>(std::popcount(job.groups)) + (job.second_level ? 1 : 0);
+  return slots / std::max<std::size_t>(places, 1);
 }
 
 bool AggregateTable::remove_job(std::uint32_t id) {
@@ -120,12 +131,19 @@ const AggregateCounters* AggregateTable::counters(std::uint32_t job) const {
   return place == jobs_.end() || place->about.id != job ? nullptr : &place->counters;
 }
 
-std::uint32_t AggregateTable::index_of(std::uint32_t job, std::uint64_t sequence,
+// Where sequences are not hashed, the places of a job at this switch lie as far apart as they can:
+// their sequences run on side by side.
+std::uint32_t AggregateTable::index_of(const Job& job, std::uint64_t sequence,
                                        std::uint8_t place) const {
-  const std::uint64_t whose = std::uint64_t{job} << 8 | place;
-  const std::uint64_t hash = options_.hash_sequences ? mix_bits(mix_bits(whose) + sequence)
-                                                     : mix_bits(whose) % slots_.size() + sequence;
-  return static_cast<std::uint32_t>(hash % slots_.size());
+  if (options_.hash_sequences) {
+    const std::uint64_t whose = std::uint64_t{job.about.id} << 8 | place;
+    return static_cast<std::uint32_t>(mix_bits(mix_bits(whose) + sequence) % slots_.size());
+  }
+  const std::uint32_t earlier =
+      place == kSecondLevelPlace ? job.about.groups : job.about.groups & (atp_bit(place) - 1);
+  const std::uint64_t begin =
+      job.start + static_cast<std::uint64_t>(std::popcount(earlier)) * job.stride;
+  return static_cast<std::uint32_t>((begin + sequence) % slots_.size());
 }
 
 bool AggregateTable::serves(const Slot& slot, const AtpHeader& header, std::uint8_t place) {
@@ -157,7 +175,7 @@ AggregateAction AggregateTable::decide(Job& job, AtpHeader& header, Time now) {
   if ((first ? header.fan_in : header.group_count) == 1) return pass_on(header, Cause::kAlone);
 
   const std::uint8_t place = first ? header.group : kSecondLevelPlace;
-  Slot& slot = slots_[index_of(header.job, header.sequence, place)];
+  Slot& slot = slots_[index_of(job, header.sequence, place)];
   const bool ours = serves(slot, header, place);  // step 1
   if (ours && differs(slot, header)) {
     AggregateAction drop;
@@ -319,7 +337,7 @@ AggregateAction AggregateTable::on_parameter(const AtpHeader& header) {
   action.emit = Emit::kPacket;
   action.cause = Cause::kUnneeded;
   const auto release = [&](std::uint8_t place) {
-    Slot& slot = slots_[index_of(header.job, header.sequence, place)];
+    Slot& slot = slots_[index_of(*job, header.sequence, place)];
     if (!serves(slot, header, place)) return;
     free(slot, *job);
     action.cause = Cause::kFreed;

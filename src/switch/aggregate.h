@@ -95,6 +95,12 @@ class AggregateTable {
   // All slots are lost; jobs stay. What a switch is after it was restarted and set up again.
   void restart();
 
+  // Where the sequences of a job begin among the slots at its first place here, and how far it is
+  // from place to place: the groups in their order, then the second level. If sequences are not
+  // hashed.
+  static std::uint64_t first_slot(const AggregateJob& job, std::size_t slots);
+  static std::uint64_t slots_between(const AggregateJob& job, std::size_t slots);
+
   [[nodiscard]] const AggregateOptions& options() const { return options_; }
   [[nodiscard]] std::uint32_t slots_in_use() const { return in_use_; }
   [[nodiscard]] bool in_use(std::uint32_t slot) const { return slots_[slot].members != 0; }
@@ -124,12 +130,15 @@ class AggregateTable {
   };
   struct Job {
     AggregateJob about;
+    // Where the slots of its first place begin, and how far apart those of two places do.
+    std::uint64_t start = 0;
+    std::uint64_t stride = 0;
     AggregateCounters counters;
     [[nodiscard]] std::uint32_t id() const { return about.id; }
   };
 
   [[nodiscard]] Job* find(std::uint32_t id);
-  [[nodiscard]] std::uint32_t index_of(std::uint32_t job, std::uint64_t sequence,
+  [[nodiscard]] std::uint32_t index_of(const Job& job, std::uint64_t sequence,
                                        std::uint8_t place) const;
   [[nodiscard]] std::uint32_t number_of(const Slot& slot) const {
     return static_cast<std::uint32_t>(&slot - slots_.data());

@@ -24,6 +24,7 @@ SwitchmlTable::SwitchmlTable(const AggregateOptions& options)
 // The first of `count` slots side by side that no job has; slots_.size() if there are none.
 std::uint32_t SwitchmlTable::room_for(std::uint32_t count) const {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> taken;
+  taken.reserve(jobs_.size());
   for (const Job& job : jobs_) {
     taken.emplace_back(job.first_slot, job.first_slot + 2 * job.about.pool);
   }

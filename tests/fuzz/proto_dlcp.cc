@@ -11,27 +11,11 @@
 #include <vector>
 
 #include "base/check.h"
+#include "input.h"
 #include "proto/dlcp/endpoint.h"
 
 namespace thalweg {
 namespace {
-
-class Input {
- public:
-  Input(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
-  [[nodiscard]] bool empty() const { return used_ == size_; }
-  std::uint8_t byte() { return empty() ? 0 : data_[used_++]; }
-  std::uint32_t word() {
-    std::uint32_t value = 0;
-    for (int i = 0; i < 4; ++i) value = (value << 8) | byte();
-    return value;
-  }
-
- private:
-  const std::uint8_t* data_;
-  std::size_t size_;
-  std::size_t used_ = 0;
-};
 
 DlcpOptions small_options(const char* peer) {
   DlcpOptions options;

@@ -18,8 +18,10 @@ BELOW = {
     "exec": {"base", "tensor", "topology", "plan"},
     "switch": {"base", "wire"},
     "sim": {"base", "trace", "wire", "tensor", "proto", "topology", "plan", "sync", "switch"},
+    "ps": {"base", "wire", "topology", "net"},
+    "switchd": {"base", "wire", "tensor", "topology", "switch", "net"},
     "cli": {"base", "trace", "wire", "tensor", "proto", "net", "topology", "tune", "plan", "sync", "exec", "switch",
-            "sim", "mpi_module"},
+            "sim", "switchd", "ps", "mpi_module"},
     "mpi_module": set(),
 }
 PURE = ["base", "trace", "wire", "tensor", "proto", "topology", "tune", "plan", "sync", "exec", "switch", "sim"]

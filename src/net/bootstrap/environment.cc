@@ -74,6 +74,7 @@ class Reader {
   Status read_token();
   Status read_interfaces();
   Status read_shared_memory();
+  Status read_switch();
   Status read_store();
   Result<std::string> store_of_master() const;
   Result<std::string> store_of_launcher() const;
@@ -184,6 +185,13 @@ Status Reader::read_shared_memory() {
   return ok_status();
 }
 
+Status Reader::read_switch() {
+  e_.switch_address = get("THALWEG_SWITCH").value_or("");
+  e_.switch_token = get("THALWEG_SWITCH_TOKEN").value_or("");
+  if (e_.switch_address.empty() || HostPort::parse(e_.switch_address).ok()) return ok_status();
+  return bad_value("THALWEG_SWITCH", e_.switch_address, "host:port");
+}
+
 std::string Reader::job_name() const {
   for (const char* name : {"TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
     if (const auto value = get(name)) return *value;
@@ -259,6 +267,7 @@ Result<Environment> Reader::read() {
   THALWEG_TRY_STATUS(read_token());
   THALWEG_TRY_STATUS(read_interfaces());
   THALWEG_TRY_STATUS(read_shared_memory());
+  THALWEG_TRY_STATUS(read_switch());
   e_.key_file = get("THALWEG_KEY_FILE").value_or("");
   return e_;
 }

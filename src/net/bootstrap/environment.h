@@ -38,6 +38,8 @@ struct Environment {
   std::string key_file;                 // of the job key; empty: none
   std::vector<std::string> interfaces;  // to use, by name; empty: the one that reaches the store
   bool shared_memory = true;            // between processes of a host
+  std::string switch_address;           // "host:port" of a switch's control socket; empty: none
+  std::string switch_token;             // its secret; empty: none
   std::string launcher;                 // for messages: "torchrun", …; "" if the process is alone
 };
 

@@ -100,6 +100,7 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
   THALWEG_TRY(core->engine_, Engine::make(std::move(engine), std::move(listener)));
 
   THALWEG_TRY_STATUS(core->prepare_dlcp(listen, prefix));
+  THALWEG_TRY_STATUS(core->prepare_atp(listen, prefix, until));
   core->messages_->options.broken = [engine = std::weak_ptr(core->engine_)] {
     const auto alive = engine.lock();
     return alive ? alive->broken() : "this rank has left";
@@ -281,11 +282,15 @@ Result<std::shared_ptr<const Communicator::Core::KnownCall>> Communicator::Core:
                                           .scheme = options.scheme}));
     text += fmt::format(", by {}", known->plan->plan.scheme);
   }
-  known->signature = hash_of(text, 1);
+  known->signature = signature_of(text);
   const std::lock_guard lock(known_mutex_);
   if (known_.size() >= kMostKnown) known_.clear();
   known_.insert_or_assign(std::move(key), known);
   return std::shared_ptr<const KnownCall>(known);
+}
+
+std::uint64_t Communicator::Core::signature_of(const std::string& text) {
+  return hash_of(text, 1);
 }
 
 Status Communicator::Core::use_dlcp(const Call& call, const CallOptions& options,
@@ -325,8 +330,10 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::shrink(
 }
 
 void Communicator::Core::leave() {
+  if (atp_) atp_->settle();
   // Made when construction failed: there is no engine yet.
   if (engine_) engine_->leave();
+  if (atp_) atp_->leave();
   if (!messages_) return;
   const std::lock_guard lock(messages_->mutex);
   if (messages_->box) messages_->box->leave();

@@ -16,6 +16,7 @@
 
 #include <thalweg/communicator.h>
 
+#include "net/collective/atp_engine.h"
 #include "net/collective/blackboard.h"
 #include "net/collective/dlcp_links.h"
 #include "net/collective/engine.h"
@@ -48,6 +49,12 @@ class Communicator::Core {
   Result<std::shared_ptr<Operation::State>> prepare(const Call& call, const CallOptions& options,
                                                     std::shared_ptr<const PreparedPlan>& plan);
   void start(const std::shared_ptr<Operation::State>& op) { engine_->start(op); }
+
+  // Whether an allreduce goes over ATP; the error says why it cannot though it must.
+  [[nodiscard]] Result<bool> goes_by_atp(TensorSpan tensor, const CallOptions& options) const;
+  // Requires that it does.
+  Result<std::shared_ptr<Operation::State>> start_atp(TensorSpan tensor,
+                                                      const CallOptions& options);
 
   struct Message {
     bool sends = false;
@@ -102,6 +109,7 @@ class Communicator::Core {
   int size_;
   // Parts of make().
   Status prepare_dlcp(const std::string& listen, const std::string& prefix);
+  Status prepare_atp(const std::string& listen, const std::string& prefix, Time until);
   void prepare_messages(EngineOptions& engine, const SocketAddress& own);
 
   [[nodiscard]] Status check_bound(const Call& call, const CallOptions& options) const;
@@ -115,6 +123,8 @@ class Communicator::Core {
     std::shared_ptr<const PreparedPlan> plan;  // null: nothing is to be sent
   };
   Result<std::shared_ptr<const KnownCall>> know(const Call& call, const CallOptions& options);
+  // Of a call in words: what ranks compare.
+  static std::uint64_t signature_of(const std::string& text);
   // The call's bounds and peers, if it goes over DLCP.
   Status use_dlcp(const Call& call, const CallOptions& options, Operation::State& op);
 
@@ -125,6 +135,8 @@ class Communicator::Core {
   std::unique_ptr<DlcpLinks> dlcp_;
   std::shared_ptr<Blackboard> board_;  // none: the process is alone
   std::shared_ptr<Engine> engine_;
+  std::shared_ptr<AtpEngine> atp_;  // null: none
+  std::mutex atp_order_;            // held while an operation is given to both engines
   std::shared_ptr<Messages> messages_;
   std::atomic<int> parts_ = 0;  // split off so far
 };

@@ -252,6 +252,8 @@ void Engine::disarm() {
   if (!armed_) return;
   wake_up();
   armed_ = false;
+  // The engine's thread may sleep for ever on what is switched off here: it is to look again soon.
+  if (thread_sleeps_) eventfd_write(wake_.get(), 1);
   epoll_event event{};
   event.data.fd = epoll_.get();
   epoll_ctl(outer_.get(), EPOLL_CTL_MOD, epoll_.get(), &event);

@@ -30,6 +30,14 @@ void AtpCongestion::on_parameter(std::uint64_t sequence, bool congested, std::ui
   window_ = std::min(window_, most_packets_ * packet_);
 }
 
+void AtpCongestion::on_retransmission_lost(std::uint64_t next) {
+  if (!enabled_) return;
+  cut_until_ = next;
+  threshold_ = std::max(window_ / 2, packet_);
+  window_ = packet_;
+  credit_ = 0;
+}
+
 void AtpCongestion::cut(std::uint64_t sequence, std::uint64_t next) {
   if (!enabled_ || sequence < cut_until_) return;
   cut_until_ = next;

@@ -16,6 +16,8 @@ class AtpCongestion {
   // A parameter packet came. `next`: the first sequence that has not been sent.
   void on_parameter(std::uint64_t sequence, bool congested, std::uint64_t next);
   void on_loss(std::uint64_t sequence, std::uint64_t next) { cut(sequence, next); }
+  // What was sent again is lost too: back to one packet, as TCP after a timeout.
+  void on_retransmission_lost(std::uint64_t next);
 
   // How many packets may be in flight: the window over a packet's size, rounded up.
   [[nodiscard]] std::uint32_t packets() const;

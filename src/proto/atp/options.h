@@ -22,8 +22,13 @@ struct AtpCongestionOptions {
 
 // When a worker takes a packet for lost.
 struct AtpRecoveryOptions {
-  // So many parameter packets of later sequences in a row: the oldest is lost. 0: only timeouts.
+  // So many parameter packets of later sequences in a row, for each server: the oldest is lost. 0:
+  // only timeouts.
   std::uint32_t out_of_sequence = 3;
+  // Not only the oldest: whatever has no sum when one of `out_of_sequence` sequences later or more
+  // comes. Off, as in the paper, losses of one window are found one by one, and once the window
+  // stands still only by timeouts.
+  bool all_holes = true;
   // The timeout is so many times what it typically takes from a gradient to its parameter, within
   // these limits; every retransmission of a sequence doubles it for that sequence. At least 1.
   std::int64_t factor = 4;

@@ -13,9 +13,10 @@ namespace {
 using Cause = AtpServerAction::Cause;
 using Payload = AtpServerAction::Payload;
 
-// Two windows of this server's share of the sequences (see the header), both ends rounded up.
+// This server's share of two windows (see the header).
 std::size_t ring_size(const AtpServerOptions& options) {
-  return std::bit_ceil(2 * std::size_t{options.window} / options.servers + 2);
+  const std::size_t sequences = 2 * std::size_t{options.window};
+  return std::bit_ceil((sequences + options.servers - 1) / options.servers);
 }
 
 }  // namespace

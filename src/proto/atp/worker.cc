@@ -76,6 +76,8 @@ AtpPlacement AtpWorker::on_parameter(const AtpHeader& header, Time now) {
   if (starting_) wake_at(now);
   starting_ = false;
   if (flight.lost) --lost_;
+  if (flight.tries > 0) late_credit_ += 2;
+  if (lost_ == 0) late_credit_ = 1;
   flight.placed = true;
   flight.lost = false;
   congestion_.on_parameter(header.sequence, header.congested, next_);
@@ -91,18 +93,36 @@ void AtpWorker::note_order(std::uint64_t sequence) {
     later_ = 0;
     return;
   }
+  find_holes(sequence);
   Flight& first = flight(oldest_);
-  if (options_.recovery.out_of_sequence == 0 || ++later_ < options_.recovery.out_of_sequence)
-    return;
+  if (options_.recovery.out_of_sequence == 0 || ++later_ < patience()) return;
   later_ = 0;
   if (first.early || first.lost) return;  // from here on by timeout
   first.early = true;
   mark_lost(oldest_, counters_.out_of_sequence);
 }
 
+// Sums of several servers overtake each other.
+std::uint64_t AtpWorker::patience() const {
+  return std::uint64_t{options_.recovery.out_of_sequence} * options_.servers;
+}
+
+// A parameter of this sequence came.
+void AtpWorker::find_holes(std::uint64_t sequence) {
+  const AtpRecoveryOptions& recovery = options_.recovery;
+  if (!recovery.all_holes || recovery.out_of_sequence == 0) return;
+  looked_at_ = std::max(looked_at_, oldest_);
+  for (; looked_at_ + patience() <= sequence; ++looked_at_) {
+    Flight& each = flight(looked_at_);
+    if (each.placed || each.lost || each.early) continue;
+    each.early = true;
+    mark_lost(looked_at_, counters_.out_of_sequence);
+  }
+}
+
 void AtpWorker::mark_lost(std::uint64_t sequence, std::uint64_t& counter) {
   flight(sequence).lost = true;
-  ++lost_;
+  first_lost_ = lost_++ == 0 ? sequence : std::min(first_lost_, sequence);
   ++counter;
   congestion_.on_loss(sequence, next_);
 }
@@ -163,16 +183,21 @@ void AtpWorker::on_timeout(Time now) {
     }
     wake_at(*deadline);
   }
+  bool in_vain = false;
   for (std::uint64_t sequence = oldest_; sequence < next_; ++sequence) {
     const Flight& each = flight(sequence);
     if (each.placed || each.lost) continue;
     const Time due = each.sent + timeout(each);
     if (now >= due) {
+      in_vain |= each.tries > 0;
       mark_lost(sequence, counters_.timeouts);
+      flight(sequence).late = true;
+      late_credit_ = std::max(late_credit_, 1U);
     } else {
       wake_at(due);
     }
   }
+  if (in_vain) congestion_.on_retransmission_lost(next_);
 }
 
 void AtpWorker::wake_at(Time time) { wake_ = wake_ ? std::min(*wake_, time) : time; }
@@ -184,19 +209,36 @@ bool AtpWorker::may_send_new() const {
          next_ - oldest_ < std::min(options_.window, congestion_.packets());
 }
 
-bool AtpWorker::ready() const { return failed_.empty() && (lost_ > 0 || may_send_new()); }
+std::uint64_t AtpWorker::oldest_lost() const {
+  std::uint64_t sequence = std::max(oldest_, first_lost_);
+  while (!flight(sequence).lost) ++sequence;
+  return sequence;
+}
+
+// Only within the window: workers that all lost much send it again at the same time, and would lose
+// it again.
+bool AtpWorker::may_send_again() const {
+  if (lost_ == 0) return false;
+  const std::uint64_t sequence = oldest_lost();
+  return sequence - oldest_ < congestion_.packets() && (!flight(sequence).late || late_credit_ > 0);
+}
+
+bool AtpWorker::ready() const { return failed_.empty() && (may_send_again() || may_send_new()); }
 
 bool AtpWorker::poll_transmit(Time now, AtpTransmit& out) {
   if (!ready()) return false;
   std::uint64_t sequence = oldest_;
-  const bool again = lost_ > 0;
+  const bool again = may_send_again();
   if (again) {
-    while (!flight(sequence).lost) ++sequence;
+    sequence = oldest_lost();
+    first_lost_ = sequence + 1;
     --lost_;
     ++counters_.retransmitted;
     tensors_.retransmitted(sequence);
     Flight& each = flight(sequence);
     each.lost = false;
+    if (each.late) --late_credit_;
+    each.late = false;
     each.tries = std::min<std::uint8_t>(each.tries + 1, kMostTries);
   } else {
     starting_ |= oldest_ == next_;
@@ -227,7 +269,8 @@ bool AtpWorker::poll_transmit(Time now, AtpTransmit& out) {
 }
 
 void AtpWorker::encode_state(std::string& out) const {
-  out += fmt::format("w{},{},{}:", oldest_, next_, later_);
+  out += fmt::format("w{},{},{},{}:", oldest_, next_, later_,
+                     looked_at_ - std::min(looked_at_, oldest_));
   for (std::uint64_t sequence = oldest_; sequence < next_; ++sequence) {
     const Flight& each = flight(sequence);
     out +=

@@ -95,6 +95,7 @@ class AtpWorker {
     bool placed = false;
     bool lost = false;   // to be sent again
     bool early = false;  // was sent again because of later parameters
+    bool late = false;   // lost by timeout
   };
 
   [[nodiscard]] Flight& flight(std::uint64_t sequence) {
@@ -105,8 +106,13 @@ class AtpWorker {
   }
   [[nodiscard]] Duration timeout(const Flight& flight) const;
   [[nodiscard]] bool may_send_new() const;
+  [[nodiscard]] bool may_send_again() const;
+  // Requires lost_ > 0.
+  [[nodiscard]] std::uint64_t oldest_lost() const;
   void mark_lost(std::uint64_t sequence, std::uint64_t& counter);
   void measure(Duration sample);
+  [[nodiscard]] std::uint64_t patience() const;
+  void find_holes(std::uint64_t sequence);
   void note_order(std::uint64_t sequence);
   void wake_at(Time time);
   [[nodiscard]] std::string name() const;
@@ -118,8 +124,14 @@ class AtpWorker {
   std::vector<Flight> flights_;
   std::uint64_t oldest_ = 0;
   std::uint64_t next_ = 0;
-  std::uint32_t lost_ = 0;
-  std::uint32_t later_ = 0;  // parameters of later sequences in a row
+  std::uint32_t lost_ = 0;        // flights to be sent again
+  std::uint64_t first_lost_ = 0;  // none is before this one
+  std::uint32_t later_ = 0;       // parameters of later sequences in a row
+  std::uint64_t looked_at_ = 0;   // holes below this have been found
+  // How many of those lost by timeout may be sent again now. One at first, and two more for each
+  // that was answered: as a rule they were not lost but wait for a worker that lost something, and
+  // all others would send their whole windows again.
+  std::uint32_t late_credit_ = 1;
   // Sent after nothing was in flight, and no parameter has come since: nobody knows how long the
   // other workers take to begin.
   bool starting_ = false;

@@ -26,6 +26,8 @@ void DlcpHosts::on_packet(std::uint32_t place) {
       return on_ack(place);
     case PacketKind::kData:
     case PacketKind::kAck:
+    case PacketKind::kAggregated:
+    case PacketKind::kMulticast:
       CHECK(false, "not a packet of DLCP");
   }
 }

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "sim/atp/atp_transport.h"
 #include "sim/dlcp/dlcp_transport.h"
 #include "sim/tcp/tcp_factory.h"
 
@@ -29,9 +30,14 @@ constexpr Entry entry(std::string_view name) {
 }
 
 constexpr std::array kTransports{
-    entry<NewRenoParameters, make_newreno>("newreno"), entry<CubicParameters, make_cubic>("cubic"),
-    entry<DctcpParameters, make_dctcp>("dctcp"),       entry<PiasParameters, make_pias>("pias"),
-    entry<PfabricParameters, make_pfabric>("pfabric"), entry<DlcpParameters, make_dlcp>("dlcp"),
+    entry<NewRenoParameters, make_newreno>("newreno"),
+    entry<CubicParameters, make_cubic>("cubic"),
+    entry<DctcpParameters, make_dctcp>("dctcp"),
+    entry<PiasParameters, make_pias>("pias"),
+    entry<PfabricParameters, make_pfabric>("pfabric"),
+    entry<DlcpParameters, make_dlcp>("dlcp"),
+    entry<AtpParameters, make_atp>("atp"),
+    entry<SwitchmlParameters, make_switchml>("switchml"),
 };
 
 Result<const Entry*> find_transport(std::string_view name) {

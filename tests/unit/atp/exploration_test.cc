@@ -53,6 +53,11 @@ JobShape with_window(JobShape job, std::uint32_t window) {
   return job;
 }
 
+JobShape with_id(JobShape job, std::uint32_t id) {
+  job.id = id;
+  return job;
+}
+
 JobShape with_servers(JobShape job, std::uint32_t servers) {
   job.servers = servers;
   return job;
@@ -85,7 +90,7 @@ std::vector<Case> cases() {
       {"2 workers, 2 sequences at once, 2 slots", of({with_window(two, 2)}, 2, 2)},
       {"2 workers, 2 sequences at once, 1 slot, 2 servers",
        of({with_servers(with_window(two, 2), 2)}, 2, 1)},
-      {"2 workers, 4 sequences in turn, 1 slot", of({two}, 4, 1), true},
+      {"2 workers, 4 sequences in turn, 1 slot", of({two}, 4, 1)},
       {"2 workers, 4 sequences, 2 at once, 1 slot", of({with_window(two, 2)}, 4, 1), true},
       {"3 workers, 2 sequences at once, 1 slot", of({with_window(three, 2)}, 2, 1), true},
       {"3 workers, 2 sequences at once, 2 slots", of({with_window(three, 2)}, 2, 2), true},
@@ -105,6 +110,10 @@ std::vector<Case> cases() {
        as_in_the_paper(of({two_full_racks(1, {2, 2})}, 1, 1, 2)), true},
       {"2 levels, groups of 2 and 2, 1 sequence, 2 slots", of({two_full_racks(1, {2, 2})}, 1, 2, 2),
        true},
+      {"2 jobs of 2 levels, groups of 2 and 1, 1 sequence each, 1 slot",
+       of({two_racks({2, 1}), with_id(two_racks({2, 1}), 2)}, 1, 1, 2), true},
+      {"2 levels, groups of 2 and 1, 2 sequences at once, 2 slots",
+       of({with_window(two_racks({2, 1}), 2)}, 2, 2, 2), true},
   };
 }
 
@@ -117,9 +126,31 @@ void print(const char* name, const ExplorationReport& report, double seconds) {
   std::fflush(stdout);
 }
 
+// Whatever packets of correct workers can meet was met.
+void expect_all_causes(const ExplorationReport& together) {
+  using Switch = AggregateAction::Cause;
+  for (const Switch cause :
+       {Switch::kStored, Switch::kAdded, Switch::kCompleted, Switch::kResent, Switch::kFlushed,
+        Switch::kCollision, Switch::kDuplicate, Switch::kFreed, Switch::kUnneeded}) {
+    EXPECT_TRUE(together.at_switches.test(static_cast<std::size_t>(cause))) << name_of(cause);
+  }
+  for (const Switch cause : {Switch::kUnknownJob, Switch::kMismatch, Switch::kOverlap}) {
+    EXPECT_FALSE(together.at_switches.test(static_cast<std::size_t>(cause))) << name_of(cause);
+  }
+  using Server = AtpServerAction::Cause;
+  for (const Server cause : {Server::kStored, Server::kAdded, Server::kReplaced, Server::kDuplicate,
+                             Server::kOverlap, Server::kAnswered, Server::kStale}) {
+    EXPECT_TRUE(together.at_servers.test(static_cast<std::size_t>(cause))) << name_of(cause);
+  }
+  for (const Server cause : {Server::kOutOfWindow, Server::kMismatch}) {
+    EXPECT_FALSE(together.at_servers.test(static_cast<std::size_t>(cause))) << name_of(cause);
+  }
+}
+
 TEST(AtpExploration, explore__every_state_is_safe_and_completes) {
   const char* const wanted = std::getenv("THALWEG_EXPLORE");
   const bool all = wanted != nullptr && std::string(wanted) == "long";
+  ExplorationReport together;
   for (const Case& each : cases()) {
     if (each.long_only && !all) continue;
     const auto begin = std::chrono::steady_clock::now();
@@ -128,7 +159,10 @@ TEST(AtpExploration, explore__every_state_is_safe_and_completes) {
     print(each.name, report, took.count());
     EXPECT_EQ(report.violation, "") << each.name;
     EXPECT_GT(report.finished, 0U) << each.name;
+    together.at_switches |= report.at_switches;
+    together.at_servers |= report.at_servers;
   }
+  expect_all_causes(together);
 }
 
 TEST(AtpExploration, explore__finds_a_switch_that_adds_duplicates) {

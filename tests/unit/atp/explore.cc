@@ -10,7 +10,7 @@ namespace thalweg::atp_test {
 namespace {
 
 constexpr std::size_t kMostPackets = 512;
-constexpr Duration kLong = Duration::milliseconds(100'000);
+constexpr Duration kLong = Duration::milliseconds(100'000);  // beyond any timeout of a worker
 
 // Two jobs have so many each; one alone twice as many.
 constexpr std::uint64_t kSequencesOfTwoJobs = 2;
@@ -39,6 +39,8 @@ bool within(const PacketSet& a, const PacketSet& b) { return (a & ~b).none(); }
 class Explorer {
  public:
   explicit Explorer(const Exploration& exploration) : about_(exploration) {
+    // Slots expire when lose_slots() says so, and not because a worker's timeout moved the clock.
+    about_.shape.table.lifetime = Duration::milliseconds(1'000'000'000);
     CHECK(about_.shape.jobs.size() == 1 ||
           static_cast<std::uint64_t>(about_.blocks) <= kSequencesOfTwoJobs);
   }
@@ -105,11 +107,24 @@ class Explorer {
       if (packet.to.kind == Node::Kind::kWorker) poll(next, packet.to.job, packet.to.index);
       visit(std::move(next));
     }
-    if (!about_.restarts) return;
-    for (std::size_t i = 0; i < state.world.tables.size(); ++i) {
-      if (state.world.tables[i].slots_in_use() == 0) continue;
-      State next = state;
-      next.world.tables[i].restart();
+    for (std::size_t i = 0; i < state.world.tables.size(); ++i) lose_slots(state, i);
+  }
+
+  // The switch restarts, or the lifetime of one slot passes.
+  void lose_slots(const State& state, std::size_t i) {
+    const AggregateTable& table = state.world.tables[i];
+    if (table.slots_in_use() == 0) return;
+    State next = state;
+    next.world.tables[i].restart();
+    visit(std::move(next));
+    for (std::uint32_t slot = 0; slot < table.options().slots; ++slot) {
+      if (!table.in_use(slot)) continue;
+      next = state;
+      AggregateTable& changed = next.world.tables[i];
+      changed.sweep(next.now, slot);
+      changed.sweep(next.now + changed.options().lifetime, 1);
+      changed.sweep(next.now, table.options().slots - slot - 1);
+      CHECK(changed.slots_in_use() + 1 == table.slots_in_use() && !changed.in_use(slot));
       visit(std::move(next));
     }
   }
@@ -118,6 +133,7 @@ class Explorer {
     if (!report_.violation.empty()) return;
     ++report_.transitions;
     report_.violation = state.world.violation();
+    note_causes(state.world);
     std::string key;
     state.world.encode_state(key);
     const auto [place, fresh] = seen_.try_emplace(std::move(key));
@@ -129,6 +145,24 @@ class Explorer {
     std::erase_if(sets, [&](const PacketSet& set) { return within(set, state.sent); });
     sets.push_back(state.sent);
     open_.push_back(std::move(state));
+  }
+
+  void note_causes(const ExploredWorld& world) {
+    for (const AggregateTable& table : world.tables) {
+      for (const JobShape& job : about_.shape.jobs) {
+        const AggregateCounters& counters = *table.counters(job.id);
+        for (std::size_t i = 0; i < kAggregateCauseCount; ++i) {
+          if (counters.packets[i] > 0) report_.at_switches.set(i);
+        }
+      }
+    }
+    for (const auto& job : world.servers) {
+      for (const AtpServer& server : job) {
+        for (std::size_t i = 0; i < kAtpServerCauseCount; ++i) {
+          if (server.count(static_cast<AtpServerAction::Cause>(i)) > 0) report_.at_servers.set(i);
+        }
+      }
+    }
   }
 
   // Once a state of the nodes.
@@ -150,7 +184,7 @@ class Explorer {
 
   void check_no_leak(State state) {
     for (AggregateTable& table : state.world.tables) {
-      table.sweep(state.now + kLong, table.options().slots);
+      table.sweep(state.now + table.options().lifetime, table.options().slots);
       if (table.slots_in_use() != 0) report_.violation = "a slot is leaked";
       for (const JobShape& job : about_.shape.jobs) {
         if (table.counters(job.id)->slots != 0) report_.violation = "a job's slot is leaked";

@@ -78,7 +78,7 @@ class World {
       tables.emplace_back(shape.table);
       slots_.emplace_back(shape.table.slots);
     }
-    for (std::size_t j = 0; j < shape.jobs.size(); ++j) add_job(shape.jobs[j]);
+    for (const JobShape& job : shape.jobs) add_job(job);
   }
 
   // Every worker of every job starts a tensor of so many elements.
@@ -103,7 +103,7 @@ class World {
       packet.payload = Traits::contribution(shape_.jobs[j].id, w, transmit.header.sequence,
                                             transmit.header.elements);
       packet.to = from_worker(j, w, transmit.server);
-      send(std::move(packet), emit);
+      send(packet, emit);
     }
   }
 
@@ -255,10 +255,10 @@ class World {
 
   // Packets on their way -----------------------------------------------------------------------
   template <class Emit>
-  void send(Packet packet, Emit&& emit) {
+  void send(const Packet& packet, Emit&& emit) {
     if (packet.header.elements > 0) check(packet);
     if (check_atp_header(packet.header) != WireError::kNone) note("a header that is not allowed");
-    emit(std::move(packet));
+    emit(packet);
   }
 
   template <class Emit>
@@ -316,7 +316,7 @@ class World {
     const int second = shape_.jobs[j].second_level;
     packet.to = second != kNowhere && second != here ? switch_node(second)
                                                      : server_node(j, packet.header.sequence);
-    send(std::move(packet), emit);
+    send(packet, emit);
   }
 
   // What the driver of a switch does. False: the packet ends here.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <thalweg/communicator.h>
@@ -193,6 +194,26 @@ TEST(Messages, calls__refuse_what_makes_no_sense) {
     EXPECT_EQ(message_of(all.recv(one, 0, -1, {})), "tag: -1; 0 or more is allowed");
     EXPECT_EQ(message_of(all.recv(one, 0, 0, {.deadline = 0s})),
               "deadline: 0 ns; it must be above 0");
+  });
+}
+
+TEST(Messages, first_message__comes_also_after_a_collective_that_the_caller_drove) {
+  run_ranks(2, {}, [](Communicator& all) {
+    std::vector<float> values(8, 1.0F);
+    ASSERT_TRUE(all.allreduce(TensorSpan::of(values), {}).ok());
+    // Long enough for the engine's thread to go to sleep; then the receiver calls first, and
+    // drives.
+    std::this_thread::sleep_for(std::chrono::milliseconds(all.rank() == 0 ? 200 : 100));
+    ASSERT_TRUE(all.allreduce(TensorSpan::of(values), {}).ok());
+    const CallOptions soon{.deadline = std::chrono::seconds(5)};
+    if (all.rank() == 0) {
+      EXPECT_TRUE(all.send(TensorView::of(values), 1, 0, soon).ok());
+    } else {
+      const Result<int> source = all.recv(TensorSpan::of(values), 0, 0, soon);
+      EXPECT_TRUE(source.ok()) << source.error().message();
+    }
+    // No collective: it would wake whoever sleeps.
+    std::this_thread::sleep_for(std::chrono::milliseconds(all.rank() == 0 ? 300 : 0));
   });
 }
 

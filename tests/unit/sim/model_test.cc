@@ -98,6 +98,23 @@ TEST(Model, slowed_down__scales_times_only) {
   EXPECT_EQ(slow->parameters(), good().parameters());
 }
 
+TEST(Model, part_of__shrinks_tensors_times_and_samples_alike) {
+  const ModelTable part = part_of(good(), 0.25);
+  EXPECT_EQ(part.part, 0.25);
+  EXPECT_EQ(part.batch, good().batch);
+  std::int64_t sum = 0;
+  for (std::size_t l = 0; l < part.layers.size(); ++l) {
+    const ModelLayer& whole = good().layers[l];
+    EXPECT_NEAR(part.layers[l].forward.s(), whole.forward.s() / 4, 1e-11);
+    EXPECT_NEAR(part.layers[l].backward.s(), whole.backward.s() / 4, 1e-11);
+    for (const std::int64_t elements : part.layers[l].tensors) {
+      EXPECT_GE(elements, 1);
+      sum += elements;
+    }
+  }
+  EXPECT_EQ(part.parameters(), sum);
+}
+
 TEST(Model, slowed_down__refuses_what_a_file_may_not_say) {
   for (const double factor : {0.0, -1.0, 1e-9, 1e9, std::numeric_limits<double>::quiet_NaN()}) {
     const Result<ModelTable> slow = slowed_down(good(), factor);

@@ -20,12 +20,19 @@ void expect_error(std::string_view name, const KeyValues& given,
 }
 
 TEST(TcpRegistry, make_transport__every_name_with_its_defaults) {
-  EXPECT_EQ(transport_names(), (std::vector<std::string_view>{"newreno", "cubic", "dctcp", "pias",
-                                                              "pfabric", "dlcp"}));
+  EXPECT_EQ(transport_names(),
+            (std::vector<std::string_view>{"newreno", "cubic", "dctcp", "pias", "pfabric", "dlcp",
+                                           "atp", "switchml"}));
   for (const std::string_view name : transport_names()) {
     SCOPED_TRACE(name);
     if (name == "dlcp") {
       EXPECT_EQ(transport_or_fail(name, {})->describe().find("dlcp: bound=0.1 "), 0U);
+      continue;
+    }
+    if (name == "atp" || name == "switchml") {
+      const auto aggregating = transport_or_fail(name, {});
+      EXPECT_NE(aggregating->aggregation(), nullptr);
+      EXPECT_EQ(aggregating->describe().find(std::string(name) + ": elements="), 0U);
       continue;
     }
     const auto factory = transport_or_fail(name, {});

@@ -280,6 +280,19 @@ TEST(AggregateTable, on_gradient__sequences_of_a_job_do_not_collide_within_the_t
   }
 }
 
+TEST(AggregateTable, on_gradient__places_of_a_job_lie_apart) {
+  AggregateTable table = table_of(64, {kJob, 0b11, true, 16, 0});
+  for (std::uint64_t s = 0; s < 21; ++s) {
+    for (const std::uint8_t group : {std::uint8_t{0}, std::uint8_t{1}}) {
+      AtpHeader header = gradient(0, s);
+      header.group = group;
+      EXPECT_EQ(table.on_gradient(header, kNow).cause, Cause::kStored) << s;
+    }
+    AtpHeader header = group_sum(0, s);
+    EXPECT_EQ(table.on_gradient(header, kNow).cause, Cause::kStored) << s;
+  }
+}
+
 TEST(AggregateTable, reclaim__a_sequence_two_windows_back_or_a_lifetime_old) {
   AggregateTable table = table_of(1);
   ASSERT_TRUE(table.add_job({8, 1, false, 8, 0}).ok());

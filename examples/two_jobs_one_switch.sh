@@ -1,0 +1,154 @@
+#!/usr/bin/env bash
+# Two jobs with three workers each share one `thalweg switch`, every host in a network namespace of
+# its own (needs root):
+#   1. one job alone, aggregators for all: what reaches the server is a third of what was sent;
+#   2. both jobs, few aggregators, 1 % of all UDP packets lost at every host: they share, all sums
+#      are exact;
+#   3. the switch is killed: both jobs go on by their servers, all sums are exact.
+# With --xdp the switch aggregates in the kernel.
+# usage: two_jobs_one_switch.sh [--xdp] [iterations [elements]]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+xdp=
+if [ "${1:-}" = --xdp ]; then xdp=1; shift; fi
+iterations=${1:-60}
+elements=${2:-100000}
+program=build/release/thalweg
+worker=build/release/examples/atp_sum
+folder=$(mktemp -d)
+tag=tw$$
+hosts=(s a0 a1 a2 b0 b1 b2)
+children=()
+
+finish() {
+  for child in "${children[@]}"; do kill -9 "$child" 2>/dev/null || true; done
+  for host in "${hosts[@]}" hub; do ip netns del "$tag$host" 2>/dev/null || true; done
+  rm -rf "$folder"
+}
+trap finish EXIT
+
+address() { # HOST
+  for i in "${!hosts[@]}"; do [ "${hosts[$i]}" = "$1" ] && echo "10.79.0.$((i + 1))"; done
+}
+inside() { # HOST COMMAND…
+  ip netns exec "$tag$1" "${@:2}"
+}
+
+ip netns add "${tag}hub"
+inside hub ip link add hub type bridge
+inside hub ip link set hub up
+for host in "${hosts[@]}"; do
+  ip netns add "$tag$host"
+  ip link add "$host" netns "${tag}hub" type veth peer name tw0 netns "$tag$host"
+  inside hub ip link set "$host" master hub up
+  inside "$host" ip link set lo up
+  inside "$host" ip addr add "$(address "$host")/24" dev tw0
+  inside "$host" ip link set tw0 up
+  # Cuts runs of packets, which would be lost as one, into packets.
+  inside "$host" tc qdisc add dev tw0 root tbf rate 2gbit burst 8kb limit 10mb
+done
+
+# XDP is to see packets, not runs of them, and to be told the way.
+inside hub ethtool -K s gso off tx-udp-segmentation off
+inside s sysctl -qw net.ipv4.conf.tw0.forwarding=1
+
+lose_one_percent() {
+  for host in "${hosts[@]}"; do
+    inside "$host" nft "add table netdev loss; add chain netdev loss in { type filter hook ingress \
+      device tw0 priority 0 ; }; add rule netdev loss in ip protocol udp numgen random mod 100 < 1 counter drop"
+  done
+}
+
+start_switch() { # AGGREGATORS
+  cat >"$folder/switch.yaml" <<EOF
+data: $(address s):7800
+control: $(address s):7700
+aggregators: $1
+EOF
+  # In the driver a virtual device would send only if its other end had a program too.
+  [ -z "$xdp" ] || printf 'elements: 64\nxdp: [tw0]\nxdp_generic: true\n' >>"$folder/switch.yaml"
+  : >"$folder/switch.out"
+  # Not by inside(), whose process would be the shell's.
+  ip netns exec "${tag}s" "$program" switch --config "$folder/switch.yaml" >"$folder/switch.out" &
+  switch=$!
+  children+=("$switch")
+  for _ in $(seq 100); do grep -q '^data' "$folder/switch.out" && return; sleep 0.05; done
+  echo "the switch did not start" >&2
+  exit 1
+}
+
+start_job() { # LETTER ITERATIONS
+  for rank in 0 1 2; do
+    : >"$folder/$1$rank"
+    ip netns exec "$tag$1$rank" env THALWEG_RANK=$rank THALWEG_SIZE=3 THALWEG_STORE="$(address "${1}0"):7000" \
+      THALWEG_TOKEN="$(printf %x "'$1")" THALWEG_SWITCH="$(address s):7700" \
+      "$worker" "$2" "$elements" >"$folder/$1$rank" 2>&1 &
+    children+=($!)
+    ranks+=($!)
+  done
+}
+
+# Waits until rank 0 of a job has done so many iterations.
+wait_for() { # LETTER ITERATIONS
+  for _ in $(seq 600); do
+    [ "$(grep -c exact "$folder/${1}0")" -ge "$2" ] && return
+    sleep 0.05
+  done
+  cat "$folder/$1"* >&2
+  exit 1
+}
+
+join_ranks() {
+  for pid in "${ranks[@]}"; do
+    wait "$pid" || { cat "$folder"/[ab][012] >&2; exit 1; }
+  done
+  ranks=()
+}
+
+statistics() { inside s "$program" job stats --switch "$(address s):7700" --json >"$folder/stats.json"; }
+
+ranks=()
+echo "== one job, aggregators for all, no loss"
+start_switch 8192
+start_job a "$iterations"
+wait_for a $((iterations / 4))
+statistics
+python3 - "$folder/stats.json" "$xdp" <<'EOF'
+import json, sys
+job = json.load(open(sys.argv[1]))["jobs"][0]
+ports = job["ports"]
+if sys.argv[2]:
+    assert job["counters"]["xdp-completed"] > 0, "nothing was aggregated in the kernel"
+# The server is at worker 0's address, from which sums come too: all workers send as much as worker 1.
+sent = 3 * ports[1]["bytes_in"]
+got = ports[3]["bytes_out"]
+print(f"workers sent {sent} bytes of gradients, the server got {got}: {got / sent:.3f} (a plain server: 1)")
+# A third, and what a busy machine sends again for being late.
+assert got / sent < 0.6, "the switch did not aggregate"
+EOF
+join_ranks
+kill -9 "$switch"; wait "$switch" 2>/dev/null || true
+
+echo "== two jobs, 64 aggregators, 1 % loss"
+lose_one_percent
+start_switch 64
+start_job a "$iterations"
+start_job b "$iterations"
+wait_for a $((iterations / 2))
+wait_for b $((iterations / 2))
+statistics
+python3 - "$folder/stats.json" <<'EOF'
+import json, sys
+for job in json.load(open(sys.argv[1]))["jobs"]:
+    c = job["counters"]
+    print(f"job {job['job']}: " + ", ".join(f"{c[k]} {k}" for k in
+          ("completed", "collision", "resent", "flushed", "partial_sums", "most_slots")))
+    assert c["completed"] > 0 and c["collision"] > 0, "the jobs do not share the aggregators"
+EOF
+echo "== the switch is killed"
+kill -9 "$switch"; wait "$switch" 2>/dev/null || true
+echo "of $iterations iterations job a had done $(grep -c exact "$folder/a0"), job b $(grep -c exact "$folder/b0")"
+join_ranks
+tail -qn1 "$folder"/[ab][012]
+[ "$(grep -l "all exact" "$folder"/[ab][012] | wc -l)" = 6 ]
+echo "all sums exact"

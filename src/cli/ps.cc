@@ -1,0 +1,37 @@
+#include "cli/ps.h"
+
+#include <fmt/format.h>
+
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "cli/command.h"
+#include "cli/signals.h"
+#include "ps/config.h"
+#include "ps/server.h"
+
+namespace thalweg {
+namespace {
+
+Result<int> run(const std::string& path) {
+  THALWEG_TRY(const std::string text, read_file(path));
+  THALWEG_TRY(const PsConfig config, PsConfig::parse(text, path));
+  const EndSignals ends;
+  THALWEG_TRY(const std::unique_ptr<ParameterServer> server, ParameterServer::start(config));
+  std::cout << fmt::format("listen {}\n", server->address()) << std::flush;
+  ends.wait();
+  return 0;
+}
+
+}  // namespace
+
+void add_ps(CLI::App& app) {
+  auto config = std::make_shared<std::string>();
+  CLI::App& command =
+      *app.add_subcommand("ps", "A parameter server with the optimizer on it (until interrupted)");
+  command.add_option("--config", *config, "YAML (docs/parameter-server.md)")->required();
+  on_run(command, [config] { return run(*config); });
+}
+
+}  // namespace thalweg

@@ -1,0 +1,58 @@
+// What a worker and a server of an ATP job share at one rank: who is who, and trains of packets to
+// each of them. For the node's thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "net/atp/node.h"
+#include "net/atp/packet_train.h"
+#include "net/udp_socket.h"
+#include "wire/atp_packet.h"
+#include "wire/atp_seal.h"
+
+namespace thalweg {
+
+class AtpMember {
+ public:
+  // The socket outlives it.
+  AtpMember(const AtpNodeOptions& options, UdpSocket& socket);
+
+  [[nodiscard]] const AtpNodeOptions& options() const { return options_; }
+  [[nodiscard]] bool has_switch() const { return !options_.shards.empty(); }
+  [[nodiscard]] std::uint32_t everyone() const;  // the set of all workers
+
+  // Who sends: the switch, a member (its rank), or a stranger.
+  struct Sender {
+    bool is_switch = false;
+    std::optional<std::size_t> rank;
+    [[nodiscard]] bool known() const { return is_switch || rank.has_value(); }
+  };
+  [[nodiscard]] Sender sender(const SocketAddress& from) const;
+  // Decodes and proves a packet. False: drop it.
+  [[nodiscard]] bool read(std::span<const std::byte> packet, AtpHeader& header);
+
+  // Room for the elements of a packet, whose header is written; seal() when they are there.
+  struct Slot {
+    std::span<std::byte> packet;
+    std::int32_t* elements = nullptr;
+  };
+  [[nodiscard]] Slot to_switch(const AtpHeader& header);
+  [[nodiscard]] Slot to_member(const AtpHeader& header, std::size_t rank);
+  void seal(const Slot& slot);
+  void flush();
+
+ private:
+  [[nodiscard]] static Slot fill(const AtpHeader& header, PacketTrain& train);
+
+  AtpNodeOptions options_;
+  std::vector<PacketTrain> shards_;
+  std::vector<PacketTrain> members_;
+  std::optional<AtpSealer> sealer_;
+  std::optional<AtpVerifier> verifier_;
+};
+
+}  // namespace thalweg

@@ -1,0 +1,169 @@
+#include "net/atp/node.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <future>
+#include <thread>
+#include <utility>
+
+#include "net/atp/member.h"
+#include "net/atp/server_driver.h"
+#include "net/atp/worker_driver.h"
+#include "net/event_loop.h"
+#include "net/system.h"
+
+namespace thalweg {
+namespace {
+
+constexpr int kRunsPerTurn = 32;
+// As much as the packets of a window from every rank.
+constexpr std::size_t kSocketBuffer = std::size_t{8} << 20;
+
+std::optional<Time> earlier(std::optional<Time> a, std::optional<Time> b) {
+  if (!a || !b) return a ? a : b;
+  return std::min(*a, *b);
+}
+
+Status check(const AtpNodeOptions& options) {
+  const std::size_t ranks = options.members.size();
+  if (ranks < 1 || ranks > kAtpMostWorkersPerGroup) {
+    return Error(fmt::format("ranks of a job over atp: {}; from 1 to {} are allowed", ranks,
+                             kAtpMostWorkersPerGroup));
+  }
+  if (options.servers < 1 || static_cast<std::size_t>(options.servers) > ranks) {
+    return Error(fmt::format("atp_servers: {}; from 1 to {} are allowed", options.servers, ranks));
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+class AtpNode::Core final : public EventLoop::Handler {
+ public:
+  Core(std::unique_ptr<EventLoop> loop, UdpSocket socket)
+      : loop_(std::move(loop)), socket_(std::move(socket)) {}
+  ~Core() override {
+    loop_->stop();
+    if (thread_.joinable()) thread_.join();
+  }
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+  [[nodiscard]] SocketAddress address() const { return SocketAddress::local_of(socket_.fd()); }
+  EventLoop& loop() { return *loop_; }
+
+  Status join(const AtpNodeOptions& options) {
+    THALWEG_TRY_STATUS(check(options));
+    member_.emplace(options, socket_);
+    worker_.emplace(*member_);
+    if (options.rank < options.servers) server_.emplace(*member_);
+    THALWEG_TRY_STATUS(loop_->add(socket_.fd(), EPOLLIN, *this));
+    thread_ = std::thread([this] { loop_->run([this] { return turn(); }); });
+    return ok_status();
+  }
+  void start(AtpReduction reduction) { worker_->start(std::move(reduction), monotonic_now()); }
+  void fail(const std::string& cause) { worker_->fail(cause, monotonic_now()); }
+  [[nodiscard]] Counters counters() const {
+    return {.worker = worker_->counters(),
+            .server_packets = server_ ? server_->packets() : 0,
+            .server_bytes = server_ ? server_->bytes() : 0,
+            .sent_direct = worker_->sent_direct(),
+            .refused = refused_,
+            .switch_gone = worker_->switch_gone()};
+  }
+
+ private:
+  void on_ready(int /*fd*/, std::uint32_t /*events*/) override {
+    const Time now = monotonic_now();
+    UdpSocket::Arrival arrival;
+    SocketAddress from;
+    for (int i = 0; i < kRunsPerTurn; ++i) {
+      if (socket_.receive(arrival, &from) != UdpSocket::Received::kPackets) return;
+      const AtpMember::Sender sender = member_->sender(from);
+      for (std::size_t at = 0; at < arrival.bytes.size(); at += arrival.packet_size) {
+        on_packet(
+            arrival.bytes.subspan(at, std::min(arrival.packet_size, arrival.bytes.size() - at)),
+            sender, arrival.marked, now);
+      }
+    }
+  }
+
+  void on_packet(std::span<const std::byte> packet, const AtpMember::Sender& sender, bool marked,
+                 Time now) {
+    AtpHeader header;
+    if (!sender.known() || !member_->read(packet, header)) {
+      ++refused_;
+      return;
+    }
+    header.congested = header.congested || marked;
+    const bool up = header.kind == AtpKind::kGradient;
+    const auto servers = static_cast<std::size_t>(member_->options().servers);
+    // Straight from a member: its own gradient, or a server's sum.
+    const bool own =
+        sender.is_switch ||
+        (up ? header.groups == 0 && header.workers == atp_bit(static_cast<unsigned>(*sender.rank))
+            : *sender.rank < servers);
+    if (!own || (up && !server_)) {
+      ++refused_;
+    } else if (up) {
+      server_->on_packet(header, packet, sender.is_switch, now);
+    } else {
+      worker_->on_packet(header, packet, sender.is_switch, now);
+    }
+  }
+
+  std::optional<Time> turn() {
+    const Time now = monotonic_now();
+    const auto due = [&](const std::optional<Time>& time) { return time && *time <= now; };
+    if (due(worker_->next_timeout())) worker_->on_timeout(now);
+    if (server_ && due(server_->next_timeout())) {
+      server_->on_timeout(now);
+      server_->pump();
+    }
+    const bool idle = worker_->pump(now);
+    member_->flush();
+    if (!idle) return now;
+    return earlier(worker_->next_timeout(),
+                   server_ ? server_->next_timeout() : std::optional<Time>());
+  }
+
+  std::unique_ptr<EventLoop> loop_;
+  UdpSocket socket_;
+  std::optional<AtpMember> member_;
+  std::optional<AtpWorkerDriver> worker_;
+  std::optional<AtpServerDriver> server_;
+  std::uint64_t refused_ = 0;
+  std::thread thread_;
+};
+
+AtpNode::AtpNode(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+AtpNode::~AtpNode() = default;
+
+Result<std::unique_ptr<AtpNode>> AtpNode::bind(const SocketAddress& local) {
+  THALWEG_TRY(UdpSocket socket, UdpSocket::bind(local, {.receive_buffer_bytes = kSocketBuffer,
+                                                        .send_buffer_bytes = kSocketBuffer}));
+  THALWEG_TRY(std::unique_ptr<EventLoop> loop, EventLoop::make());
+  return std::unique_ptr<AtpNode>(
+      new AtpNode(std::make_unique<Core>(std::move(loop), std::move(socket))));
+}
+
+SocketAddress AtpNode::address() const { return core_->address(); }
+Status AtpNode::join(const AtpNodeOptions& options) { return core_->join(options); }
+bool AtpNode::reduce(AtpReduction reduction) {
+  return core_->loop().post(
+      [core = core_.get(), work = std::make_shared<AtpReduction>(std::move(reduction))] {
+        core->start(std::move(*work));
+      });
+}
+void AtpNode::fail(const std::string& cause) {
+  core_->loop().post([core = core_.get(), cause] { core->fail(cause); });
+}
+AtpNode::Counters AtpNode::counters() {
+  std::promise<Counters> answer;
+  core_->loop().post([&] { answer.set_value(core_->counters()); });
+  return answer.get_future().get();
+}
+
+}  // namespace thalweg

@@ -1,0 +1,85 @@
+// One rank's part of an ATP job on real sockets: its worker, and a parameter server if it is among
+// the first ranks, on one UDP socket and one thread. The protocol is proto/atp's; this moves bytes
+// between tensors, packets and the server's slots.
+//
+// Reductions run in the order in which they are given, which must be the same on all ranks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <thalweg/result.h>
+#include <thalweg/types.h>
+
+#include "base/units.h"
+#include "net/address.h"
+#include "net/atp/paths.h"
+#include "proto/atp/worker.h"
+#include "tensor/fixed_point.h"
+#include "wire/authenticate.h"
+
+namespace thalweg {
+
+struct AtpNodeOptions {
+  std::uint32_t job = 0;
+  int rank = 0;
+  int servers = 1;                     // the ranks below it
+  std::vector<SocketAddress> members;  // of all ranks, this one's too: at most 32
+  std::vector<SocketAddress> shards;   // of the switch; none: without one
+  std::optional<JobKey> key;
+  std::uint32_t elements = 256;  // of a packet
+  std::uint32_t window = 1024;   // packets in flight; a power of two
+  AtpPathOptions paths;
+};
+
+// A sum over all ranks, in place.
+struct AtpReduction {
+  DType type = DType::kFloat32;  // int32, or one that has fixed point
+  std::byte* data = nullptr;     // the node's until `done` is called
+  std::int64_t elements = 0;     // above 0
+  // Of blocks of AtpNodeOptions::elements, agreed among all ranks; empty for int32.
+  std::vector<BlockExponent> exponents = {};
+  Duration deadline = {};
+  // Called once, in the node's thread. Not to block.
+  std::function<void(Status)> done = {};
+};
+
+class AtpNode {
+ public:
+  struct Counters {
+    AtpWorkerCounters worker;
+    std::uint64_t server_packets = 0;  // gradients that reached the server here
+    std::uint64_t server_bytes = 0;
+    std::uint64_t sent_direct = 0;  // gradients that passed the switch by
+    std::uint64_t refused = 0;      // malformed, forged, from strangers
+    bool switch_gone = false;
+  };
+
+  // A socket at this address, with any port.
+  [[nodiscard]] static Result<std::unique_ptr<AtpNode>> bind(const SocketAddress& local);
+  ~AtpNode();
+  AtpNode(const AtpNode&) = delete;
+  AtpNode& operator=(const AtpNode&) = delete;
+
+  [[nodiscard]] SocketAddress address() const;
+  // Once, before anything else.
+  [[nodiscard]] Status join(const AtpNodeOptions& options);
+
+  // From any thread. False: the node is ending, and `done` is not called.
+  bool reduce(AtpReduction reduction);
+  // What is in flight fails with this cause, and so does all that comes later.
+  void fail(const std::string& cause);
+  [[nodiscard]] Counters counters();
+
+ private:
+  class Core;
+  explicit AtpNode(std::unique_ptr<Core> core);
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace thalweg

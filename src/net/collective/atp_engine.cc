@@ -1,0 +1,234 @@
+#include "net/collective/atp_engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "net/system.h"
+
+namespace thalweg {
+namespace {
+
+// A switch that does not answer for so long is not there.
+constexpr Duration kSwitchTime = Duration::milliseconds(2'000);
+// How long a server stays for ranks that have not said that they are done.
+constexpr Duration kStayTime = Duration::milliseconds(5'000);
+constexpr Duration kStayTurn = Duration::milliseconds(50);
+// How soon a broken communicator is noticed.
+constexpr auto kLook = std::chrono::milliseconds(50);
+
+Result<std::vector<SocketAddress>> resolve_all(const std::vector<std::string>& texts) {
+  std::vector<SocketAddress> addresses;
+  for (const std::string& text : texts) {
+    THALWEG_TRY(const SocketAddress address, SocketAddress::resolve(text));
+    addresses.push_back(address);
+  }
+  return addresses;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<AtpEngine>> AtpEngine::make(AtpEngineOptions options, Time until) {
+  std::shared_ptr<AtpEngine> engine(new AtpEngine(std::move(options)));
+  if (const Status status = engine->set_up(until); !status.ok()) {
+    return status.error().within("transport atp");
+  }
+  engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });
+  return engine;
+}
+
+Status AtpEngine::set_up(Time until) {
+  if (options_.servers == 0) options_.servers = options_.size;
+  AtpNodeOptions node;
+  THALWEG_TRY(node_, AtpNode::bind(options_.local));
+  THALWEG_TRY_STATUS(options_.publish(fmt::format("member/{}", options_.rank),
+                                      node_->address().unmapped().to_string(), until));
+  std::vector<std::string> members;
+  for (int r = 0; r < options_.size; ++r) {
+    THALWEG_TRY(std::string member, options_.find(fmt::format("member/{}", r), until));
+    members.push_back(std::move(member));
+  }
+  if (options_.rank == 0) {
+    const Result<JobGrant> grant = admit(members, until);
+    const nlohmann::json told =
+        grant.ok() ? to_json(*grant) : nlohmann::json{{"error", grant.error().message()}};
+    THALWEG_TRY_STATUS(options_.publish("job", told.dump(), until));
+  }
+  THALWEG_TRY(const std::string text, options_.find("job", until));
+  THALWEG_TRY(const nlohmann::json fields, parse_control_line(text));
+  // The switch is there and refuses: all ranks say so.
+  if (fields.contains("error")) return Error(fields.value("error", ""));
+  THALWEG_TRY(const JobGrant grant, job_grant_from(fields));
+  THALWEG_TRY(node.members, resolve_all(members));
+  THALWEG_TRY(node.shards, resolve_all(grant.data));
+  elements_ = std::min(options_.elements, grant.elements);
+  node.job = grant.id;
+  node.rank = options_.rank;
+  node.servers = options_.servers;
+  node.elements = elements_;
+  if (!grant.key.empty()) {
+    THALWEG_TRY(node.key, JobKey::from_hex(grant.key));
+  }
+  return node_->join(node);
+}
+
+Result<JobGrant> AtpEngine::admit(const std::vector<std::string>& members, Time until) {
+  // Without a switch: a number that strays of other jobs do not have.
+  constexpr std::uint32_t kMostId = 0x7fff'ffff;
+  JobGrant alone{.id = static_cast<std::uint32_t>(random_number() & kMostId),
+                 .key = {},
+                 .data = {},
+                 .elements = options_.elements};
+  if (options_.switch_address.empty()) return alone;
+  const Time by = std::min(until, monotonic_now() + kSwitchTime);
+  Result<SwitchClient> client =
+      SwitchClient::connect(options_.switch_address, options_.switch_token, by);
+  // Not there: the servers add up everything.
+  if (!client.ok()) return alone;
+  JobRequest request;
+  request.name = options_.name;
+  request.workers = members;
+  request.servers.assign(members.begin(), members.begin() + options_.servers);
+  request.window = AtpNodeOptions().window;
+  request.lease = true;
+  THALWEG_TRY(const JobGrant grant, client->create(request, by));
+  lease_ = std::make_unique<SwitchClient>(std::move(*client));
+  return grant;
+}
+
+void AtpEngine::start(const std::shared_ptr<Operation::State>& op,
+                      const std::shared_ptr<Operation::State>& agreement) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (leaving_) {
+      op->result = Error(op->text + ": this rank has left");
+      return;
+    }
+    waiting_.push_back({op, agreement, monotonic_now() + op->limit});
+  }
+  changed_.notify_all();
+}
+
+Status AtpEngine::wait(Operation::State& op) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return op.result.has_value(); });
+  return *op.result;
+}
+
+bool AtpEngine::over(const Operation::State& op) {
+  const std::lock_guard lock(mutex_);
+  return op.result.has_value();
+}
+
+void AtpEngine::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait_for(lock, kLook,
+                      [&] { return !waiting_.empty() || !ended_.empty() || leaving_; });
+    if (!ended_.empty()) {
+      Ended ended = std::move(ended_.front());
+      ended_.pop_front();
+      --in_flight_;
+      lock.unlock();
+      finish(ended.op, std::move(ended.status));
+      lock.lock();
+    } else if (!waiting_.empty()) {
+      const Entry entry = std::move(waiting_.front());
+      waiting_.pop_front();
+      handing_over_ = true;
+      lock.unlock();
+      hand_over(entry);
+      lock.lock();
+      handing_over_ = false;
+    } else if (leaving_ && in_flight_ == 0) {
+      return;
+    } else if (in_flight_ > 0 && !failed_) {
+      lock.unlock();
+      const std::string cause = options_.broken();
+      if (!cause.empty()) node_->fail(cause);
+      lock.lock();
+      failed_ = !cause.empty();
+    }
+  }
+}
+
+void AtpEngine::hand_over(const Entry& entry) {
+  const std::shared_ptr<Operation::State>& op = entry.op;
+  if (const Status agreed = entry.agreement->host->wait(*entry.agreement); !agreed.ok()) {
+    finish(op, agreed.error());
+    return;
+  }
+  AtpReduction reduction;
+  reduction.type = op->type;
+  reduction.data = op->tensor;
+  reduction.elements = op->elements;
+  if (has_fixed_point(op->type)) {
+    const auto* exponents = reinterpret_cast<const BlockExponent*>(op->scratch.data());
+    reduction.exponents.assign(exponents, exponents + op->scratch.size());
+  }
+  reduction.deadline = std::max(Duration::milliseconds(1), entry.deadline - monotonic_now());
+  reduction.done = [this, op](Status status) {
+    {
+      const std::lock_guard lock(mutex_);
+      ended_.push_back({op, std::move(status)});
+    }
+    changed_.notify_all();
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    ++in_flight_;
+  }
+  node_->reduce(std::move(reduction));
+}
+
+void AtpEngine::finish(const std::shared_ptr<Operation::State>& op, Status status) {
+  if (status.ok() && op->last_step) op->last_step();
+  {
+    const std::lock_guard lock(mutex_);
+    op->result = status.ok() ? std::move(status) : Status(status.error().within(op->text));
+  }
+  changed_.notify_all();
+}
+
+void AtpEngine::settle() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(leaving_, true)) return;
+    if (!waiting_.empty() || handing_over_ || in_flight_ > 0) return;
+  }
+  if (thread_.joinable()) wait_for_others();
+}
+
+void AtpEngine::leave() {
+  {
+    const std::lock_guard lock(mutex_);
+    leaving_ = true;
+    if (std::exchange(left_, true)) return;
+  }
+  if (!thread_.joinable()) return;
+  node_->fail("this rank has left");
+  changed_.notify_all();
+  thread_.join();
+  node_.reset();
+}
+
+// A rank whose last sum was lost asks a server for it again.
+void AtpEngine::wait_for_others() {
+  const Time until = monotonic_now() + kStayTime;
+  if (!options_.publish(fmt::format("done/{}", options_.rank), "1", until).ok()) return;
+  if (options_.rank >= options_.servers) return;
+  for (int r = 0; r < options_.size;) {
+    const Time turn = std::min(until, monotonic_now() + kStayTurn);
+    if (options_.find(fmt::format("done/{}", r), turn).ok()) {
+      ++r;
+      continue;
+    }
+    // Well before its time: there is no store any more, nor anybody to wait for.
+    const bool gone = monotonic_now() + kStayTurn / 2 < turn;
+    if (gone || monotonic_now() >= until || !options_.broken().empty()) return;
+  }
+}
+
+}  // namespace thalweg

@@ -1,0 +1,137 @@
+#include "ps/parameter_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace thalweg {
+
+Result<ParameterTable::View> ParameterTable::init(const std::string& name,
+                                                  std::span<const float> values) {
+  const auto found = tensors_.find(name);
+  if (found != tensors_.end()) {
+    const Tensor& tensor = found->second;
+    if (tensor.values.size() == values.size()) return View{tensor.values, tensor.steps};
+    return Error(
+        fmt::format("'{}' has {} elements, not {}", name, tensor.values.size(), values.size()));
+  }
+  if (values.empty()) return Error(fmt::format("'{}': 0 elements; above 0 is allowed", name));
+  if (values.size() > options_.max_elements - elements_) {
+    return Error(fmt::format("'{}': {} elements; {} of {} are left", name, values.size(),
+                             options_.max_elements - elements_, options_.max_elements));
+  }
+  elements_ += values.size();
+  Tensor& tensor = tensors_[name];
+  tensor.values.assign(values.begin(), values.end());
+  if (options_.optimizer != PsOptimizer::kSgd) tensor.first.resize(values.size());
+  if (options_.optimizer == PsOptimizer::kAdam) tensor.second.resize(values.size());
+  const auto workers = static_cast<std::size_t>(options_.workers);
+  tensor.pushes.resize(workers);
+  tensor.gradients.resize(workers);
+  return View{tensor.values, 0};
+}
+
+Result<ParameterTable::Tensor*> ParameterTable::find(std::uint32_t worker,
+                                                     const std::string& name) {
+  if (worker >= static_cast<std::uint32_t>(options_.workers)) {
+    return Error(fmt::format("worker: {}; from 0 to {} are allowed", worker, options_.workers - 1));
+  }
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) return Error(fmt::format("there is no tensor '{}'", name));
+  return &found->second;
+}
+
+Status ParameterTable::push(std::uint32_t worker, const std::string& name,
+                            std::span<const float> gradient) {
+  THALWEG_TRY(Tensor* const tensor, find(worker, name));
+  if (gradient.size() != tensor->values.size()) {
+    return Error(
+        fmt::format("'{}' has {} elements, not {}", name, tensor->values.size(), gradient.size()));
+  }
+  if (options_.mode != PsMode::kSynchronous) {
+    step(*tensor, gradient);
+    ++tensor->steps;
+    ++tensor->pushes[worker];
+    return ok_status();
+  }
+  if (tensor->pushes[worker] > tensor->steps) {
+    return Error(fmt::format("worker {} has pushed '{}' for step {} already, and others have not",
+                             worker, name, tensor->steps));
+  }
+  tensor->gradients[worker].assign(gradient.begin(), gradient.end());
+  ++tensor->pushes[worker];
+  if (std::ranges::all_of(tensor->pushes, [&](auto p) { return p > tensor->steps; })) {
+    step_together(*tensor);
+  }
+  return ok_status();
+}
+
+void ParameterTable::step_together(Tensor& tensor) const {
+  std::vector<float>& sum = tensor.gradients.front();
+  for (std::size_t w = 1; w < tensor.gradients.size(); ++w) {
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += tensor.gradients[w][i];
+  }
+  const auto workers = static_cast<float>(options_.workers);
+  for (float& value : sum) value /= workers;
+  step(tensor, sum);
+  ++tensor.steps;
+}
+
+void ParameterTable::step(Tensor& tensor, std::span<const float> gradient) const {
+  std::vector<float>& w = tensor.values;
+  std::vector<float>& m = tensor.first;
+  std::vector<float>& v = tensor.second;
+  switch (options_.optimizer) {
+    case PsOptimizer::kSgd:
+      for (std::size_t i = 0; i < w.size(); ++i) w[i] -= options_.rate * gradient[i];
+      return;
+    case PsOptimizer::kMomentum:
+      for (std::size_t i = 0; i < w.size(); ++i) {
+        m[i] = options_.momentum * m[i] + gradient[i];
+        w[i] -= options_.rate * m[i];
+      }
+      return;
+    case PsOptimizer::kAdam: {
+      const auto t = static_cast<float>(tensor.steps + 1);
+      const float mean_scale = 1 / (1 - std::pow(options_.beta1, t));
+      const float square_scale = 1 / (1 - std::pow(options_.beta2, t));
+      for (std::size_t i = 0; i < w.size(); ++i) {
+        m[i] = options_.beta1 * m[i] + (1 - options_.beta1) * gradient[i];
+        v[i] = options_.beta2 * v[i] + (1 - options_.beta2) * gradient[i] * gradient[i];
+        w[i] -=
+            options_.rate * m[i] * mean_scale / (std::sqrt(v[i] * square_scale) + options_.epsilon);
+      }
+      return;
+    }
+  }
+}
+
+Result<std::optional<ParameterTable::View>> ParameterTable::pull(std::uint32_t worker,
+                                                                 const std::string& name) {
+  THALWEG_TRY(Tensor* const tensor, find(worker, name));
+  const std::uint64_t own = tensor->pushes[worker];
+  const std::optional<View> view = View{tensor->values, tensor->steps};
+  switch (options_.mode) {
+    case PsMode::kAsynchronous:
+      return view;
+    case PsMode::kSynchronous:
+      if (tensor->steps >= own) return view;
+      for (const std::uint32_t gone : left_) {
+        if (gone < tensor->pushes.size() && tensor->pushes[gone] < own) {
+          return Error(fmt::format("'{}': worker {} has left before step {}", name, gone, own));
+        }
+      }
+      return std::optional<View>();
+    case PsMode::kStale:
+      for (std::uint32_t w = 0; w < tensor->pushes.size(); ++w) {
+        if (!left_.contains(w) && tensor->pushes[w] + options_.staleness < own) {
+          return std::optional<View>();
+        }
+      }
+      return view;
+  }
+  return view;
+}
+
+}  // namespace thalweg

@@ -1,0 +1,43 @@
+// The tensors of one job that are summed in switches, as its workers see them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include "sim/connections.h"
+#include "sim/network.h"
+
+namespace thalweg {
+
+class Aggregation {
+ public:
+  // `number` is what Network::add_aggregation() gave for this spec, `tag` that of its flows.
+  Aggregation(Network& network, FlowEnds& ends, AggregationSpec spec, std::int32_t number,
+              std::uint64_t tag)
+      : network_(network), ends_(ends), spec_(std::move(spec)), number_(number), tag_(tag) {}
+
+  // The worker's next tensor; `then` is called when it has the sum. All workers of the job send the
+  // same tensors in the same order.
+  void send(Rank worker, Bytes size, std::function<void()> then) {
+    const std::size_t other = (worker.index() + 1) % spec_.workers.size();
+    const FlowId flow = network_.start_flow(
+        {.source = spec_.servers.empty() ? spec_.workers[other] : spec_.servers.front(),
+         .target = spec_.workers[worker.index()],
+         .bytes = static_cast<std::uint64_t>(size.count()),
+         .transport = spec_.transport,
+         .tag = tag_,
+         .aggregation = number_,
+         .worker = worker.value()});
+    ends_.expect(flow, std::move(then));
+  }
+
+ private:
+  Network& network_;
+  FlowEnds& ends_;
+  const AggregationSpec spec_;
+  const std::int32_t number_;
+  const std::uint64_t tag_;
+};
+
+}  // namespace thalweg

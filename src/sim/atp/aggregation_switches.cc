@@ -1,0 +1,255 @@
+#include "sim/atp/aggregation_switches.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/check.h"
+#include "sim/atp/packet_header.h"
+
+namespace thalweg {
+namespace {
+
+using Cause = AggregateAction::Cause;
+using Emit = AggregateAction::Emit;
+using Payload = AggregateAction::Payload;
+
+// Slots that are looked at for their lifetime with every gradient packet.
+constexpr std::uint32_t kSweptWithPacket = 1;
+
+}  // namespace
+
+AggregationSwitches::AggregationSwitches(const Topology& topology,
+                                         const AggregationOptions& options, EventQueue& events,
+                                         Fabric& fabric)
+    : topology_(topology),
+      events_(events),
+      fabric_(fabric),
+      pool_(fabric.pool()),
+      sites_(topology.nodes().size()) {
+  table_options_.slots = options.slots;
+  table_options_.slot_elements = options.elements;
+  table_options_.lifetime = options.lifetime;
+  table_options_.hash_sequences = options.hash_sequences;
+  table_options_.pass_second_level_resends = options.pass_second_level_resends;
+  if (options.slots == 0) return;
+  CHECK(table_options_.validate().ok(), "{}", table_options_.validate().error().message());
+  for (const NodeId node : options.switches) {
+    sites_[node.index()] = std::make_unique<Site>(table_options_);
+  }
+}
+
+Result<AggregationGroups> AggregationSwitches::groups_of(const AggregationSpec& spec) const {
+  return aggregation_groups(topology_, spec.workers, spec.servers,
+                            [this](NodeId node) { return aggregates(node); },
+                            {.workers = kAtpMostWorkersPerGroup, .groups = kAtpMostGroups});
+}
+
+Status AggregationSwitches::add_job(std::uint32_t job, const AggregationSpec& spec,
+                                    const AggregationGroups& groups) {
+  CHECK(job == jobs_.size());
+  jobs_.push_back({spec.transport->aggregation(), spec.workers, 0, {}});
+  forwarded_.push_back(0);
+  for (const AggregationGroups::Site& site : groups.sites) {
+    AggregateJob about{.id = job,
+                       .second_level = site.second_level,
+                       .window = jobs_.back().parameters->window,
+                       .slot_limit = spec.slot_limit};
+    for (const std::size_t group : site.groups)
+      about.groups |= atp_bit(static_cast<unsigned>(group));
+    THALWEG_TRY_STATUS(sites_[site.node.index()]->atp.add_job(about));
+  }
+  return ok_status();
+}
+
+Status AggregationSwitches::add_switchml_job(std::uint32_t job, const AggregationSpec& spec,
+                                             NodeId node) {
+  CHECK(job == jobs_.size());
+  jobs_.push_back({spec.transport->aggregation(), spec.workers, 0, {}});
+  forwarded_.push_back(0);
+  return sites_[node.index()]->switchml.add_job(
+      {.id = job,
+       .workers = static_cast<std::uint32_t>(spec.workers.size()),
+       .pool = jobs_.back().parameters->window});
+}
+
+void AggregationSwitches::on_packet(std::uint32_t node, std::uint32_t place) {
+  PooledPacket& packet = pool_[place];
+  AtpHeader header = header_of(packet);
+  switch (header.kind) {
+    case AtpKind::kGradient:
+      return on_gradient(node, place, header);
+    case AtpKind::kUpdate:
+      return on_update(node, place, header);
+    case AtpKind::kParameter:
+      if (Site* const site = site_of(node); site != nullptr) site->atp.on_parameter(header);
+      break;
+    case AtpKind::kAbort:
+    case AtpKind::kResult:
+      break;
+  }
+  if (packet.kind == PacketKind::kMulticast) return multicast(node, place);
+  fabric_.forward(node, place);
+}
+
+// A part of the sequences, the same at every switch, is passed on without a look at the table.
+bool AggregationSwitches::forced(const Job& job, const AtpHeader& header) {
+  if (job.parameters->forwarding == 0) return false;
+  const std::uint64_t hash = mix_bits(header.sequence * kGoldenStep + header.job);
+  return static_cast<double>(hash >> 11) * 0x1p-53 < job.parameters->forwarding;
+}
+
+// A sum that leaves the first level may have its second at the same switch.
+void AggregationSwitches::on_gradient(std::uint32_t node, std::uint32_t place, AtpHeader& header) {
+  Site* const site = site_of(node);
+  if (site == nullptr || header.level == kAtpServerLevel) return fabric_.forward(node, place);
+  if (forced(jobs_[header.job], header)) {
+    if (header.level == kAtpFirstLevel) ++forwarded_[header.job];
+    return fabric_.forward(node, place);
+  }
+  header.congested |= pool_[place].ecn == Ecn::kCongested;
+  site->atp.sweep(events_.now(), kSweptWithPacket);
+  bool goes_on = true;
+  for (std::uint8_t level = kAtpFirstLevel; goes_on && level <= kAtpSecondLevel; ++level) {
+    if (header.level != level) continue;
+    const AggregateAction action = site->atp.on_gradient(header, events_.now());
+    goes_on = apply(action, site->atp_values, place);
+  }
+  if (!goes_on) return fabric_.absorb(place);
+  put_header(header, pool_[place]);
+  fabric_.forward(node, place);
+}
+
+bool AggregationSwitches::apply(const AggregateAction& action, std::vector<std::uint32_t>& values,
+                                std::uint32_t place) {
+  PooledPacket& packet = pool_[place];
+  switch (action.payload) {
+    case Payload::kNothing:
+      break;
+    case Payload::kStore:
+      values[action.slot] = packet.payload;
+      break;
+    case Payload::kAdd:
+      values[action.slot] += packet.payload;
+      break;
+  }
+  // All sums of a job take one path: they are one stream, whoever sent the packet that completed
+  // it.
+  if (action.emit != Emit::kNothing && action.emit != Emit::kPacket) {
+    packet.payload = values[action.slot];
+    packet.path_hash = static_cast<std::uint32_t>(packet.flow.value());
+  }
+  return action.emit != Emit::kNothing;
+}
+
+// The sum takes the place of the packet that completed it, or that asked for it.
+void AggregationSwitches::on_update(std::uint32_t node, std::uint32_t place, AtpHeader& header) {
+  Site* const site = site_of(node);
+  if (site == nullptr) return fabric_.forward(node, place);
+  const AggregateAction action = site->switchml.on_update(header);
+  if (!apply(action, site->switchml_values, place)) return fabric_.absorb(place);
+  PooledPacket& packet = pool_[place];
+  put_header(header, packet);
+  packet.target = packet.source;
+  packet.ecn = Ecn::kNotCapable;
+  if (action.emit == Emit::kSumToSender) return fabric_.forward(node, place);
+  packet.kind = PacketKind::kMulticast;
+  multicast(node, place);
+}
+
+// Copies for all branches but the last, which takes the packet itself. A packet that was under way
+// when routes changed may find no branch here: to the ends that is loss.
+void AggregationSwitches::multicast(std::uint32_t node, std::uint32_t place) {
+  const PooledPacket& packet = pool_[place];
+  const auto number = static_cast<std::uint32_t>(packet.flow.value());
+  const auto source = static_cast<std::uint32_t>(packet.source.value());
+  Tree& tree = tree_from(fabric_.routes().end_node(source), jobs_[number], number);
+  const std::vector<Branch>& out = tree[node];
+  if (out.empty()) return fabric_.absorb(place);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::uint32_t one = i + 1 < out.size() ? fabric_.copy(place) : place;
+    if (out[i].worker.valid()) pool_[one].target = out[i].worker;
+    fabric_.send_by(out[i].arc, one);
+  }
+}
+
+AggregationSwitches::Tree& AggregationSwitches::tree_from(std::uint32_t root, Job& job,
+                                                          std::uint32_t number) {
+  if (job.tree_version != fabric_.routes_version()) {
+    job.trees.clear();
+    job.tree_version = fabric_.routes_version();
+  }
+  const auto [found, fresh] = job.trees.try_emplace(root);
+  if (fresh) grow(found->second, root, job.workers, number);
+  return found->second;
+}
+
+// Workers behind one edge switch take the same choice, so that they share a branch. Routes are
+// shortest ones, so no node comes twice.
+void AggregationSwitches::grow(Tree& tree, std::uint32_t node, const std::vector<Rank>& workers,
+                               std::uint32_t number) const {
+  std::map<std::uint32_t, std::vector<Rank>> further;  // by arc
+  std::vector<Branch> out;
+  for (const Rank worker : workers) {
+    const auto target = static_cast<std::uint32_t>(worker.value());
+    const auto hops = fabric_.routes().hops(node, target);
+    if (hops.empty()) continue;
+    const std::uint64_t choice =
+        mix_bits(std::uint64_t{number} << 32 | fabric_.routes().end_node(target));
+    const std::uint32_t arc = hops[choice % hops.size()];
+    const NodeId next = topology_.arc(ArcId(static_cast<std::int32_t>(arc))).to;
+    if (next == topology_.host(worker)) {
+      out.push_back({arc, worker});
+    } else {
+      further[arc].push_back(worker);
+    }
+  }
+  for (const auto& [arc, behind] : further) {
+    out.push_back({arc, Rank()});
+    const NodeId next = topology_.arc(ArcId(static_cast<std::int32_t>(arc))).to;
+    grow(tree, static_cast<std::uint32_t>(next.value()), behind, number);
+  }
+  auto& branches = tree[node];
+  branches.insert(branches.end(), out.begin(), out.end());
+}
+
+void AggregationSwitches::on_restart(std::uint32_t node) {
+  if (Site* const site = site_of(node); site != nullptr) {
+    site->atp.restart();
+    site->switchml.restart();
+  }
+}
+
+void AggregationSwitches::count(std::uint32_t job, AggregationCounters& counters) const {
+  counters.forwarded += forwarded_[job];
+  for (const auto& site : sites_) {
+    if (!site) continue;
+    for (const AggregateCounters* of : {site->atp.counters(job), site->switchml.counters(job)}) {
+      if (of == nullptr) continue;
+      counters.aggregated += of->of(Cause::kStored) + of->of(Cause::kAdded);
+      counters.completed += of->of(Cause::kCompleted);
+      counters.aggregated += of->of(Cause::kCompleted);
+      counters.collisions += of->of(Cause::kCollision) + of->of(Cause::kLimited);
+      counters.partial_sums += of->partial_sums;
+      counters.expired += of->expired;
+      counters.most_slots = std::max(counters.most_slots, std::uint64_t{of->most_slots});
+    }
+  }
+}
+
+// Once all is over, a slot may still be held only by a packet that came after its sum; its lifetime
+// frees it.
+void AggregationSwitches::check(bool idle, std::vector<std::string>& violations) const {
+  if (!idle) return;
+  for (std::size_t n = 0; n < sites_.size(); ++n) {
+    if (!sites_[n]) continue;
+    AggregateTable later = sites_[n]->atp;
+    later.sweep(events_.now() + table_options_.lifetime, table_options_.slots);
+    if (later.slots_in_use() == 0) continue;
+    violations.push_back(fmt::format("switch {} keeps {} aggregators for ever",
+                                     topology_.nodes()[n].name, later.slots_in_use()));
+  }
+}
+
+}  // namespace thalweg

@@ -1,0 +1,110 @@
+#include "switchd/config.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <array>
+#include <utility>
+
+#include "net/address.h"
+#include "topology/text.h"
+#include "topology/yaml_document.h"
+#include "topology/yaml_source.h"
+
+namespace thalweg {
+namespace {
+
+constexpr std::int64_t kMaxShards = 64;
+constexpr std::int64_t kMaxAggregators = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxElements = 2048;  // of a packet in jumbo frames
+constexpr std::int64_t kMaxJobs = 4096;
+constexpr std::int64_t kMaxReceiveBuffer = std::int64_t{1} << 30;
+// All aggregators' elements.
+constexpr std::int64_t kMaxMemory = std::int64_t{16} << 30;
+
+class ConfigReader : private YamlSource {
+ public:
+  explicit ConfigReader(std::string_view source) : YamlSource(source) {}
+
+  Result<SwitchConfig> read(const YAML::Node& root) {
+    static constexpr std::array<std::string_view, 11> kOptional{
+        "data",        "control",  "advertise", "token",          "shards", "xdp_generic",
+        "aggregators", "elements", "max_jobs",  "receive_buffer", "xdp"};
+    THALWEG_TRY(const Fields fields, fields_of(root, "a switch", {}, kOptional));
+    SwitchConfig config;
+    for (const auto& [field, out] :
+         {std::pair<std::string_view, std::string*>{"data", &config.data},
+          {"control", &config.control},
+          {"advertise", &config.advertise},
+          {"token", &config.token}}) {
+      const auto found = fields.find(field);
+      if (found == fields.end()) continue;
+      THALWEG_TRY(*out, text_of(found->second, field));
+      if (field != "data" && field != "control") continue;
+      if (const auto parsed = HostPort::parse(*out); !parsed.ok()) {
+        return error(found->second, fmt::format("'{}': {}", field, parsed.error().message()));
+      }
+    }
+    std::int64_t shards = config.shards;
+    THALWEG_TRY_STATUS(whole(fields, "shards", kMaxShards, shards));
+    config.shards = static_cast<int>(shards);
+    THALWEG_TRY_STATUS(whole(fields, "aggregators", kMaxAggregators, config.aggregators));
+    THALWEG_TRY_STATUS(whole(fields, "elements", kMaxElements, config.elements));
+    THALWEG_TRY_STATUS(whole(fields, "max_jobs", kMaxJobs, config.max_jobs));
+    THALWEG_TRY_STATUS(whole(fields, "receive_buffer", kMaxReceiveBuffer, config.receive_buffer));
+    THALWEG_TRY_STATUS(read_xdp(fields, config));
+    return checked(root, config);
+  }
+
+ private:
+  Status read_xdp(const Fields& fields, SwitchConfig& config) const {
+    if (const auto found = fields.find("xdp"); found != fields.end()) {
+      THALWEG_TRY(const std::vector<YAML::Node> devices, list_of(found->second, "xdp"));
+      for (const YAML::Node& device : devices) {
+        THALWEG_TRY(config.xdp.emplace_back(), text_of(device, "xdp"));
+      }
+    }
+    if (const auto found = fields.find("xdp_generic"); found != fields.end()) {
+      THALWEG_TRY(const std::string text, text_of(found->second, "xdp_generic"));
+      if (text != "true" && text != "false") {
+        return error(found->second,
+                     fmt::format("'xdp_generic': '{}'; true or false is allowed", text));
+      }
+      config.xdp_generic = text == "true";
+    }
+    return ok_status();
+  }
+
+  template <class T>
+  Status whole(const Fields& fields, std::string_view field, std::int64_t most, T& out) const {
+    const auto found = fields.find(field);
+    if (found == fields.end()) return ok_status();
+    THALWEG_TRY(const std::int64_t value, whole_of(found->second, field, 1, most));
+    out = static_cast<T>(value);
+    return ok_status();
+  }
+
+  Result<SwitchConfig> checked(const YAML::Node& root, SwitchConfig config) const {
+    if (config.aggregators < static_cast<std::uint32_t>(config.shards)) {
+      return error(root, fmt::format("'aggregators': {}; each of {} shards needs one",
+                                     config.aggregators, config.shards));
+    }
+    const std::int64_t memory = std::int64_t{config.aggregators} * config.elements * 4;
+    if (memory > kMaxMemory) {
+      return error(root, fmt::format("'aggregators' times 'elements': {} bytes; up to {} are "
+                                     "allowed",
+                                     memory, kMaxMemory));
+    }
+    return config;
+  }
+};
+
+}  // namespace
+
+Result<SwitchConfig> SwitchConfig::parse(std::string_view text, std::string_view source) {
+  THALWEG_TRY_STATUS(check_text(text, source));
+  THALWEG_TRY(const YAML::Node root, load_yaml_document(text, source));
+  return ConfigReader(source).read(root);
+}
+
+}  // namespace thalweg

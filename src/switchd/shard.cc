@@ -1,0 +1,256 @@
+#include "switchd/shard.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <time.h>
+
+#include <future>
+#include <numeric>
+#include <thread>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "net/atp/packet_train.h"
+#include "net/event_loop.h"
+#include "net/system.h"
+#include "net/udp_socket.h"
+#include "switchd/data_plane.h"
+
+namespace thalweg {
+namespace {
+
+// Calls of the socket between two looks at the clock and at what else is to be done.
+constexpr int kRunsPerTurn = 32;
+constexpr Duration kTick = Duration::milliseconds(100);
+
+// Of the calling thread, user and system.
+std::uint64_t processor_us() {
+  timespec used{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<std::uint64_t>(used.tv_sec) * 1'000'000 +
+         static_cast<std::uint64_t>(used.tv_nsec) / 1000;
+}
+
+// The trains of packets to a job's ends.
+struct JobTrains {
+  std::vector<PacketTrain> servers;
+  std::vector<PacketTrain> workers;  // to one alone
+  PacketTrain everyone;              // all workers
+};
+
+class TrainOutput final : public DataPlane::Output {
+ public:
+  explicit TrainOutput(UdpSocket& socket) : socket_(socket) {}
+
+  void install(const AdmittedJob& job) {
+    JobTrains trains{{}, {}, PacketTrain(socket_, job.workers)};
+    for (const auto& [ends, out] :
+         {std::pair{&job.servers, &trains.servers}, std::pair{&job.workers, &trains.workers}}) {
+      for (const SocketAddress& end : *ends) out->emplace_back(socket_, std::vector{end});
+    }
+    jobs_.emplace(job.id, std::move(trains));
+  }
+  void remove(std::uint32_t id) { jobs_.erase(id); }
+  [[nodiscard]] const JobTrains& of(std::uint32_t id) const { return jobs_.at(id); }
+
+  std::span<std::byte> to_server(std::uint32_t job, std::uint64_t sequence,
+                                 std::size_t size) override {
+    std::vector<PacketTrain>& servers = jobs_.at(job).servers;
+    return servers[sequence % servers.size()].add(size);
+  }
+  std::span<std::byte> to_workers(std::uint32_t job, std::optional<std::size_t> worker,
+                                  std::size_t size) override {
+    JobTrains& trains = jobs_.at(job);
+    return worker ? trains.workers[*worker].add(size) : trains.everyone.add(size);
+  }
+  void flush() {
+    for (auto& [id, trains] : jobs_) {
+      for (PacketTrain& train : trains.servers) train.flush();
+      for (PacketTrain& train : trains.workers) train.flush();
+      trains.everyone.flush();
+    }
+  }
+
+ private:
+  UdpSocket& socket_;
+  std::unordered_map<std::uint32_t, JobTrains> jobs_;
+};
+
+SwitchPlane::Counters table_counters(const AggregateCounters& of) {
+  SwitchPlane::Counters out;
+  for (int i = 0; i < kAggregateCauseCount; ++i) {
+    const auto cause = static_cast<AggregateAction::Cause>(i);
+    out.emplace_back(name_of(cause), of.of(cause));
+  }
+  out.emplace_back("partial_sums", of.partial_sums);
+  out.emplace_back("reclaimed", of.reclaimed);
+  out.emplace_back("expired", of.expired);
+  out.emplace_back("discarded", of.discarded);
+  out.emplace_back("slots", of.slots);
+  out.emplace_back("most_slots", of.most_slots);
+  return out;
+}
+
+PacketTrain::Counters operator+(const PacketTrain::Counters& a, const PacketTrain::Counters& b) {
+  return {a.packets + b.packets, a.bytes + b.bytes, a.lost + b.lost};
+}
+
+SwitchPlane::Port port_of(const SocketAddress& address, const DataPlane& plane,
+                          const PacketTrain::Counters& out) {
+  const DataPlane::Received in = plane.received_from(address);
+  return {address.to_string(),
+          {{"packets_in", in.packets},
+           {"bytes_in", in.bytes},
+           {"packets_out", out.packets},
+           {"bytes_out", out.bytes}}};
+}
+
+}  // namespace
+
+std::uint32_t slots_per_shard(const SwitchConfig& config) {
+  const auto shards = static_cast<std::uint32_t>(config.shards);
+  const std::uint32_t share = config.aggregators / shards;
+  std::uint32_t runs = share / kShardRun;
+  if (shards == 1 || runs == 0) return share;
+  while (std::gcd(runs, shards) != 1) --runs;
+  return runs * kShardRun;
+}
+
+class Shard::Core final : public EventLoop::Handler {
+ public:
+  Core(const SwitchConfig& config, int index, std::unique_ptr<EventLoop> loop, UdpSocket socket)
+      : loop_(std::move(loop)),
+        socket_(std::move(socket)),
+        output_(socket_),
+        plane_({.slots = slots_per_shard(config), .slot_elements = config.elements},
+               static_cast<std::uint16_t>(index), output_) {}
+  ~Core() override {
+    loop_->stop();
+    if (thread_.joinable()) thread_.join();
+  }
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+  Status start() {
+    THALWEG_TRY_STATUS(loop_->add(socket_.fd(), EPOLLIN, *this));
+    thread_ = std::thread([this] { loop_->run([this] { return turn(); }); });
+    return ok_status();
+  }
+  [[nodiscard]] std::uint16_t port() const { return socket_.port(); }
+
+  // Runs `work` in the shard's thread and returns what it returned.
+  template <class Work>
+  auto ask(Work work) -> std::invoke_result_t<Work> {
+    std::promise<std::invoke_result_t<Work>> answer;
+    loop_->post([&] { answer.set_value(work()); });
+    return answer.get_future().get();
+  }
+
+  Status install(const AdmittedJob& job) {
+    THALWEG_TRY_STATUS(plane_.install(job));
+    output_.install(job);
+    return ok_status();
+  }
+  void remove(std::uint32_t id) {
+    plane_.remove(id);
+    output_.remove(id);
+  }
+  [[nodiscard]] SwitchPlane::JobStatistics statistics(const AdmittedJob& job) const;
+  [[nodiscard]] SwitchPlane::Counters counters() const {
+    return {{"malformed", plane_.malformed()},        {"strangers", plane_.strangers()},
+            {"slots", plane_.table().slots_in_use()}, {"receive_calls", socket_.receive_calls()},
+            {"send_calls", socket_.send_calls()},     {"processor_us", processor_us()}};
+  }
+
+ private:
+  void on_ready(int /*fd*/, std::uint32_t /*events*/) override {
+    const Time now = monotonic_now();
+    UdpSocket::Arrival arrival;
+    SocketAddress from;
+    for (int i = 0; i < kRunsPerTurn; ++i) {
+      if (socket_.receive(arrival, &from) != UdpSocket::Received::kPackets) break;
+      plane_.on_run({arrival.bytes, arrival.packet_size, arrival.marked}, from, now);
+    }
+    output_.flush();
+  }
+  std::optional<Time> turn() {
+    if (plane_.table().slots_in_use() == 0) return std::nullopt;
+    const Time now = monotonic_now();
+    if (now >= next_tick_) {
+      plane_.on_tick(now);
+      next_tick_ = now + kTick;
+    }
+    return next_tick_;
+  }
+
+  std::unique_ptr<EventLoop> loop_;
+  UdpSocket socket_;
+  TrainOutput output_;
+  DataPlane plane_;
+  Time next_tick_;
+  std::thread thread_;
+};
+
+SwitchPlane::JobStatistics Shard::Core::statistics(const AdmittedJob& job) const {
+  SwitchPlane::JobStatistics out;
+  out.counters = table_counters(*plane_.table().counters(job.id));
+  const DataPlane::Refused& refused = plane_.refused(job.id);
+  out.counters.emplace_back("foreign", refused.foreign);
+  out.counters.emplace_back("keying", refused.keying);
+  out.counters.emplace_back("forged", refused.forged);
+  const JobTrains& trains = output_.of(job.id);
+  std::uint64_t lost = trains.everyone.counters().lost;
+  for (const PacketTrain& train : trains.workers) lost += train.counters().lost;
+  for (const PacketTrain& train : trains.servers) lost += train.counters().lost;
+  out.counters.emplace_back("lost", lost);
+  for (std::size_t i = 0; i < job.workers.size(); ++i) {
+    out.ports.push_back(
+        port_of(job.workers[i], plane_, trains.workers[i].counters() + trains.everyone.counters()));
+  }
+  for (std::size_t i = 0; i < job.servers.size(); ++i) {
+    out.ports.push_back(port_of(job.servers[i], plane_, trains.servers[i].counters()));
+  }
+  return out;
+}
+
+Shard::Shard(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+Shard::~Shard() = default;
+
+Result<std::unique_ptr<Shard>> Shard::start(const SwitchConfig& config, int index) {
+  THALWEG_TRY(SocketAddress local, SocketAddress::resolve(config.data));
+  if (local.port() != 0) {
+    constexpr int kMostPort = 65'535;
+    const int port = local.port() + index;
+    if (port > kMostPort) {
+      return Error(fmt::format("data: '{}' with {} shards; ports end at {}", config.data,
+                               config.shards, kMostPort));
+    }
+    local.set_port(static_cast<std::uint16_t>(port));
+  }
+  THALWEG_TRY(UdpSocket socket,
+              UdpSocket::bind(local, {.receive_buffer_bytes = config.receive_buffer,
+                                      .send_buffer_bytes = config.receive_buffer,
+                                      .keep_port = true}));
+  THALWEG_TRY(std::unique_ptr<EventLoop> loop, EventLoop::make());
+  auto core = std::make_unique<Core>(config, index, std::move(loop), std::move(socket));
+  THALWEG_TRY_STATUS(core->start());
+  return std::unique_ptr<Shard>(new Shard(std::move(core)));
+}
+
+std::uint16_t Shard::port() const { return core_->port(); }
+Status Shard::install(const AdmittedJob& job) {
+  return core_->ask([&] { return core_->install(job); });
+}
+void Shard::remove(std::uint32_t id) {
+  core_->ask([&] { return core_->remove(id), true; });
+}
+SwitchPlane::JobStatistics Shard::statistics(const AdmittedJob& job) {
+  return core_->ask([&] { return core_->statistics(job); });
+}
+SwitchPlane::Counters Shard::counters() {
+  return core_->ask([&] { return core_->counters(); });
+}
+
+}  // namespace thalweg

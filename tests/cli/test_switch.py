@@ -1,0 +1,139 @@
+"""`thalweg switch`, `thalweg job` and `thalweg bench switch`; two jobs that share a switch."""
+import json
+import os
+import shutil
+import socket
+import subprocess
+
+import pytest
+
+from test_run import PROGRAM, ROOT
+
+
+@pytest.fixture
+def switch(tmp_path):
+    """A running switch: start(yaml) gives its control address."""
+    processes = []
+
+    def start(text="control: 127.0.0.1:0\n"):
+        config = tmp_path / "switch.yaml"
+        config.write_text(text)
+        process = subprocess.Popen([PROGRAM, "switch", "--config", config], stdout=subprocess.PIPE, text=True)
+        processes.append(process)
+        name, address = process.stdout.readline().split()
+        assert name == "control"
+        return address
+
+    yield start
+    for process in processes:
+        process.terminate()
+        assert process.wait(timeout=10) == 0
+
+
+WORKERS = "127.0.0.1:6001,127.0.0.1:6002"
+
+
+def test_jobs_come_and_go(thalweg, switch):
+    address = switch("control: 127.0.0.1:0\naggregators: 32\nmax_jobs: 2\nshards: 2\n")
+
+    def job(*arguments):
+        return thalweg("job", *arguments, "--switch", address)
+
+    one = job("create", "--name", "one", "--workers", WORKERS, "--servers", "127.0.0.1:6003", "--limit", 8,
+              "--keyed", "--json").json()
+    assert one["job"] == 1 and len(one["key"]) == 32 and len(one["data"]) == 2
+    two = job("create", "--workers", WORKERS, "--servers", "127.0.0.1:6003", "--json").json()
+    assert two["job"] == 2 and two["key"] == ""
+    listed = job("list", "--json").json()
+    assert [j["name"] for j in listed["jobs"]] == ["one", ""] and listed["jobs"][0]["limit"] == 8
+    assert "one" in job("list").out
+    full = job("create", "--workers", WORKERS, "--servers", "127.0.0.1:6003")
+    assert full.code == 2 and "2 jobs" in full.err
+
+    # What is not from a member, or makes no sense, is counted and nothing else.
+    host, port = two["data"][0].rsplit(":", 1)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        stranger.sendto(b"x" * 100, (host, int(port)))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as worker:
+        worker.bind(("127.0.0.1", 6001))
+        worker.sendto(b"x" * 100, (host, int(port)))
+    for _ in range(100):
+        stats = job("stats", "--json").json()
+        if stats["switch"]["malformed"] == 1:
+            break
+    assert stats["switch"]["strangers"] == 1 and stats["switch"]["malformed"] == 1
+    assert stats["jobs"][1]["ports"][0]["packets_in"] == 1
+    assert stats["jobs"][1]["counters"]["stored"] == 0
+    assert "malformed" in job("stats", 2).out
+
+    assert job("remove", 1).code == 0
+    gone = job("remove", 1)
+    assert gone.code == 2 and "no such job" in gone.err
+    assert [j["job"] for j in job("list", "--json").json()["jobs"]] == [2]
+
+
+@pytest.mark.parametrize("arguments, error", [
+    (["--workers", "nobody", "--servers", "127.0.0.1:1"], "nobody"),
+    (["--workers", WORKERS, "--servers", "127.0.0.1:1", "--limit", "1000000"], "limit: 1000000"),
+    (["--workers", "127.0.0.1:1,127.0.0.1:1", "--servers", "127.0.0.1:1"], "twice"),
+])
+def test_refused_jobs(thalweg, switch, arguments, error):
+    answer = thalweg("job", "create", *arguments, "--switch", switch())
+    assert answer.code == 2 and error in answer.err
+
+
+def test_token(thalweg, switch):
+    address = switch("control: 127.0.0.1:0\ntoken: secret\n")
+    assert "token" in thalweg("job", "list", "--switch", address).err
+    assert thalweg("job", "list", "--switch", address, "--token", "secret").code == 0
+
+
+def test_control_socket_survives_nonsense(thalweg, switch):
+    address = switch()
+    host, port = address.rsplit(":", 1)
+    with socket.create_connection((host, int(port))) as stream:
+        for line, error in [(b"nonsense\n", "JSON"), (b'{"op": "fly"}\n', "op"), (b'{"op": "remove", "job": -1}\n', "job"),
+                            (b'{"op": "create", "wrkers": []}\n', "wrkers")]:
+            stream.sendall(line)
+            answer = json.loads(stream.makefile().readline())
+            assert not answer["ok"] and error in answer["error"]
+        # A line that never ends is not kept.
+        try:
+            stream.sendall(b"x" * 200_000)
+            assert stream.recv(1) == b""
+        except ConnectionError:
+            pass
+    assert thalweg("job", "list", "--switch", address).code == 0
+
+
+@pytest.mark.parametrize("text, error", [
+    ("shards: 0", "'shards'"),
+    ("aggregators: 4\nshards: 8", "'aggregators': 4"),
+    ("colour: red", "colour"),
+    ("data: nowhere", "'data'"),
+    ("elements: 4096", "'elements'"),
+])
+def test_bad_configuration(thalweg, tmp_path, text, error):
+    config = tmp_path / "switch.yaml"
+    config.write_text(text + "\n")
+    answer = thalweg("switch", "--config", config)
+    assert answer.code == 2 and error in answer.err
+
+
+def test_bench_switch(thalweg):
+    measured = thalweg("bench", "switch", "--seconds", 0.05, "--json").json()
+    for rate in ("packets_per_s_core", "udp_packets_per_s_core", "limit_packets_per_s"):
+        assert measured[rate] > 0
+    assert measured["elements"] == 64 and measured["workers"] == 8
+    assert "data plane" in thalweg("bench", "switch", "--seconds", 0.05).out
+
+
+@pytest.mark.parametrize("options", [[], ["--xdp"]], ids=["process", "xdp"])
+def test_two_jobs_share_a_switch_and_outlive_it(options):
+    if os.geteuid() != 0:
+        pytest.skip("needs root to make network namespaces")
+    if missing := [tool for tool in ("ip", "tc", "nft", "ethtool") if shutil.which(tool) is None]:
+        pytest.skip(f"needs {' and '.join(missing)}")
+    done = subprocess.run([ROOT / "examples/two_jobs_one_switch.sh", *options, "40", "20000"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("all exact") == 6

@@ -1,0 +1,26 @@
+// A line to a switch's control socket, and an answer from it: whatever is accepted is written so
+// that it is read the same.
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "base/check.h"
+#include "net/atp/job_message.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace thalweg;
+  const auto fields = parse_control_line({reinterpret_cast<const char*>(data), size});
+  if (!fields.ok()) return 0;
+  if (const auto request = job_request_from(*fields); request.ok()) {
+    const nlohmann::json written = to_json(*request);
+    const auto again = job_request_from(written);
+    CHECK(again.ok() && to_json(*again) == written);
+  }
+  if (const auto grant = job_grant_from(*fields); grant.ok()) {
+    const nlohmann::json written = to_json(*grant);
+    const auto again = job_grant_from(written);
+    CHECK(again.ok() && to_json(*again) == written);
+  }
+  return 0;
+}

@@ -1,0 +1,67 @@
+"""Ranks of a process group as processes, forked from the test's."""
+import faulthandler
+import multiprocessing
+import os
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "python"))
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+
+import thalweg  # noqa: E402  registers the backend
+
+SECONDS = 30  # longer than any test takes
+
+
+def _run(body, rank, size, store, options, environment, pipe):
+    os.environ.update(environment)
+    torch.set_num_threads(1)
+    faulthandler.dump_traceback_later(SECONDS - 5, exit=True)
+    try:
+        dist.init_process_group("thalweg", init_method=f"file://{store}", rank=rank, world_size=size, pg_options=options)
+        result = body(rank, size)
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        pipe.send((None, result))
+    except BaseException:  # noqa: BLE001  the test's process shows it
+        pipe.send((traceback.format_exc(), None))
+
+
+def run_ranks(size, body, options=None, environment=None, dies=()):
+    """What body(rank, size) returns on each rank of a new group; an error of any is raised. Ranks that are to die in
+    the midst of it return nothing."""
+    fork = multiprocessing.get_context("fork")
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / "store"
+        processes, pipes = [], []
+        for rank in range(size):
+            ours, theirs = fork.Pipe(duplex=False)
+            process = fork.Process(target=_run, args=(body, rank, size, store, options, environment or {}, theirs))
+            process.start()
+            theirs.close()
+            processes.append(process)
+            pipes.append(ours)
+        try:
+            return [_result(rank, pipe, rank in dies) for rank, pipe in enumerate(pipes)]
+        finally:
+            for process in processes:
+                process.join(1)
+                process.kill()
+                process.join()
+
+
+def _result(rank, pipe, dies):
+    if not pipe.poll(SECONDS):
+        raise TimeoutError(f"rank {rank} has not ended within {SECONDS} s")
+    try:
+        error, result = pipe.recv()
+    except EOFError:
+        assert dies, f"rank {rank} died"
+        return None
+    assert error is None, f"rank {rank}: {error}"
+    return result

@@ -1,0 +1,46 @@
+"""The benchmark of DDP runs, and says what it cannot do."""
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "python"))
+
+from thalweg.bench.ddp import VARIANTS, summary  # noqa: E402
+from thalweg.bench.hosts import missing  # noqa: E402
+
+
+def bench(*words):
+    return subprocess.run([sys.executable, "-m", "thalweg.bench.ddp", *words], capture_output=True, text=True,
+                          timeout=200, check=False, env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
+
+
+@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+def test_runs_all_variants_and_leaves_nothing_behind(tmp_path):
+    run = bench("--steps", "1", "--loss", "0.01", "--models", "communication", "--json", str(tmp_path / "rows.json"))
+    assert run.returncode == 0, run.stderr
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert [(row["model"], row["variant"]) for row in rows] == [
+        ("communication", variant) for variant in VARIANTS]
+    for row in rows:
+        assert row["p50_ms"] > 0 and (row["variant"] != "gloo" or row["ratio_p50"] == 1), row
+        assert row["p50_ms"] > row["limit_ms"], "faster than the link"
+    assert "tw-bench-" not in subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize(("words", "wanted"), [(["--loss", "1"], "--loss: 1.0; from 0 to below 1"),
+                                               (["--ranks", "1"], "--ranks: 1; from 2 to below 31")])
+def test_arguments_that_make_no_sense(words, wanted):
+    run = bench(*words)
+    assert run.returncode == 2 and wanted in run.stderr
+
+
+def test_summary__ratios_are_gloos_time_by_ours():
+    times = {"gloo": [0.2, 0.4], "thalweg": [0.1, 0.1], "thalweg-dlcp": [0.6, 0.6]}
+    rows = {row["variant"]: row for row in summary({"m": {"bytes": 1, "limit_ms": 1.0, "times": times}})}
+    assert rows["thalweg"]["ratio_mean"] == 3 and rows["thalweg"]["ratio_p99"] == 4
+    assert rows["thalweg-dlcp"]["ratio_p50"] == 0.5 and rows["gloo"]["mean_ms"] == 300

@@ -1,0 +1,147 @@
+"""thalweg.torch: the hook of DDP and the layer-wise wrapper train as they should."""
+import copy
+
+import pytest
+import torch
+import torch._dynamo  # noqa: F401  optimizers load it: once here, not in every rank
+import torch.distributed as dist
+from ranks import run_ranks
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import thalweg.torch
+from thalweg.torch import GradientState, LayerWise
+
+STEPS = 6
+
+
+class Network(nn.Module):
+    """With a buffer, a layer that is not always used and a weight in two places."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.first = nn.Linear(16, 32)
+        self.norm = nn.BatchNorm1d(32)
+        self.spare = nn.Linear(32, 32)
+        self.last = nn.Linear(32, 16)
+        self.tied = nn.Linear(16, 16, bias=False)
+        self.again = nn.Linear(16, 16, bias=False)
+        self.again.weight = self.tied.weight
+
+    def forward(self, x, spare=False):
+        x = torch.relu(self.norm(self.first(x)))
+        if spare:
+            x = x + self.spare(x)
+        return self.again(torch.tanh(self.tied(self.last(x))))
+
+
+def batch(step, rank):
+    generator = torch.Generator().manual_seed(1000 * step + rank)
+    return torch.randn(8, 16, generator=generator), torch.randn(8, 16, generator=generator)
+
+
+def loss_of(model, step, rank, spare):
+    images, wanted = batch(step, rank)
+    return nn.functional.mse_loss(model(images, spare), wanted)
+
+
+def make_optimizer(parameters):
+    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
+
+
+def train_ddp(rank, state=None):
+    model = DistributedDataParallel(Network(), find_unused_parameters=True, bucket_cap_mb=0.001)
+    if state:
+        model.register_comm_hook(state, thalweg.torch.reduce_hook)
+    optimizer = make_optimizer(model.parameters())
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss_of(model, step, rank, spare=step % 2 == 1).backward()
+        optimizer.step()
+    return model.module
+
+
+def flat(model):
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def same_on_all_ranks(tensor):
+    others = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(others, tensor)
+    return all(torch.equal(tensor, other) for other in others)
+
+
+def test_hook__exact_is_what_ddp_does_itself():
+    def body(rank, size):
+        plain = flat(train_ddp(rank))
+        for state in (GradientState(), GradientState(dlcp=True)):
+            hooked = flat(train_ddp(rank, state))
+            assert same_on_all_ranks(hooked)
+            assert torch.allclose(plain, hooked, rtol=1e-4, atol=1e-6)
+
+    run_ranks(2, body)
+
+
+def test_hook__with_a_bound_parameters_and_buffers_still_go_exactly():
+    def body(rank, size):
+        model = train_ddp(rank, GradientState(loss_bound=0.3))
+        assert flat(model).isfinite().all()
+        # Replicas may differ now; what is not a gradient loses nothing.
+        thalweg.torch.resynchronize(model)
+        assert same_on_all_ranks(flat(model))
+        assert same_on_all_ranks(torch.cat([b.double().flatten() for b in model.buffers()]))
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(rank)
+        assert same_on_all_ranks(flat(DistributedDataParallel(model).module))
+
+    run_ranks(2, body)
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_layer_wise__trains_as_ddp_does(accumulate):
+    def body(rank, size):
+        reference = DistributedDataParallel(Network(), find_unused_parameters=True)
+        optimizer = make_optimizer(reference.parameters())
+        model = copy.deepcopy(reference.module)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(rank)  # the wrapper gives all rank 0's
+        trainer = LayerWise(model, make_optimizer, resynchronize_every=4, find_unused_parameters=True)
+        for step in range(STEPS):
+            spare = step % 2 == 1
+            optimizer.zero_grad()
+            if accumulate:
+                with reference.no_sync(), trainer.no_sync():
+                    loss_of(reference, step + 50, rank, spare).backward()
+                    loss_of(model, step + 50, rank, spare).backward()
+            loss_of(reference, step, rank, spare).backward()
+            optimizer.step()
+            loss_of(model, step, rank, spare).backward()
+            trainer.step()
+        trainer.detach()
+        assert same_on_all_ranks(flat(model))
+        return flat(model).tolist(), flat(reference.module).tolist()
+
+    for found, wanted in run_ranks(2, body):
+        assert torch.allclose(torch.tensor(found), torch.tensor(wanted), rtol=1e-6, atol=1e-7)
+
+
+def test_layer_wise__what_it_cannot_do_is_an_error():
+    def body(rank, size):
+        model = nn.Linear(4, 4)
+        trainer = LayerWise(nn.Sequential(model), make_optimizer)
+        model(torch.ones(1, 4)).sum().backward()
+        trainer.step()
+        model(torch.ones(1, 4)).sum().backward()
+        with pytest.raises(RuntimeError, match=r"call step\(\) first"):
+            model(torch.ones(1, 4))
+        trainer.step()
+        trainer.finish()
+        unused = LayerWise(nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)]), make_optimizer)
+        unused._model[0](torch.ones(1, 4)).sum().backward()
+        with pytest.raises(RuntimeError, match="1.weight has no gradient: .*find_unused_parameters=True"):
+            unused.step()
+
+    run_ranks(2, body)

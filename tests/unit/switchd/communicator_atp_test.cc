@@ -1,0 +1,154 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "net/ranks.h"
+#include "switchd/loopback_job.h"
+#include "tensor/fixed_point.h"
+
+namespace thalweg {
+namespace {
+
+CommunicatorOptions over(const std::string& control, int servers = 0) {
+  CommunicatorOptions options;
+  options.transport = Transport::kAtp;
+  options.atp_switch = control;
+  options.atp_servers = servers;
+  return options;
+}
+
+// Of one rank; every rank can say what all have.
+std::vector<float> gradient(int rank, std::size_t elements) {
+  Prng prng(static_cast<std::uint64_t>(rank) + 1);
+  std::vector<float> values(elements);
+  for (float& value : values) {
+    value = static_cast<float>(static_cast<std::int32_t>(prng.next()) >> 8) * 0x1p-24F;
+  }
+  return values;
+}
+
+void expect_mean(const Communicator& all, std::size_t elements) {
+  std::vector<float> values = gradient(all.rank(), elements);
+  const Status status = all.allreduce(TensorSpan::of(values), {.op = ReduceOp::kMean});
+  ASSERT_TRUE(status.ok()) << status.error().message();
+  std::vector<double> sum(elements);
+  for (int r = 0; r < all.size(); ++r) {
+    const std::vector<float> one = gradient(r, elements);
+    for (std::size_t i = 0; i < elements; ++i) sum[i] += double{one[i]};
+  }
+  // All magnitudes are below 1: no block has an exponent above 0.
+  const double bound = fixed_point_quantum(0, all.size()) + 0x1p-24;
+  for (std::size_t i = 0; i < elements; ++i) {
+    ASSERT_NEAR(double{values[i]}, sum[i] / all.size(), bound) << i;
+  }
+}
+
+TEST(CommunicatorAtp, allreduce__integers_are_exact_and_floats_within_the_bound) {
+  const auto daemon = start_switch(256);
+  run_ranks(3, over(daemon->control_address()), [&](Communicator& all) {
+    std::vector<std::int32_t> ones(10'000);
+    std::iota(ones.begin(), ones.end(), all.rank());
+    ASSERT_TRUE(all.allreduce(TensorSpan::of(ones), {}).ok());
+    for (std::size_t i = 0; i < ones.size(); ++i) {
+      ASSERT_EQ(ones[i], static_cast<std::int32_t>(3 * i + 3));
+    }
+    expect_mean(all, 5000);
+    // Others go over TCP.
+    std::vector<double> more{1.0};
+    ASSERT_TRUE(all.allreduce(TensorSpan::of(more), {}).ok());
+    EXPECT_EQ(more[0], 3.0);
+  });
+}
+
+TEST(CommunicatorAtp, allreduce__several_in_flight) {
+  const auto daemon = start_switch(4096);
+  run_ranks(2, over(daemon->control_address(), 1), [&](Communicator& all) {
+    std::vector<std::vector<std::int32_t>> tensors(20, std::vector<std::int32_t>(3000, 1));
+    std::vector<Operation> operations;
+    for (auto& tensor : tensors) {
+      operations.push_back(all.allreduce_async(TensorSpan::of(tensor), {}).value());
+    }
+    for (const Operation& operation : operations) EXPECT_TRUE(operation.wait().ok());
+    for (const auto& tensor : tensors) EXPECT_EQ(tensor, std::vector<std::int32_t>(3000, 2));
+  });
+}
+
+TEST(CommunicatorAtp, allreduce__no_switch_there) {
+  // Nobody listens at the address.
+  run_ranks(2, over(free_address()), [&](Communicator& all) { expect_mean(all, 4000); });
+}
+
+TEST(CommunicatorAtp, allreduce__the_switch_dies) {
+  auto daemon = start_switch(4096);
+  run_ranks(2, over(daemon->control_address()), [&](Communicator& all) {
+    expect_mean(all, 100'000);
+    ASSERT_TRUE(all.barrier({}).ok());
+    if (all.rank() == 0) daemon.reset();
+    expect_mean(all, 100'000);
+    expect_mean(all, 1000);
+  });
+}
+
+TEST(CommunicatorAtp, allreduce__different_calls_are_named) {
+  const auto daemon = start_switch(16);
+  run_ranks(2, over(daemon->control_address()), [&](Communicator& all) {
+    std::vector<std::int32_t> values(all.rank() == 0 ? 100 : 200);
+    const Status status = all.allreduce(TensorSpan::of(values), {});
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.error().message().find("100 int32"), std::string::npos)
+        << status.error().message();
+    EXPECT_NE(status.error().message().find("200 int32"), std::string::npos);
+  });
+}
+
+TEST(CommunicatorAtp, allreduce__overflow_is_an_error_on_every_rank) {
+  const auto daemon = start_switch(16);
+  run_ranks(2, over(daemon->control_address()), [&](Communicator& all) {
+    std::vector<std::int32_t> values(100, std::numeric_limits<std::int32_t>::max());
+    const Status status = all.allreduce(TensorSpan::of(values), {});
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.error().message().find("32 bits"), std::string::npos);
+    expect_mean(all, 100);
+  });
+}
+
+TEST(CommunicatorAtp, create__a_switch_that_refuses_is_an_error_on_every_rank) {
+  SwitchConfig config;
+  config.control = "127.0.0.1:0";
+  config.token = "secret";
+  const auto daemon = SwitchDaemon::start(config);
+  ASSERT_TRUE(daemon.ok());
+  CommunicatorOptions options = over((*daemon)->control_address());
+  options.store = free_address();
+  options.size = 2;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([options, rank]() mutable {
+      options.rank = rank;
+      const auto refused = Communicator::create(options);
+      ASSERT_FALSE(refused.ok());
+      EXPECT_NE(refused.error().message().find("token"), std::string::npos)
+          << refused.error().message();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(CommunicatorAtp, allreduce__bad_input) {
+  run_ranks(2, {}, [&](Communicator& all) {
+    std::vector<float> values(1);
+    const auto atp = all.allreduce(TensorSpan::of(values), {.transport = Transport::kAtp});
+    ASSERT_FALSE(atp.ok());
+    EXPECT_NE(atp.error().message().find("created with it"), std::string::npos);
+    std::vector<double> wide(1);
+    const auto type = all.allreduce(TensorSpan::of(wide), {.transport = Transport::kAtp});
+    ASSERT_FALSE(type.ok());
+    EXPECT_NE(type.error().message().find("float64"), std::string::npos);
+    // The store is rank 0's: it must not leave before the other has come.
+    EXPECT_TRUE(all.barrier({}).ok());
+  });
+}
+
+}  // namespace
+}  // namespace thalweg

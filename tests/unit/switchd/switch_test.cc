@@ -1,0 +1,68 @@
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "switchd/loopback_job.h"
+
+namespace thalweg {
+namespace {
+
+constexpr std::size_t kElements = 20'000;
+
+TEST(Switch, reduce__sums_are_made_in_the_switch) {
+  const auto daemon = start_switch(4096);
+  LoopbackJob job(daemon.get(), {.workers = 3});
+  job.expect_exact(kElements, 1);
+  const std::uint64_t blocks = (kElements + 63) / 64;
+  EXPECT_GE(job.counter("completed"), blocks * 9 / 10);
+  // The server gets one sum a block where three contributions were sent.
+  EXPECT_LE(job.node(0).counters().server_packets, blocks * 12 / 10);
+}
+
+TEST(Switch, reduce__without_a_switch_servers_add_all) {
+  LoopbackJob job(nullptr, {.workers = 3, .servers = 2});
+  job.expect_exact(kElements, 2);
+  EXPECT_TRUE(job.node(0).counters().switch_gone);
+  EXPECT_GE(job.node(0).counters().server_packets, (kElements / 64) * 3 / 2);
+}
+
+TEST(Switch, reduce__two_jobs_share_few_aggregators) {
+  const auto daemon = start_switch(16);
+  LoopbackJob one(daemon.get(), {.workers = 3});
+  LoopbackJob two(daemon.get(), {.workers = 2, .servers = 2, .keyed = true});
+  std::thread other([&] { two.expect_exact(kElements, 3); });
+  one.expect_exact(kElements, 4);
+  other.join();
+  EXPECT_GT(one.counter("completed") + two.counter("completed"), 0U);
+  EXPECT_GT(one.counter("collision") + two.counter("collision"), 0U);
+}
+
+TEST(Switch, reduce__several_shards) {
+  const auto daemon = start_switch(4096, 2);
+  LoopbackJob job(daemon.get(), {.workers = 4, .servers = 3, .keyed = true});
+  job.expect_exact(kElements, 5);
+  EXPECT_GT(job.counter("completed"), 0U);
+}
+
+TEST(Switch, reduce__goes_on_when_the_switch_dies) {
+  auto daemon = start_switch(4096);
+  LoopbackJob job(daemon.get(), {.workers = 3});
+  job.expect_exact(kElements, 6);
+  job.expect_exact(kElements * 20, 7, [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    daemon.reset();
+  });
+  job.expect_exact(kElements, 8);
+  for (std::size_t w = 0; w < 3; ++w) EXPECT_TRUE(job.node(w).counters().switch_gone);
+}
+
+TEST(Switch, job__removed_under_way_is_exact_by_the_servers) {
+  const auto daemon = start_switch(4096);
+  LoopbackJob job(daemon.get(), {.workers = 2});
+  job.expect_exact(kElements * 10, 9, [&] {
+    EXPECT_TRUE(job.client().ask({{"op", "remove"}, {"job", job.id()}}, soon()).ok());
+  });
+}
+
+}  // namespace
+}  // namespace thalweg
