@@ -66,14 +66,14 @@ def finish_alike(rank, _size):
     trainer = DSSync(model, sgd, RACKS)
     train(model, trainer, rank, 5)
     trainer.finish([batch(rank, 0)])
-    return [tensor.detach().clone() for tensor in model.state_dict().values()]
+    return [tensor.tolist() for tensor in model.state_dict().values()]
 
 
 def test_finish__all_ranks_have_one_model():
     first, *others = run_ranks(4, finish_alike)
     for other in others:
         for ours, theirs in zip(first, other, strict=True):
-            torch.testing.assert_close(ours, theirs)
+            torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs))
 
 
 def resume(rank, _size):
@@ -141,6 +141,6 @@ def test_racks__must_fit_the_world():
 
 
 def test_example__as_good_as_bsp():
-    text = torchrun("examples/dssync_digits.py", "--racks", "2,2", "--epochs", "5", ranks=4)
+    text = torchrun("examples/dssync_digits.py", "--racks", "2,2", "--epochs", "3", ranks=4)
     bsp, ds_sync = map(float, re.findall(r"([0-9.]+)% of the test images right", text))
     assert ds_sync > bsp - 0.5, text
