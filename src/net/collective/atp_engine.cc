@@ -13,9 +13,9 @@ namespace {
 
 // A switch that does not answer for so long is not there.
 constexpr Duration kSwitchTime = Duration::milliseconds(2'000);
-// How long a server stays for ranks that have not said that they are done.
 // How long rank 0 waits for the others to read that the switch refused.
 constexpr Duration kRefusalTime = Duration::milliseconds(2'000);
+// How long a server stays for ranks that have not said that they are done.
 constexpr Duration kStayTime = Duration::milliseconds(5'000);
 constexpr Duration kStayTurn = Duration::milliseconds(50);
 // How soon a broken communicator is noticed.
