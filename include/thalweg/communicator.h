@@ -65,8 +65,8 @@ struct CommunicatorOptions {
   // Which plan runs: a scheme as `thalweg plan` takes it ("ring", "rat:trees=4"). Empty: chosen by
   // the size of the tensor, or by the planner if there is a topology.
   std::string scheme = {};
-  // The network as `--topology` takes it (a shorthand, or the text of a YAML file). Rank i is host i.
-  // Empty: all hosts on one switch.
+  // The network as `--topology` takes it (a shorthand, or the text of a YAML file). Rank i is host
+  // i. Empty: all hosts on one switch.
   std::string topology = {};
   // How calls go that do not say.
   Transport transport = Transport::kTcp;

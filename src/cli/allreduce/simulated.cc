@@ -18,9 +18,9 @@ constexpr const char* kPart = "64KiB";
 // Round trip and buffers as the emulated network has them (emulated_network.cc); the kernel's
 // minimum for a retransmission timer.
 std::string scenario_text(const Topology& topology, const SimulatedCall& call) {
-  const std::string transport =
-      call.transport == "dlcp" ? fmt::format("{{kind: dlcp, bound: {}}}", call.bound)
-                               : std::string("{kind: cubic, rto_min: 200ms}");
+  const std::string transport = call.transport == "dlcp"
+                                    ? fmt::format("{{kind: dlcp, bound: {}}}", call.bound)
+                                    : std::string("{kind: cubic, rto_min: 200ms}");
   std::string text = fmt::format(
       "topology: given\ntransport: {}\nnetwork: {{port_buffer: 10MB, host_queue: 64kB}}\n"
       "until: 600s\njobs:\n"

@@ -289,9 +289,7 @@ Result<std::shared_ptr<const Communicator::Core::KnownCall>> Communicator::Core:
   return std::shared_ptr<const KnownCall>(known);
 }
 
-std::uint64_t Communicator::Core::signature_of(const std::string& text) {
-  return hash_of(text, 1);
-}
+std::uint64_t Communicator::Core::signature_of(const std::string& text) { return hash_of(text, 1); }
 
 Status Communicator::Core::use_dlcp(const Call& call, const CallOptions& options,
                                     Operation::State& op) {

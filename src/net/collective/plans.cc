@@ -45,8 +45,8 @@ Result<std::unique_ptr<Plans>> Plans::make(int ranks, int rank, const std::strin
   const std::string text =
       topology.empty() ? fmt::format("single-switch:hosts={}", ranks) : topology;
   const bool is_file = text.find('\n') != std::string::npos;
-  THALWEG_TRY(Topology network, is_file ? topology_from_yaml(text, "the topology")
-                                        : topology_from_shorthand(text));
+  THALWEG_TRY(Topology network,
+              is_file ? topology_from_yaml(text, "the topology") : topology_from_shorthand(text));
   if (network.host_count() != ranks) {
     return Error(fmt::format("the topology has {} hosts, and the communicator {} ranks",
                              network.host_count(), ranks));
