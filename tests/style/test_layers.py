@@ -16,6 +16,15 @@ def test_layering():
     assert layering_violations(ROOT) == []
 
 
+def test_sources_include_their_own_header_first():
+    """So every header that has a source compiles alone; the build checks the others."""
+    for header in (ROOT / "src").rglob("*.h"):
+        source = header.with_suffix(".cc")
+        if source.exists():
+            first = next(line for line in source.read_text().splitlines() if line.startswith("#include"))
+            assert first == f'#include "{header.relative_to(ROOT / "src")}"', source
+
+
 def test_every_folder_is_a_layer():
     assert {p.name for p in (ROOT / "src").iterdir() if p.is_dir()} <= set(BELOW)
 

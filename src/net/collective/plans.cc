@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "plan/planner.h"
 #include "plan/scheme.h"
@@ -17,11 +18,22 @@ namespace {
 constexpr std::size_t kMostPlans = 1024;
 // Up to this many bytes the number of steps decides, above it the number of bytes.
 constexpr std::int64_t kSmall = 32 << 10;
+// Above this many bytes an allreduce is cut, however few the ranks: adding up costs too.
+constexpr double kMostWhole = 256 << 10;
 
-const char* usual_scheme(Collective collective, std::int64_t bytes) {
+// A butterfly of n ranks saves log2(n) steps of halving-doubling's 2 log2(n), and sends log2(n)
+// tensors where that sends 2(n − 1)/n. A step costs what kSmall bytes do.
+bool is_small_allreduce(std::int64_t bytes, int ranks) {
+  const double steps = std::log2(ranks);
+  const double more = steps - 2.0 * (ranks - 1) / ranks;
+  const double limit = more > 0 ? kSmall * steps / more : kMostWhole;
+  return static_cast<double>(bytes) <= std::min(limit, kMostWhole);
+}
+
+const char* usual_scheme(Collective collective, std::int64_t bytes, int ranks) {
   switch (collective) {
     case Collective::kAllreduce:
-      return bytes <= kSmall ? "butterfly" : "halving-doubling";
+      return is_small_allreduce(bytes, ranks) ? "butterfly" : "halving-doubling";
     case Collective::kReduce:
     case Collective::kBroadcast:
       return bytes <= kSmall ? "k-nomial" : "double-tree";
@@ -79,7 +91,8 @@ Result<Plan> Plans::plan_for(const Request& request) const {
     THALWEG_TRY(Choice choice, best_plan(wanted, routing, {}));
     return std::move(choice.best.plan);
   }
-  return make_plan(usual_scheme(request.collective, request.elements * request.element_bytes),
+  return make_plan(usual_scheme(request.collective, request.elements * request.element_bytes,
+                                topology_.host_count()),
                    wanted);
 }
 
