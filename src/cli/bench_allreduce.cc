@@ -72,13 +72,17 @@ struct Calls {
   int timed = 0;  // in one turn
 };
 
-// Enough for a p99 where calls are short, and not for ever where they are long.
-Calls calls_for(Bytes size, bool quick) {
-  constexpr std::int64_t kBytesATurn = std::int64_t{320} << 20;
+// Enough for a p99 where calls are short, and not for ever where they are long, by their size or by
+// the rate of the links (0: none).
+Calls calls_for(Bytes size, double gbps, bool quick) {
+  constexpr double kBytesATurn = 320.0 * (1 << 20);
+  constexpr double kSecondsATurn = 3;
   if (quick) return {.warm_up = 2, .timed = 5};
-  return {.warm_up = size.count() <= 1 << 20 ? 20 : 2,
-          .timed = static_cast<int>(std::clamp<std::int64_t>(
-              kBytesATurn / std::max<std::int64_t>(size.count(), 1), 8, 200))};
+  double bytes = kBytesATurn;
+  if (gbps > 0) bytes = std::min(bytes, kSecondsATurn * gbps * 1e9 / 16);  // each crosses twice
+  const double calls = bytes / static_cast<double>(std::max<std::int64_t>(size.count(), 1));
+  const int timed = static_cast<int>(std::clamp(calls, 8.0, 200.0));
+  return {.warm_up = timed < 200 ? 2 : 20, .timed = timed};
 }
 
 Result<std::vector<Bytes>> sizes_of(const Options& options, DType type) {
@@ -254,7 +258,7 @@ class Bench {
   }
 
   Status measure(Crew& crew, Cell& cell) const {
-    const Calls calls = calls_for(cell.size, quick_);
+    const Calls calls = calls_for(cell.size, settings_.rate_gbps, quick_);
     const double gbps = settings_.rate_gbps > 0 ? settings_.rate_gbps : kSlowestGbps;
     const double bits = 8.0 * static_cast<double>(cell.size.count()) * settings_.work.ranks *
                         (calls.warm_up + calls.timed + 2);
