@@ -132,14 +132,16 @@ kill -9 "$switch"; wait "$switch" 2>/dev/null || true
 echo "== two jobs, 64 aggregators, 1 % loss"
 lose_one_percent
 start_switch 64
-start_job a "$iterations"
-start_job b "$iterations"
-wait_for a $((iterations / 2))
-wait_for b $((iterations / 2))
+start_job a $((2 * iterations))
+start_job b $((2 * iterations))
+wait_for a $((iterations / 4))
+wait_for b $((iterations / 4))
 statistics
 python3 - "$folder/stats.json" <<'EOF'
 import json, sys
-for job in json.load(open(sys.argv[1]))["jobs"]:
+jobs = json.load(open(sys.argv[1]))["jobs"]
+assert len(jobs) == 2, "a job is over before the other has begun"
+for job in jobs:
     c = job["counters"]
     print(f"job {job['job']}: " + ", ".join(f"{c[k]} {k}" for k in
           ("completed", "collision", "resent", "flushed", "partial_sums", "most_slots")))
@@ -147,7 +149,11 @@ for job in json.load(open(sys.argv[1]))["jobs"]:
 EOF
 echo "== the switch is killed"
 kill -9 "$switch"; wait "$switch" 2>/dev/null || true
-echo "of $iterations iterations job a had done $(grep -c exact "$folder/a0"), job b $(grep -c exact "$folder/b0")"
+for job in a b; do
+  done=$(grep -c "iteration .* exact" "$folder/${job}0")
+  echo "of $((2 * iterations)) iterations job $job had done $done"
+  [ "$done" -lt $((2 * iterations)) ] || { echo "job $job was over before"; exit 1; }
+done
 join_ranks
 tail -qn1 "$folder"/[ab][012]
 [ "$(grep -l "all exact" "$folder"/[ab][012] | wc -l)" = 6 ]
