@@ -96,7 +96,8 @@ class XdpPlane::Core {
     int failure = 0;
     for (const std::uint32_t mode : {XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE}) {
       if (generic && mode == XDP_FLAGS_DRV_MODE) continue;
-      LIBBPF_OPTS(bpf_link_create_opts, how);
+      bpf_link_create_opts how{};
+      how.sz = sizeof(how);
       how.flags = mode;
       // Lasts as long as the descriptor: a switch that dies leaves nothing behind.
       const int link = bpf_link_create(program(), index, BPF_XDP, &how);
@@ -186,7 +187,8 @@ class XdpPlane::Core {
 
   [[nodiscard]] Result<Outcome> run(std::span<const std::byte> frame,
                                     std::span<std::byte> out) const {
-    LIBBPF_OPTS(bpf_test_run_opts, run);
+    bpf_test_run_opts run{};
+    run.sz = sizeof(run);
     run.data_in = frame.data();
     run.data_size_in = static_cast<std::uint32_t>(frame.size());
     run.data_out = out.data();
