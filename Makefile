@@ -67,7 +67,7 @@ wheel: setup
 
 # PyTorch's own tests with Gloo and with our backend, side by side: build/torch/report.md.
 test-torch: build-release
-	.venv/bin/python tests/torch/compare.py
+	.venv/bin/python tests/torch/side_by_side.py
 
 bench: build
 	build/release/thalweg bench kernels

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
+#include <system_error>
 
 #include <thalweg/version.h>
 
@@ -21,6 +22,15 @@
 #include "cli/switch.h"
 #include "cli/trace_replay.h"
 #include "cli/tune_thresholds.h"
+
+namespace {
+
+int cannot_write() {
+  std::cerr << "thalweg: cannot write to standard output\n";
+  return thalweg::kExitBadInput;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app("Thalweg: gradients by the fastest line", "thalweg");
@@ -77,12 +87,13 @@ int main(int argc, char** argv) {
       }
     }
     return app.exit(error) == 0 ? 0 : thalweg::kExitBadInput;
+  } catch (const std::system_error& error) {
+    // Of fmt::print.
+    if (std::ferror(stdout) != 0) return cannot_write();
+    std::cerr << "thalweg: " << error.what() << '\n';
+    return thalweg::kExitBadInput;
   }
   // A full disk or a closed pipe must not look like success.
   std::cout.flush();
-  if (!std::cout || std::fflush(stdout) != 0) {
-    std::cerr << "thalweg: cannot write to standard output\n";
-    return thalweg::kExitBadInput;
-  }
-  return 0;
+  return std::cout && std::fflush(stdout) == 0 ? 0 : cannot_write();
 }

@@ -1,6 +1,6 @@
 """PyTorch's own tests with Gloo and with Thalweg, side by side: build/torch/report.md.
 
-    python tests/torch/compare.py        runs both (`make test-torch`)
+    python tests/torch/side_by_side.py        runs both (`make test-torch`)
 
 Exit code 1 if a test fails with Thalweg that passes with Gloo and is not in EXPECTED.
 """
