@@ -19,6 +19,8 @@ SECONDS = 30  # longer than any test takes
 
 
 def _run(body, rank, size, store, options, environment, pipe):
+    # A file store is deleted when nobody has it open: a rank that has done all before another begins takes it along.
+    os.environ["TORCH_DIST_INIT_BARRIER"] = "1"
     os.environ.update(environment)
     torch.set_num_threads(1)
     faulthandler.dump_traceback_later(SECONDS - 5, exit=True)
