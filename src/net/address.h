@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <thalweg/result.h>
 
@@ -24,6 +25,7 @@ class SocketAddress {
   SocketAddress() = default;
   // "host:port" or "[v6]:port"; the host may be a name, which is looked up.
   static Result<SocketAddress> resolve(const std::string& text);
+  static Result<std::vector<SocketAddress>> resolve_each(const std::vector<std::string>& texts);
   // Of family AF_INET or AF_INET6.
   static SocketAddress from(const sockaddr& address);
   // The two ends of a socket.
