@@ -59,7 +59,8 @@ class Fabric {
 
   // A host sends a packet; the fabric owns it from here on.
   void send(Rank host, std::uint32_t packet);
-  // Who looks into packets for the stage; must outlive the fabric. Null: nobody.
+  // Who looks into packets for the stage; must outlive all calls of arrive() and restart_switch().
+  // Null: nobody.
   void set_stage(SwitchStage* stage) { stage_ = stage; }
   // For the stage. Passes a packet on from a node towards its target.
   void forward(std::uint32_t node, std::uint32_t place);

@@ -65,7 +65,7 @@ class ScenarioReader : private YamlSource {
   Result<RandomPauseFault> read_random_pause(const YAML::Node& node) const;
   Result<ScenarioFault> read_fault(const YAML::Node& node) const;
 
-  static constexpr std::int64_t kMaxSlots = 1 << 26;
+  static constexpr std::int64_t kMaxSlots = 1 << 22;
 
   // Reads a field into `out` if it is there.
   template <class T, class Read>
