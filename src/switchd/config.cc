@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "net/address.h"
+#include "net/atp/job_message.h"
+#include "net/udp_socket.h"
 #include "topology/text.h"
 #include "topology/yaml_document.h"
 #include "topology/yaml_source.h"
@@ -19,7 +21,9 @@ constexpr std::int64_t kMaxAggregators = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxElements = 2048;  // of a packet in jumbo frames
 constexpr std::int64_t kMaxJobs = 4096;
 constexpr std::int64_t kMaxReceiveBuffer = std::int64_t{1} << 30;
-// All aggregators' elements.
+// Of elements, and of packets that leave together: each end of each job may have a train of them in
+// each shard.
+constexpr std::int64_t kTrainsOfJob = kMaxJobWorkers + kMaxJobServers + 1;
 constexpr std::int64_t kMaxMemory = std::int64_t{16} << 30;
 
 class ConfigReader : private YamlSource {
@@ -89,11 +93,14 @@ class ConfigReader : private YamlSource {
       return error(root, fmt::format("'aggregators': {}; each of {} shards needs one",
                                      config.aggregators, config.shards));
     }
-    const std::int64_t memory = std::int64_t{config.aggregators} * config.elements * 4;
-    if (memory > kMaxMemory) {
-      return error(root, fmt::format("'aggregators' times 'elements': {} bytes; up to {} are "
-                                     "allowed",
-                                     memory, kMaxMemory));
+    const std::int64_t elements = std::int64_t{config.aggregators} * config.elements * 4;
+    const std::int64_t trains = std::int64_t{config.max_jobs} * config.shards * kTrainsOfJob *
+                                static_cast<std::int64_t>(UdpSocket::kMaxMessage);
+    if (elements + trains > kMaxMemory) {
+      return error(root,
+                   fmt::format("'aggregators' times 'elements': {} bytes, and {} for packets of "
+                               "'max_jobs' in 'shards'; up to {} are allowed",
+                               elements, trains, kMaxMemory));
     }
     return config;
   }
