@@ -14,8 +14,11 @@ AtpMember::AtpMember(const AtpNodeOptions& options, UdpSocket& socket) : options
   for (const SocketAddress& member : options.members) {
     members_.emplace_back(socket, std::vector{member});
   }
+  if (options.server_apart) members_.emplace_back(socket, std::vector{*options.server_apart});
   if (options.key) {
-    sealer_.emplace(*options.key, AtpOrigin{.member = static_cast<std::uint16_t>(options.rank),
+    const std::size_t own =
+        options.on_sum ? options.members.size() : static_cast<std::size_t>(options.rank);
+    sealer_.emplace(*options.key, AtpOrigin{.member = static_cast<std::uint16_t>(own),
                                             .mark = static_cast<std::uint16_t>(random_number()),
                                             .first_count = random_number()});
     verifier_.emplace(*options.key);
@@ -27,10 +30,13 @@ std::uint32_t AtpMember::everyone() const {
 }
 
 AtpMember::Sender AtpMember::sender(const SocketAddress& from) const {
-  if (std::ranges::find(options_.shards, from) != options_.shards.end()) return {true, {}};
+  if (std::ranges::find(options_.shards, from) != options_.shards.end()) return {.is_switch = true};
+  if (from == options_.server_apart) return {.is_server = true};
   const auto member = std::ranges::find(options_.members, from);
   if (member == options_.members.end()) return {};
-  return {false, static_cast<std::size_t>(member - options_.members.begin())};
+  const auto rank = static_cast<std::size_t>(member - options_.members.begin());
+  const bool server = !options_.server_apart && rank < static_cast<std::size_t>(options_.servers);
+  return {.is_server = server, .rank = rank};
 }
 
 bool AtpMember::read(std::span<const std::byte> packet, AtpHeader& header) {
@@ -50,8 +56,12 @@ AtpMember::Slot AtpMember::to_switch(const AtpHeader& header) {
   return fill(header, shards_[shard_of(header.job, header.sequence, shards_.size())]);
 }
 
-AtpMember::Slot AtpMember::to_member(const AtpHeader& header, std::size_t rank) {
+AtpMember::Slot AtpMember::to_rank(const AtpHeader& header, std::size_t rank) {
   return fill(header, members_[rank]);
+}
+
+AtpMember::Slot AtpMember::to_server(const AtpHeader& header, std::size_t server) {
+  return fill(header, options_.server_apart ? members_.back() : members_[server]);
 }
 
 void AtpMember::seal(const Slot& slot) {

@@ -25,11 +25,12 @@ class AtpMember {
   [[nodiscard]] bool has_switch() const { return !options_.shards.empty(); }
   [[nodiscard]] std::uint32_t everyone() const;  // the set of all workers
 
-  // Who sends: the switch, a member (its rank), or a stranger.
+  // Who sends: the switch, a rank, a server (which may be a rank), or a stranger.
   struct Sender {
     bool is_switch = false;
-    std::optional<std::size_t> rank;
-    [[nodiscard]] bool known() const { return is_switch || rank.has_value(); }
+    bool is_server = false;
+    std::optional<std::size_t> rank = {};
+    [[nodiscard]] bool known() const { return is_switch || is_server || rank.has_value(); }
   };
   [[nodiscard]] Sender sender(const SocketAddress& from) const;
   // Decodes and proves a packet. False: drop it.
@@ -41,7 +42,8 @@ class AtpMember {
     std::int32_t* elements = nullptr;
   };
   [[nodiscard]] Slot to_switch(const AtpHeader& header);
-  [[nodiscard]] Slot to_member(const AtpHeader& header, std::size_t rank);
+  [[nodiscard]] Slot to_rank(const AtpHeader& header, std::size_t rank);
+  [[nodiscard]] Slot to_server(const AtpHeader& header, std::size_t server);
   void seal(const Slot& slot);
   void flush();
 
@@ -50,7 +52,7 @@ class AtpMember {
 
   AtpNodeOptions options_;
   std::vector<PacketTrain> shards_;
-  std::vector<PacketTrain> members_;
+  std::vector<PacketTrain> members_;  // the ranks, then the server apart
   std::optional<AtpSealer> sealer_;
   std::optional<AtpVerifier> verifier_;
 };

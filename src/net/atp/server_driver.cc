@@ -16,7 +16,7 @@ AtpServerOptions server_options(const AtpNodeOptions& node) {
   options.job = node.job;
   options.groups = {static_cast<std::uint8_t>(node.members.size())};
   options.servers = static_cast<std::uint32_t>(node.servers);
-  options.index = static_cast<std::uint32_t>(node.rank);
+  options.index = node.server_apart ? 0 : static_cast<std::uint32_t>(node.rank);
   options.elements = node.elements;
   options.window = node.window;
   options.keyed = node.key.has_value();
@@ -51,6 +51,12 @@ void AtpServerDriver::on_packet(const AtpHeader& header, std::span<const std::by
       }
       break;
   }
+  AtpServerTransmit transmit;
+  // What completes a sequence is followed by nothing but its sum.
+  if (action.completed && member_.options().on_sum && server_.poll_transmit(transmit)) {
+    member_.options().on_sum(transmit.header, slot(transmit.slot));
+    send(transmit);
+  }
   pump();
 }
 
@@ -73,7 +79,7 @@ void AtpServerDriver::send(const AtpServerTransmit& transmit) {
   const std::uint32_t direct = path_.direct(receivers);
   if (direct != receivers) put(member_.to_switch(header), transmit);
   for (std::uint32_t left = direct; left != 0; left &= left - 1) {
-    put(member_.to_member(header, static_cast<std::size_t>(std::countr_zero(left))), transmit);
+    put(member_.to_rank(header, static_cast<std::size_t>(std::countr_zero(left))), transmit);
   }
 }
 

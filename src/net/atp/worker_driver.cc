@@ -107,7 +107,7 @@ void AtpWorkerDriver::send(AtpTransmit& transmit, Time now) {
     header.collision = !header.resend;
   }
   const AtpMember::Slot slot =
-      direct ? member_.to_member(header, transmit.server) : member_.to_switch(header);
+      direct ? member_.to_server(header, transmit.server) : member_.to_switch(header);
   if (fixed) {
     of.misfits += to_fixed_point(reduction.type, data, header.elements, block,
                                  exponent_of(reduction, transmit.block.first_element, block),
