@@ -10,7 +10,7 @@ import dataclasses
 import torch
 import torch.distributed as dist
 
-from thalweg.backend import backend_of
+from thalweg.backend import NAME, backend_of
 from thalweg.record import record  # noqa: F401  a layer table of any model, for the simulator
 
 
@@ -98,7 +98,9 @@ class LayerWise:
         self._syncs = True
         # Who used what is exchanged in a group of its own: in that of the gradients it would have its place in their
         # order, which differs where a rank has not used something.
-        self._usage = dist.new_group(self._ranks()) if find_unused_parameters else None
+        # Only its members make it, and it moves tensors of the CPU, whatever the default group is.
+        self._usage = dist.new_group(self._ranks(), backend=NAME, use_local_synchronization=True) \
+            if find_unused_parameters else None
         self._hooks = []
         self._parameters = []  # in the order of the model
         self._ready = set()  # positions whose gradient is complete
