@@ -39,6 +39,12 @@ struct GradientOptions {
 
 class Backend final : public c10d::Backend {
  public:
+  // Meets the other ranks; known to shutdown_all().
+  static c10::intrusive_ptr<Backend> make(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                          int size, std::chrono::milliseconds timeout,
+                                          const CommunicatorOptions& options);
+  // Of every backend of this process that is still there.
+  static void shutdown_all();
   Backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
           std::chrono::milliseconds timeout, const CommunicatorOptions& options);
   ~Backend() override;
