@@ -18,14 +18,16 @@ import thalweg  # noqa: E402  registers the backend
 SECONDS = 30  # longer than any test takes
 
 
-def _run(body, rank, size, store, options, environment, pipe):
+def _run(body, rank, size, store, options, environment, grouped, pipe):
     # A file store is deleted when nobody has it open: a rank that has done all before another begins takes it along.
     os.environ["TORCH_DIST_INIT_BARRIER"] = "1"
     os.environ.update(environment)
     torch.set_num_threads(1)
     faulthandler.dump_traceback_later(SECONDS - 5, exit=True)
     try:
-        dist.init_process_group("thalweg", init_method=f"file://{store}", rank=rank, world_size=size, pg_options=options)
+        if grouped:
+            dist.init_process_group("thalweg", init_method=f"file://{store}", rank=rank, world_size=size,
+                                    pg_options=options)
         result = body(rank, size)
         if dist.is_initialized():
             dist.destroy_process_group()
@@ -34,16 +36,17 @@ def _run(body, rank, size, store, options, environment, pipe):
         pipe.send((traceback.format_exc(), None))
 
 
-def run_ranks(size, body, options=None, environment=None, dies=()):
+def run_ranks(size, body, options=None, environment=None, dies=(), grouped=True):
     """What body(rank, size) returns on each rank of a new group; an error of any is raised. Ranks that are to die in
-    the midst of it return nothing."""
+    the midst of it return nothing. If not grouped, the process group is theirs to make."""
     fork = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "store"
         processes, pipes = [], []
         for rank in range(size):
             ours, theirs = fork.Pipe(duplex=False)
-            process = fork.Process(target=_run, args=(body, rank, size, store, options, environment or {}, theirs))
+            process = fork.Process(target=_run, args=(body, rank, size, store, options, environment or {}, grouped,
+                                                        theirs))
             process.start()
             theirs.close()
             processes.append(process)
