@@ -108,7 +108,8 @@ def live_and_die(port):
         members = Members(store, f"worker{rank}", "ab"[rank // 2 % 2], start=4 if rank < 4 else None, patience=4.0,
                           timeout=LIMIT_SECONDS)
         model = small_model(seed=rank)
-        trainer = DSSync(model, torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9), members=members, window=4)
+        trainer = DSSync(model, torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9), members=members, window=4,
+                         adapt=False)
         seen, last = [], None
         while trainer.iteration != last:
             now = (members.generation, [member.name for member in members.members], trainer.rho)
