@@ -10,7 +10,10 @@ import dataclasses
 import torch
 import torch.distributed as dist
 
+from thalweg.averaging import Gossip, LocalSGD  # noqa: F401
 from thalweg.backend import NAME, backend_of
+from thalweg.dssync import DSSync  # noqa: F401
+from thalweg.members import Members  # noqa: F401
 from thalweg.record import record  # noqa: F401  a layer table of any model, for the simulator
 
 

@@ -25,7 +25,8 @@ def _run(body, rank, size, store, init, environment, seconds, pipe):
     torch.set_num_threads(1)
     faulthandler.dump_traceback_later(seconds - 5, exit=True)
     try:
-        dist.init_process_group(init_method=f"file://{store}", rank=rank, world_size=size, **init)
+        if init is not None:
+            dist.init_process_group(init_method=f"file://{store}", rank=rank, world_size=size, **init)
         result = body(rank, size)
         if dist.is_initialized():
             dist.destroy_process_group()
@@ -34,12 +35,13 @@ def _run(body, rank, size, store, init, environment, seconds, pipe):
         pipe.send((traceback.format_exc(), None))
 
 
-def run_ranks(size, body, options=None, environment=None, dies=(), backend="thalweg", method="fork", seconds=SECONDS):
+def run_ranks(size, body, options=None, environment=None, dies=(), grouped=True, backend="thalweg", method="fork",
+              seconds=SECONDS):
     """What body(rank, size) returns on each rank of a new group; an error of any is raised. Ranks that are to die in
-    the midst of it return nothing. A process that has used CUDA cannot be forked: method="spawn", and then the body is
-    a function that can be named."""
+    the midst of it return nothing. If not grouped, the process group is theirs to make. A process that has used CUDA
+    cannot be forked: method="spawn", and then the body is a function that can be named."""
     start = multiprocessing.get_context(method)
-    init = {"backend": backend, "pg_options": options}
+    init = {"backend": backend, "pg_options": options} if grouped else None
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "store"
         processes, pipes = [], []
