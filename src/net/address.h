@@ -25,12 +25,9 @@ class SocketAddress {
   SocketAddress() = default;
   // "host:port" or "[v6]:port"; the host may be a name, which is looked up.
   static Result<SocketAddress> resolve(const std::string& text);
-<<<<<<< HEAD
   // The same without names: nothing is looked up, and nothing waits.
   static Result<SocketAddress> numeric(const std::string& text);
-=======
   static Result<std::vector<SocketAddress>> resolve_each(const std::vector<std::string>& texts);
->>>>>>> bd07d49d3ae63184cf373c9cab1e84f129731bd1
   // Of family AF_INET or AF_INET6.
   static SocketAddress from(const sockaddr& address);
   // The two ends of a socket.
