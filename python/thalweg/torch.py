@@ -10,7 +10,10 @@ import dataclasses
 import torch
 import torch.distributed as dist
 
-from thalweg.backend import backend_of
+from thalweg.averaging import Gossip, LocalSGD  # noqa: F401
+from thalweg.backend import NAME, backend_of
+from thalweg.dssync import DSSync  # noqa: F401
+from thalweg.members import Members  # noqa: F401
 from thalweg.record import record  # noqa: F401  a layer table of any model, for the simulator
 
 
@@ -62,6 +65,13 @@ def resynchronize(model, group=None):
         work.wait()
 
 
+def used_by(module):
+    """The parameters that a module's forward() may use: its own, also those that it shares with others, and, if it has
+    any, those of its children, which it may use without calling them (nn.MultiheadAttention does)."""
+    own = list(module.parameters(recurse=False))
+    return own + [p for child in module.children() for p in child.parameters(recurse=False)] if own else []
+
+
 class LayerWise:
     """Trains a model data-parallel, layer by layer: each gradient leaves as soon as backward has made it, and is
     waited for only when the next forward pass comes to its layer, which is updated then. Front layers go first.
@@ -75,7 +85,8 @@ class LayerWise:
     The model is used as it is, and its gradients belong to the wrapper: no zero_grad(). All ranks start from rank 0's
     parameters. Within no_sync() gradients are only accumulated. `make_optimizer` is called once for each module that
     has parameters of its own. With find_unused_parameters, one that no rank has used is left as it is, and one that
-    only this rank has not used counts as a gradient of zeros; without, every parameter must be used.
+    only this rank has not used counts as a gradient of zeros; without, every parameter must be used. A parameter is to
+    be used by its module's forward(), or by that of the module around it if that has parameters of its own.
 
     Invariant: gradients start in one order, that of the parameters from last to first, so on all ranks alike.
     """
@@ -90,7 +101,9 @@ class LayerWise:
         self._syncs = True
         # Who used what is exchanged in a group of its own: in that of the gradients it would have its place in their
         # order, which differs where a rank has not used something.
-        self._usage = dist.new_group(self._ranks()) if find_unused_parameters else None
+        # Only its members make it, and it moves tensors of the CPU, whatever the default group is.
+        self._usage = dist.new_group(self._ranks(), backend=NAME, use_local_synchronization=True) \
+            if find_unused_parameters else None
         self._hooks = []
         self._parameters = []  # in the order of the model
         self._ready = set()  # positions whose gradient is complete
@@ -105,21 +118,27 @@ class LayerWise:
                 self._parameters.append(parameter)
             if own:
                 self._optimizers[module] = (make_optimizer(own), [known[p] for p in own])
-        # A module waits for all it uses: also for parameters that it shares with one before it.
         for module in model.modules():
-            users = {known[p] for p in module.parameters(recurse=False) if p in known}
-            if users:
-                self._hooks.append(module.register_forward_pre_hook(lambda m, _, users=users: self._wait(users)))
+            used = {known[p] for p in used_by(module) if p in known}
+            if used:
+                self._hooks.append(module.register_forward_pre_hook(lambda m, _, used=used: self._wait(used)))
         for position, parameter in enumerate(self._parameters):
             self._hooks.append(parameter.register_post_accumulate_grad_hook(
                 lambda _, position=position: self._on_gradient(position)))
         self._next = len(self._parameters) - 1  # the position that starts next
         self._owner = {position: module for module, (_, own) in self._optimizers.items() for position in own}
 
+    def _name(self, position):
+        return next(name for name, one in self._model.named_parameters() if one is self._parameters[position])
+
     def _ranks(self):
         return dist.get_process_group_ranks(self._state.group or dist.group.WORLD)
 
     def _on_gradient(self, position):
+        if position in self._works:
+            raise RuntimeError(f"LayerWise: {self._name(position)} " + (
+                "has a second gradient before step(): accumulate gradients within no_sync()" if position in self._ready
+                else "was used without a call of its module's forward(), so its gradient was not waited for"))
         if self._syncs:
             self._ready.add(position)
             self._start_ready()
@@ -151,9 +170,8 @@ class LayerWise:
         missing = set(range(len(self._parameters))) - self._ready
         if self._usage is None:
             if missing:
-                names = {parameter: name for name, parameter in self._model.named_parameters()}
-                raise RuntimeError(f"LayerWise: {names[self._parameters[min(missing)]]} has no gradient: with layers "
-                                   "that are not always used, say find_unused_parameters=True")
+                raise RuntimeError(f"LayerWise: {self._name(min(missing))} has no gradient: with layers that are not "
+                                   "always used, say find_unused_parameters=True")
             return missing
         used = torch.ones(len(self._parameters), dtype=torch.uint8)
         used[list(missing)] = 0

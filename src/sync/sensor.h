@@ -6,10 +6,11 @@
 //
 // How it decides. A time is taken as that of the tensor once over a link, by what a ring of the
 // group's size moves. It is slow if it is far above the best that was ever usual, separately for
-// groups within a region and across regions. A worker takes part in its groups' exchanges, a region
-// in those that cross its boundary: whoever was in slow exchanges almost always is suspected, the
-// one that explains most first; what it explains implicates nobody else, except those that cannot
-// be told from it, which later, smaller groups acquit.
+// groups within a region and across regions. What slows both kinds alike (workers that compute
+// longer) is no link's fault and does not count. A worker takes part in its groups' exchanges, a
+// region in those that cross its boundary: whoever was in slow exchanges almost always is
+// suspected, the one that explains most first; what it explains implicates nobody else, except
+// those that cannot be told from it, which later, smaller groups acquit.
 //
 // Hysteresis: a suspicion counts after kWindows windows in a row, an acquittal too, and acquittal
 // asks for fewer slow exchanges than suspicion does.

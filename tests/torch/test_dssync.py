@@ -19,8 +19,8 @@ def sgd(parameters):
     return torch.optim.SGD(parameters, lr=0.1)
 
 
-def small_model():
-    torch.manual_seed(dist.get_rank())  # all get rank 0's
+def small_model(seed=None):
+    torch.manual_seed(dist.get_rank() if seed is None else seed)  # all get rank 0's
     return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
 
 
