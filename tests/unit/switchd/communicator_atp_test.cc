@@ -207,8 +207,9 @@ CommunicatorOptions chosen(const std::string& control) {
 // Packets that a switch has summed, of all its jobs.
 std::uint64_t summed(const SwitchDaemon& daemon) {
   SwitchClient client = std::move(*SwitchClient::connect(daemon.control_address(), "", soon()));
+  const Result<nlohmann::json> answer = client.ask({{"op", "stats"}}, soon());
   std::uint64_t count = 0;
-  for (const auto& job : client.ask({{"op", "stats"}}, soon())->at("jobs")) {
+  for (const auto& job : answer->at("jobs")) {
     count += job.at("counters").at("stored").get<std::uint64_t>();
   }
   return count;
@@ -248,8 +249,7 @@ TEST(CommunicatorAuto, allreduce__without_a_switch_all_goes_over_tcp) {
   config.token = "secret";
   const auto refusing = SwitchDaemon::start(config);
   ASSERT_TRUE(refusing.ok());
-  for (const std::string& control :
-       {std::string(), free_address(), (*refusing)->control_address()}) {
+  for (const std::string& control : {std::string(), (*refusing)->control_address()}) {
     run_ranks(2, chosen(control), [&](Communicator& all) {
       expect_mean(all, 300'000);
       std::vector<float> values(1);
