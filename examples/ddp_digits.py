@@ -8,6 +8,7 @@ Every rank sees its share of the 1,437 images to learn from; rank 0 prints the a
 """
 import argparse
 import gzip
+import json
 import time
 from pathlib import Path
 
@@ -48,6 +49,18 @@ def accuracy(model, data):
     return right / len(digits)
 
 
+class Log:
+    """What happened when, as JSON lines; of no file, nothing."""
+
+    def __init__(self, path):
+        self.file = open(path, "w") if path else None
+        self.started = time.monotonic()
+
+    def add(self, **fields):
+        if self.file:
+            print(json.dumps({"at": time.monotonic() - self.started, **fields}), file=self.file, flush=True)
+
+
 def train(arguments):
     rank, size = dist.get_rank(), dist.get_world_size()
     (images, digits), test = load()
@@ -58,14 +71,19 @@ def train(arguments):
         model.register_comm_hook(thalweg.torch.GradientState(loss_bound=arguments.loss_bound), thalweg.torch.reduce_hook)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     batch = arguments.batch // size
+    log = Log(arguments.log if rank == 0 else None)
     started = time.time()
     for epoch in range(arguments.epochs):
         order = torch.randperm(len(images), generator=torch.Generator().manual_seed(epoch))
         for first in range(0, len(images) - batch + 1, batch):
             some = order[first:first + batch]
+            began = time.monotonic()
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(images[some]), digits[some]).backward()
             optimizer.step()
+            log.add(step=time.monotonic() - began)
+        if log.file:
+            log.add(epoch=epoch + 1, accuracy=accuracy(model.module, test))
     if rank == 0:
         print(f"{dist.get_backend()}, {size} ranks: {accuracy(model.module, test):.1%} of the test images right "
               f"after {arguments.epochs} epochs in {time.time() - started:.1f} s", flush=True)
@@ -77,6 +95,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch", type=int, default=64, help="images a step, of all ranks together")
     parser.add_argument("--loss-bound", type=float, default=0.0, help="of gradients, in [0, 1); thalweg only")
+    parser.add_argument("--log", help="write the time of every step and the accuracy after every epoch there, as JSON lines")
     arguments = parser.parse_args()
     if arguments.loss_bound > 0 and arguments.backend != "thalweg":
         parser.error("--loss-bound: only the backend thalweg has one")

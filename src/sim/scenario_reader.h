@@ -21,6 +21,8 @@ class ScenarioReader : private YamlSource {
       : YamlSource(source), loaders_(loaders) {}
 
   Result<Scenario> read(const YAML::Node& root);
+  // The section 'network' alone.
+  Result<NetworkOptions> network_of(const YAML::Node& section);
 
  private:
   using Words = std::span<const std::string_view>;
