@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from thalweg.backend import backend_of
+from thalweg.bound import profile_bound  # noqa: F401  how much of a model's gradients may be lost
 from thalweg.record import record  # noqa: F401  a layer table of any model, for the simulator
 
 

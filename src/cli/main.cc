@@ -21,6 +21,7 @@
 #include "cli/sim_run.h"
 #include "cli/switch.h"
 #include "cli/trace_replay.h"
+#include "cli/tune_bound.h"
 #include "cli/tune_thresholds.h"
 
 namespace {
@@ -69,6 +70,7 @@ int main(int argc, char** argv) {
 
   CLI::App& tune = *app.add_subcommand("tune", "settings from a model and a network");
   tune.require_subcommand(1);
+  thalweg::add_tune_bound(tune);
   thalweg::add_tune_thresholds(tune);
 
   CLI::App& trace = *app.add_subcommand("trace", "recordings of real connections");
