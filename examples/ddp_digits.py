@@ -4,13 +4,11 @@
 
 Every rank sees its share of the 1,437 images to learn from; rank 0 prints the accuracy on the 360 others. With
 --loss-bound 0.01 gradients go over DLCP and may lose 1 % of their packets. The images are those of the UCI archive's
-"optical recognition of handwritten digits", in examples/digits.csv.gz.
+"optical recognition of handwritten digits", which come with the package (thalweg/tasks.py, where the network is too).
 """
 import argparse
-import gzip
 import json
 import time
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -18,35 +16,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import thalweg.torch
-
-IMAGES = Path(__file__).with_name("digits.csv.gz")
-TEST_EVERY = 5  # one image in so many is for the test
-
-
-def load():
-    """The images to learn from and those to be tested with, each as (images, digits)."""
-    with gzip.open(IMAGES, "rt") as lines:
-        rows = torch.tensor([[float(word) for word in line.split(",")] for line in lines])
-    rows = rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(1))]
-    images, digits = (rows[:, :64] / 16).view(-1, 1, 8, 8), rows[:, 64].long()
-    test = torch.arange(len(rows)) % TEST_EVERY == 0
-    return (images[~test], digits[~test]), (images[test], digits[test])
-
-
-def network():
-    return nn.Sequential(
-        nn.Conv2d(1, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
-        nn.Conv2d(32, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(64 * 16, 128), nn.ReLU(), nn.Linear(128, 10))
-
-
-def accuracy(model, data):
-    images, digits = data
-    model.eval()
-    with torch.no_grad():
-        right = (model(images).argmax(1) == digits).sum().item()
-    model.train()
-    return right / len(digits)
+from thalweg.tasks import accuracy
+from thalweg.tasks import digits as load
+from thalweg.tasks import digits_network as network
 
 
 class Log:

@@ -22,6 +22,7 @@
 #include "cli/switch.h"
 #include "cli/testbed.h"
 #include "cli/trace_replay.h"
+#include "cli/tune_bound.h"
 #include "cli/tune_thresholds.h"
 
 namespace {
@@ -77,6 +78,7 @@ int main(int argc, char** argv) {
 
   CLI::App& tune = *app.add_subcommand("tune", "settings from a model and a network");
   tune.require_subcommand(1);
+  thalweg::add_tune_bound(tune);
   thalweg::add_tune_thresholds(tune);
 
   CLI::App& trace = *app.add_subcommand("trace", "recordings of real connections");
