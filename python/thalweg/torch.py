@@ -14,6 +14,7 @@ from thalweg.averaging import Gossip, LocalSGD  # noqa: F401
 from thalweg.backend import backend_of
 from thalweg.dssync import DSSync  # noqa: F401
 from thalweg.members import Members  # noqa: F401
+from thalweg.parameter_server import ParameterServer  # noqa: F401
 from thalweg.record import record  # noqa: F401  a layer table of any model, for the simulator
 
 
