@@ -248,5 +248,6 @@ class DSSync(Averaging):
             if state[field] != ours:
                 raise ValueError(f"{field}: the checkpoint has {state[field]}, this job {ours}")
         super().load_state_dict(state)
+        self.changes.clear()
         self._set_racks(self._racks)
         self._begin()
