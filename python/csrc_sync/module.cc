@@ -3,8 +3,6 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -86,9 +84,9 @@ class Groups {
 
   [[nodiscard]] std::vector<int> group_of(std::int64_t iteration, int worker) const {
     if (iteration < 0 || worker < 0 || worker >= schedule_.workers) {
-      throw py::value_error(
-          fmt::format("iteration {}, worker {}; from 0, and from 0 to {}, are allowed", iteration,
-                      worker, schedule_.workers - 1));
+      throw py::value_error("iteration " + std::to_string(iteration) + ", worker " +
+                            std::to_string(worker) + "; from 0, and from 0 to " +
+                            std::to_string(schedule_.workers - 1) + ", are allowed");
     }
     std::vector<int> members;
     for (const Rank one : schedule_.group_of(iteration, Rank(worker))) {
