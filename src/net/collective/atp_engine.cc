@@ -6,13 +6,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "net/atp/admission.h"
 #include "net/system.h"
 
 namespace thalweg {
 namespace {
 
-// A switch that does not answer for so long is not there.
-constexpr Duration kSwitchTime = Duration::milliseconds(2'000);
 // How long rank 0 waits for the others to read that the switch refused.
 constexpr Duration kRefusalTime = Duration::milliseconds(2'000);
 // How long a server stays for ranks that have not said that they are done.
@@ -25,14 +24,14 @@ constexpr auto kLook = std::chrono::milliseconds(50);
 
 Result<std::shared_ptr<AtpEngine>> AtpEngine::make(AtpEngineOptions options, Time until) {
   std::shared_ptr<AtpEngine> engine(new AtpEngine(std::move(options)));
-  if (const Status status = engine->set_up(until); !status.ok()) {
-    return status.error().within("transport atp");
-  }
+  const Result<bool> made = engine->set_up(until);
+  if (!made.ok()) return made.error().within("transport atp");
+  if (!*made) return std::shared_ptr<AtpEngine>();
   engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });
   return engine;
 }
 
-Status AtpEngine::set_up(Time until) {
+Result<bool> AtpEngine::set_up(Time until) {
   AtpNodeOptions node;
   THALWEG_TRY(node_, AtpNode::bind(options_.local));
   THALWEG_TRY_STATUS(options_.publish(fmt::format("member/{}", options_.rank),
@@ -50,14 +49,16 @@ Status AtpEngine::set_up(Time until) {
   }
   THALWEG_TRY(const std::string text, options_.find("job", until));
   THALWEG_TRY(const nlohmann::json fields, parse_control_line(text));
-  // The switch is there and refuses: all ranks say so.
   if (fields.contains("error")) {
+    if (options_.only_with_switch) return false;
+    // The switch is there and refuses: all ranks say so.
     meet("refused", std::min(until, monotonic_now() + kRefusalTime));
     return Error(fields.value("error", ""));
   }
   THALWEG_TRY(const AtpJob job, atp_job_from(fields));
-  THALWEG_TRY(node.members, numeric_addresses(members));
-  THALWEG_TRY(node.shards, numeric_addresses(job.grant.data));
+  if (options_.only_with_switch && job.grant.data.empty()) return false;
+  THALWEG_TRY(node.members, SocketAddress::resolve_each(members));
+  THALWEG_TRY(node.shards, SocketAddress::resolve_each(job.grant.data));
   elements_ = job.grant.elements;
   node.job = job.grant.id;
   node.rank = options_.rank;
@@ -66,7 +67,8 @@ Status AtpEngine::set_up(Time until) {
   if (!job.grant.key.empty()) {
     THALWEG_TRY(node.key, JobKey::from_hex(job.grant.key));
   }
-  return node_->join(node);
+  THALWEG_TRY_STATUS(node_->join(node));
+  return true;
 }
 
 // The store may end with the rank that leaves first.
@@ -79,34 +81,17 @@ void AtpEngine::meet(const std::string& where, Time until) const {
 }
 
 Result<AtpJob> AtpEngine::admit(const std::vector<std::string>& members, Time until) {
-  // Without a switch: a number that strays of other jobs do not have.
-  constexpr std::uint32_t kMostId = 0x7fff'ffff;
-  AtpJob alone;
-  alone.grant = {.id = static_cast<std::uint32_t>(random_number() & kMostId),
-                 .key = {},
-                 .data = {},
-                 .elements = options_.elements};
-  alone.servers =
-      static_cast<std::uint32_t>(options_.servers == 0 ? options_.size : options_.servers);
-  if (options_.switch_address.empty()) return alone;
-  const Time by = std::min(until, monotonic_now() + kSwitchTime);
-  Result<SwitchClient> client =
-      SwitchClient::connect(options_.switch_address, options_.switch_token, by);
-  // Not there: the servers add up everything.
-  if (!client.ok()) return alone;
+  const int servers = options_.servers == 0 ? options_.size : options_.servers;
   JobRequest request;
   request.name = options_.name;
   request.workers = members;
-  request.servers.assign(members.begin(), members.begin() + alone.servers);
+  request.servers.assign(members.begin(), members.begin() + servers);
   request.window = AtpNodeOptions().window;
-  request.lease = true;
-  Result<JobGrant> grant = client->create(request, by);
-  if (!grant.ok() && !client->answered()) return alone;
-  if (!grant.ok()) return grant.error();
-  lease_ = std::make_unique<SwitchClient>(std::move(*client));
-  AtpJob job{.grant = std::move(*grant), .servers = alone.servers};
-  job.grant.elements = std::min(job.grant.elements, options_.elements);
-  return job;
+  THALWEG_TRY(AtpAdmission admission, admit_atp_job(options_.switch_address, options_.switch_token,
+                                                    std::move(request), options_.elements, until));
+  lease_ = std::move(admission.lease);
+  return AtpJob{.grant = std::move(admission.grant),
+                .servers = static_cast<std::uint32_t>(servers)};
 }
 
 void AtpEngine::start(const std::shared_ptr<Operation::State>& op,
