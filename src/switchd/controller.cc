@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
@@ -29,18 +30,23 @@ std::string hex_of(const JobKey& key) {
   return text;
 }
 
-Result<std::vector<SocketAddress>> resolve_all(const std::vector<std::string>& texts,
-                                               const char* field) {
-  std::vector<SocketAddress> addresses;
-  for (const std::string& text : texts) {
-    const Result<SocketAddress> address = SocketAddress::resolve(text);
-    if (!address.ok()) return address.error().within(field);
-    if (std::ranges::find(addresses, *address) != addresses.end()) {
-      return Error(fmt::format("{}: '{}' is there twice", field, text));
+// Where packets may go by a socket of this family: to each of the ends, once.
+Result<std::vector<SocketAddress>> ends_of(const std::vector<std::string>& texts, const char* field,
+                                           int family) {
+  Result<std::vector<SocketAddress>> ends = numeric_addresses(texts);
+  if (!ends.ok()) return ends.error().within(field);
+  for (std::size_t i = 0; i < ends->size(); ++i) {
+    const SocketAddress& end = ends->at(i);
+    if (end.port() == 0 || end.wildcard() || end.family() != family) {
+      return Error(fmt::format("{}: '{}'; an {} address of one host with a port above 0 is allowed",
+                               field, texts[i], family == AF_INET ? "IPv4" : "IPv6"));
     }
-    addresses.push_back(*address);
+    if (std::find(ends->begin(), ends->begin() + static_cast<std::ptrdiff_t>(i), end) !=
+        ends->begin() + static_cast<std::ptrdiff_t>(i)) {
+      return Error(fmt::format("{}: '{}' is there twice", field, texts[i]));
+    }
   }
-  return addresses;
+  return ends;
 }
 
 json counters_json(const SwitchPlane::Counters& counters) {
@@ -111,8 +117,8 @@ Result<json> Controller::create(std::uint64_t client, const json& request) {
   THALWEG_TRY(const JobRequest wanted, job_request_from(request));
   THALWEG_TRY_STATUS(admit(wanted));
   AdmittedJob job;
-  THALWEG_TRY(job.workers, resolve_all(wanted.workers, "workers"));
-  THALWEG_TRY(job.servers, resolve_all(wanted.servers, "servers"));
+  THALWEG_TRY(job.workers, ends_of(wanted.workers, "workers", plane_.family()));
+  THALWEG_TRY(job.servers, ends_of(wanted.servers, "servers", plane_.family()));
   // The number of a job in packets; a switch that has given all must be started anew.
   if (last_id_ == std::numeric_limits<std::uint16_t>::max()) {
     return Error("the switch has given all identifiers of jobs: start it again");

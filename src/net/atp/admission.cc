@@ -26,7 +26,10 @@ Result<AtpAdmission> admit_atp_job(const std::string& switch_address, const std:
   // Not there: the servers add up everything.
   if (!client.ok()) return admission;
   request.lease = true;
-  THALWEG_TRY(admission.grant, client->create(request, by));
+  Result<JobGrant> grant = client->create(request, by);
+  if (!grant.ok() && !client->answered()) return admission;
+  if (!grant.ok()) return grant.error();
+  admission.grant = std::move(*grant);
   admission.grant.elements = std::min(admission.grant.elements, elements);
   admission.lease = std::make_unique<SwitchClient>(std::move(*client));
   return admission;

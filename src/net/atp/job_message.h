@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +39,7 @@ struct JobRequest {
   bool keyed = false;
   // The job ends with the connection that created it.
   bool lease = false;
+  bool operator==(const JobRequest&) const = default;
 };
 
 // What the switch answers.
@@ -49,7 +49,16 @@ struct JobGrant {
   // "host:port" of each shard's data socket (shard_of() says whose a packet is). None: there is no
   // switch.
   std::vector<std::string> data;
-  std::uint32_t elements = 0;  // that fit an aggregator
+  std::uint32_t elements = 1;  // that fit an aggregator
+  bool operator==(const JobGrant&) const = default;
+};
+
+// What the ranks of a communicator must agree on: the grant, with the elements of a packet, and how
+// many of the first ranks are servers.
+struct AtpJob {
+  JobGrant grant;
+  std::uint32_t servers = 1;
+  bool operator==(const AtpJob&) const = default;
 };
 
 // Which shard of a switch a sequence belongs to: runs of kShardRun, so that packets sent together
@@ -64,6 +73,8 @@ constexpr std::size_t shard_of(std::uint32_t job, std::uint64_t sequence, std::s
 [[nodiscard]] Result<JobRequest> job_request_from(const nlohmann::json& fields);
 [[nodiscard]] nlohmann::json to_json(const JobGrant& grant);
 [[nodiscard]] Result<JobGrant> job_grant_from(const nlohmann::json& fields);
+[[nodiscard]] nlohmann::json to_json(const AtpJob& job);
+[[nodiscard]] Result<AtpJob> atp_job_from(const nlohmann::json& fields);
 
 // One object from a line; the error is for the other end.
 [[nodiscard]] Result<nlohmann::json> parse_control_line(std::string_view line);

@@ -22,11 +22,6 @@ constexpr int kRunsPerTurn = 32;
 // As much as the packets of a window from every rank.
 constexpr std::size_t kSocketBuffer = std::size_t{8} << 20;
 
-std::optional<Time> earlier(std::optional<Time> a, std::optional<Time> b) {
-  if (!a || !b) return a ? a : b;
-  return std::min(*a, *b);
-}
-
 Status check(const AtpNodeOptions& options) {
   const std::size_t ranks = options.members.size();
   if (ranks < 1 || ranks > kAtpMostWorkersPerGroup) {
@@ -89,6 +84,7 @@ class AtpNode::Core final : public EventLoop::Handler {
     for (int i = 0; i < kRunsPerTurn; ++i) {
       if (socket_.receive(arrival, &from) != UdpSocket::Received::kPackets) return;
       const AtpMember::Sender sender = member_->sender(from);
+      if (arrival.bytes.empty()) ++refused_;
       for (std::size_t at = 0; at < arrival.bytes.size(); at += arrival.packet_size) {
         on_packet(
             arrival.bytes.subspan(at, std::min(arrival.packet_size, arrival.bytes.size() - at)),

@@ -43,8 +43,9 @@ struct AtpEngineOptions {
 
 class AtpEngine final : public OperationHost {
  public:
-  // Every rank calls it. Rank 0 has the job admitted by the switch; where it cannot, the job goes
-  // without one.
+  // Every rank calls it. Rank 0 has the job admitted by the switch, and its counts of servers and
+  // elements hold for all. A switch that cannot be reached, or does not answer, is done without;
+  // one that refuses is an error on every rank.
   [[nodiscard]] static Result<std::shared_ptr<AtpEngine>> make(AtpEngineOptions options,
                                                                Time until);
   ~AtpEngine() override { leave(); }
@@ -66,8 +67,6 @@ class AtpEngine final : public OperationHost {
   // What is in flight fails. Requires that the agreements have ended or will.
   void leave();
 
-  [[nodiscard]] AtpNode::Counters counters() { return node_->counters(); }
-
  private:
   struct Entry {
     std::shared_ptr<Operation::State> op;
@@ -82,7 +81,7 @@ class AtpEngine final : public OperationHost {
   explicit AtpEngine(AtpEngineOptions options) : options_(std::move(options)) {}
   Status set_up(Time until);
   // Of rank 0: the job as the switch admits it, or as it is without one.
-  [[nodiscard]] Result<JobGrant> admit(const std::vector<std::string>& members, Time until);
+  [[nodiscard]] Result<AtpJob> admit(const std::vector<std::string>& members, Time until);
   // Rank 0 goes on when all have come to `where`, or at that time.
   void meet(const std::string& where, Time until) const;
   void run();

@@ -1,13 +1,10 @@
 // Allreduces over ATP: which calls take that way, and how they are prepared for it.
 #include <fmt/format.h>
 
-#include <cstring>
 #include <utility>
 
-#include "net/bootstrap/interfaces.h"
 #include "net/collective/communicator_core.h"
 #include "net/collective/layout.h"
-#include "net/system.h"
 #include "tensor/fixed_point.h"
 #include "tensor/reduce.h"
 
@@ -30,6 +27,9 @@ Status Communicator::Core::prepare_atp(const std::string& listen, const std::str
   if (atp.elements < 1 || atp.elements > kAtpMostElements) {
     return Error(
         fmt::format("atp_elements: {}; from 1 to {} are allowed", atp.elements, kAtpMostElements));
+  }
+  if (atp.servers < 0 || atp.servers > size_) {
+    return Error(fmt::format("atp_servers: {}; from 0 to {} are allowed", atp.servers, size_));
   }
   atp.publish = [job = job_, prefix](const std::string& key, const std::string& value, Time by) {
     return job->set(fmt::format("{}atp/{}", prefix, key), value, by);
@@ -88,6 +88,7 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::start_atp(
     };
   }
   CallOptions agreement_options = options;
+  op->on_over = std::exchange(agreement_options.on_over, nullptr);
   agreement_options.op = ReduceOp::kMax;
   agreement_options.transport = Transport::kTcp;
   std::shared_ptr<const PreparedPlan> plan;

@@ -129,9 +129,9 @@ void print(const char* name, const ExplorationReport& report, double seconds) {
 // Whatever packets of correct workers can meet was met.
 void expect_all_causes(const ExplorationReport& together) {
   using Switch = AggregateAction::Cause;
-  for (const Switch cause :
-       {Switch::kStored, Switch::kAdded, Switch::kCompleted, Switch::kResent, Switch::kFlushed,
-        Switch::kCollision, Switch::kDuplicate, Switch::kFreed, Switch::kUnneeded}) {
+  for (const Switch cause : {Switch::kStored, Switch::kAdded, Switch::kCompleted, Switch::kResent,
+                             Switch::kFlushed, Switch::kCollision, Switch::kFlagged,
+                             Switch::kDuplicate, Switch::kFreed, Switch::kUnneeded}) {
     EXPECT_TRUE(together.at_switches.test(static_cast<std::size_t>(cause))) << name_of(cause);
   }
   for (const Switch cause : {Switch::kUnknownJob, Switch::kMismatch, Switch::kOverlap}) {
