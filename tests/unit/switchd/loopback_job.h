@@ -62,7 +62,10 @@ class LoopbackJob {
     node.servers = options.servers;
     node.elements = options.elements;
     if (daemon != nullptr && options.groups.empty()) create(*daemon, request, node);
-    if (!options.groups.empty()) return join_racks(*daemon, request, node);
+    if (!options.groups.empty()) {
+      join_racks(*daemon, request, node);
+      return;
+    }
     for (auto& member : nodes_) {
       node.rank = static_cast<int>(&member - nodes_.data());
       const Status joined = member->join(node);
