@@ -4,9 +4,11 @@
 
 Both see the same batches in the same order, and take the same number of iterations. DS-Sync averages parameters in
 groups by a schedule for the racks (docs/ds-sync.md); BSP is DistributedDataParallel. Every rank sees its share of the
-images to learn from; rank 0 prints the accuracy on the others.
+images to learn from; rank 0 prints the accuracy on the others. With --record rank 0 writes how long every group's
+averages took, as JSON lines; examples/dssync_contention.py draws them.
 """
 import argparse
+import json
 import logging
 import time
 
@@ -47,8 +49,14 @@ def train_bsp(arguments, images, digits):
 def train_dssync(arguments, images, digits):
     torch.manual_seed(0)
     model = network()
+    def record(first, seconds, period):
+        if dist.get_rank() == 0:
+            with open(arguments.record, "a", encoding="utf-8") as lines:
+                print(json.dumps({"first": first, "seconds": seconds, "period": period}), file=lines)
+
     trainer = DSSync(model, make_optimizer, racks_of_sizes(arguments.racks), swa_decay=arguments.swa_decay,
-                     adapt=not arguments.no_adapt)
+                     adapt=not arguments.no_adapt, window=arguments.window,
+                     on_review=record if arguments.record else None)
     for some, labels in batches(arguments, images, digits):
         nn.functional.cross_entropy(model(some), labels).backward()
         trainer.step()
@@ -65,6 +73,9 @@ def main():
     parser.add_argument("--batch", type=int, default=64, help="images a step, of all ranks together")
     parser.add_argument("--swa-decay", type=float, default=0.95, help="of each worker's weight average, in [0, 1)")
     parser.add_argument("--no-adapt", action="store_true", help="keep the first schedule")
+    parser.add_argument("--window", type=int, default=32, help="iterations between looks at the network")
+    parser.add_argument("--only", choices=["bsp", "ds-sync"], help="one of the two")
+    parser.add_argument("--record", metavar="FILE", help="append the times of all windows")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
     torch.set_num_threads(1)
@@ -73,6 +84,8 @@ def main():
     (images, digits), test = load()
     images, digits = images[rank::size], digits[rank::size]
     for name, train in (("BSP", train_bsp), ("DS-Sync", train_dssync)):
+        if arguments.only not in (None, name.lower()):
+            continue
         started = time.time()
         model = train(arguments, images, digits)
         if rank == 0:

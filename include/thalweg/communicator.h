@@ -42,6 +42,10 @@ enum class Transport : std::uint8_t {
   // fixed point, the same on all ranks (tensor/fixed_point.h bounds the error). A communicator's
   // other calls go over TCP.
   kAtp,
+  // kAtp for the allreduces that the planner expects to be faster that way, if a switch is there
+  // (CommunicatorOptions::atp_switch, THALWEG_SWITCH) and lets the job in; kTcp for everything
+  // else, and for all if none is. A call that names a scheme goes by that, over TCP.
+  kAuto,
 };
 
 struct CommunicatorOptions {

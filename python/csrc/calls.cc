@@ -206,7 +206,15 @@ WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vecto
                                std::vector<std::int64_t>& from, const c10d::AllToAllOptions& opts) {
   check_same({output}, input, "all_to_all");
   const Call call{c10d::OpType::ALLTOALL_BASE, "all_to_all", opts.timeout, opts.asyncOp, {output}};
+  const auto rows_of = [&](const at::Tensor& tensor, bool even, const char* which) {
+    const std::int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
+    TORCH_CHECK(!even || rows % size_ == 0, "thalweg: all_to_all: the ", which, " has ", rows,
+                " rows, which ", size_, " ranks cannot share equally");
+    return rows;
+  };
   if (to.empty() && from.empty()) {
+    rows_of(input, true, "input");
+    rows_of(output, true, "output");
     const OwnWork work = begin(call);
     Part& part = work->add();
     const at::Tensor in = part.stage.in(input);
@@ -219,12 +227,8 @@ WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vecto
   }
   const auto split = [&](const at::Tensor& host, std::vector<std::int64_t> sizes,
                          const char* which) {
-    const std::int64_t rows = host.dim() == 0 ? 0 : host.size(0);
-    if (sizes.empty()) {
-      TORCH_CHECK(rows % size_ == 0, "thalweg: all_to_all: the ", which, " has ", rows,
-                  " rows, which ", size_, " ranks cannot share equally");
-      sizes.assign(static_cast<std::size_t>(size_), rows / size_);
-    }
+    const std::int64_t rows = rows_of(host, sizes.empty(), which);
+    if (sizes.empty()) sizes.assign(static_cast<std::size_t>(size_), rows / size_);
     std::int64_t sum = 0;
     for (const std::int64_t size : sizes) sum += size;
     TORCH_CHECK(sizes.size() == static_cast<std::size_t>(size_) && sum == rows,
@@ -242,6 +246,8 @@ WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAl
   TORCH_CHECK(outputs.size() == ranks && inputs.size() == ranks,
               "thalweg: all_to_all: ", outputs.size(), " outputs and ", inputs.size(), " inputs; ",
               ranks, " ranks need one each");
+  check_same(inputs, inputs[0], "all_to_all");
+  check_same(outputs, inputs[0], "all_to_all");
   const Call call{c10d::OpType::ALLTOALL, "all_to_all", opts.timeout, opts.asyncOp, outputs};
   return exchange(call, [&](Stage& stage) {
     Exchange tensors;

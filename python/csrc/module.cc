@@ -35,7 +35,7 @@ c10::intrusive_ptr<Backend> make_backend(const c10::intrusive_ptr<c10d::Store>& 
   options.dlcp_line_rate_gbps = line_rate_gbps;
   const auto timeout = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(timeout_s));
-  return c10::make_intrusive<Backend>(store, rank, size, timeout, options);
+  return Backend::make(store, rank, size, timeout, options);
 }
 
 WorkPtr reduce_gradient(Backend& backend, const at::Tensor& tensor, bool mean, double loss_bound,
@@ -53,6 +53,7 @@ PYBIND11_MODULE(_C, module) {
   using NoGil = py::call_guard<py::gil_scoped_release>;
   module.attr("version") = kVersion;
   module.attr("torch_version") = TORCH_VERSION;
+  module.def("shutdown_all", &Backend::shutdown_all, NoGil());
   py::module_::import("torch.distributed");  // the base classes
   py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(module, "Backend")
       .def(py::init(&make_backend), py::arg("store"), py::arg("rank"), py::arg("size"),

@@ -5,6 +5,8 @@ import torch.distributed as dist
 version: str
 torch_version: str
 
+def shutdown_all() -> None: ...
+
 class Backend(dist.Backend):  # type: ignore[misc]
     def __init__(self, store: dist.Store, rank: int, size: int, timeout_s: float, *, transport: str, scheme: str,
                  topology: str, line_rate_gbps: float) -> None: ...

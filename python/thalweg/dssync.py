@@ -7,13 +7,12 @@ import time
 
 import torch
 import torch.distributed as dist
-from torch.optim.swa_utils import update_bn
 
 from thalweg._sync import Groups
+from thalweg.averaging import Averaging
+from thalweg.members import NEWCOMER
 
 logger = logging.getLogger(__name__)
-
-DIGEST_HALF = 1 << 32  # a digest travels as two numbers that a float64 holds
 
 
 def racks_of_sizes(sizes):
@@ -25,140 +24,165 @@ def racks_of_sizes(sizes):
     return racks
 
 
-class DSSync:
+class _Alone:
+    """The schedule of the last worker."""
+
+    def period(self):
+        return [[[0]]]
+
+    def group_of(self, _iteration, worker):
+        return [worker]
+
+    def word(self, from_iteration):
+        return [1, 0, 0, from_iteration]
+
+    def rho(self):
+        return 0.0
+
+    def review(self, _first, _seconds):
+        return None
+
+
+class DSSync(Averaging):
     """Trains a model by divide-and-shuffle synchronization.
 
-        trainer = DSSync(model, lambda parameters: torch.optim.SGD(parameters, lr=0.1), racks=[[0, 1], [2, 3]])
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        trainer = DSSync(model, optimizer, racks=[[0, 1], [2, 3]])
         for batch in data:
             loss(model(batch)).backward()
             trainer.step()
         trainer.finish(batches)  # the model is now the average of all workers' weight averages
 
-    When backward has made a parameter's gradient, the parameter is updated locally and its average over the group of
-    this iteration starts; the next forward pass waits for it where the parameter is used. Every worker keeps an
-    exponential average of its parameters (SWA). Every `window` iterations the workers exchange how long their averages
-    took, and if a link has become slow or is so no longer, all go over to another schedule at the same iteration.
+    Every `window` iterations the workers exchange how long their averages took, and if a link has become slow or is so
+    no longer, all go over to another schedule at the same iteration. `on_review(first iteration, seconds[rank][iteration],
+    period)` is told these times. Groups are of the default group's backend; `pg_options` are theirs.
 
-    The model is used as it is, and its gradients belong to the trainer: no zero_grad(). All ranks start from rank 0's
-    parameters. A parameter without a gradient on this rank is averaged as it is.
-
-    Invariant: averages start in one order, that of the parameters from last to first, so on all ranks alike.
+    Instead of racks, `members` (thalweg.members.Members) says who trains. Then a worker that dies leaves the schedule:
+    the others keep their models and go on, at the iteration of whoever is furthest; and a newcomer gets the state of
+    one that is there and joins at the end of a window. The default process group is then DSSync's to make.
     """
 
-    def __init__(self, model, make_optimizer, racks, *, seed=1, window=32, adapt=True, swa_decay=0.99):
+    def __init__(self, model, optimizer, racks=None, *, members=None, seed=1, window=32, adapt=True, swa_decay=0.99,
+                 pg_options=None, on_review=None):
         if window < 1:
             raise ValueError(f"window: {window}; 1 or more iterations are allowed")
-        if not 0 <= swa_decay < 1:
-            raise ValueError(f"swa_decay: {swa_decay}; from 0 to below 1 is allowed")
-        workers = sum(len(rack) for rack in racks)
-        if workers != dist.get_world_size():
-            raise ValueError(f"racks: {workers} workers; the world has {dist.get_world_size()}")
-        self._groups = Groups([list(rack) for rack in racks], seed, window)
-        self._racks, self._seed, self._window, self._adapt = racks, seed, window, adapt
-        self._decay = swa_decay
-        self._model = model
-        self.iteration = 0
+        if (racks is None) == (members is None):
+            raise ValueError("racks, members: one of the two must be given")
+        self._members, self._seed, self._window, self._adapt = members, seed, window, adapt
+        self._pg_options, self._on_review = pg_options, on_review
+        self._failure = None
         self.changes = []  # (iteration, slow racks, slow workers), as the schedule changed
-        self._process_groups = {}
-        self._parameters = [p for p in model.parameters() if p.requires_grad]
-        self._optimizers = [make_optimizer([p]) for p in self._parameters]
-        for tensor in (*model.parameters(), *model.buffers()):
-            dist.broadcast(tensor.detach(), 0)
-        self._swa = [p.detach().clone() for p in self._parameters]
-        self._works = {}  # position: in flight
-        self._ready = set()  # positions whose gradient is complete
-        self._next = len(self._parameters) - 1  # the position that starts next
-        self._first_window = 0
-        self._seconds = [0.0] * window  # of the iterations of this window
-        self._started = {}  # iteration: when its first average started
-        self._use_schedule()
-        position_of = {p: i for i, p in enumerate(self._parameters)}
-        for module in model.modules():
-            used = [position_of[p] for p in module.parameters(recurse=False) if p in position_of]
-            if used:
-                module.register_forward_pre_hook(lambda _m, _i, used=used: self._wait(used))
-        for position, parameter in enumerate(self._parameters):
-            parameter.register_post_accumulate_grad_hook(lambda _, position=position: self._on_gradient(position))
+        if members is None:
+            self._set_racks(racks)
+        super().__init__(model, optimizer, swa_decay=swa_decay)
+        if members is None:
+            self._begin()
+        else:
+            self._has_state = not members.newcomer
+            self._form()
+            self._begin_generation()
 
     @property
     def rho(self):
         """What one period leaves of a disagreement."""
         return self._groups.rho()
 
+    @property
+    def period(self):
+        """The groups of ranks of each iteration."""
+        return self._period
+
+    def _set_racks(self, racks):
+        workers = sum(len(rack) for rack in racks)
+        if workers != dist.get_world_size():
+            raise ValueError(f"racks: {workers} workers; the world has {dist.get_world_size()}")
+        self._racks = [list(rack) for rack in racks]
+        alone = self._members is not None and workers == 1
+        self._groups = _Alone() if alone else Groups(self._racks, self._seed)
+
+    def _begin(self):
+        """From this iteration on, by the schedule of self._groups; the network is learnt anew."""
+        self._process_groups = {}
+        self._first_window = self.iteration
+        self._seconds = [0.0] * self._window  # of the iterations of this window
+        self._started = {}  # iteration: when its first average started
+        self._use_schedule()
+
     def _use_schedule(self):
         """Makes the process groups of the schedule, which all ranks do together, and checks that it is theirs too."""
-        digest = self._groups.digest()
-        words = self._gathered([self.iteration, self._seed, digest // DIGEST_HALF, digest % DIGEST_HALF])
-        for rank, word in enumerate(words):
-            if word != words[0]:
-                what = ["first iteration", "seed", "schedule", "schedule"]
-                names = ", ".join(dict.fromkeys(n for n, a, b in zip(what, word, words[0], strict=True) if a != b))
-                raise ValueError(f"DSSync: rank {rank} differs from rank 0 in: {names}")
+        Groups.check_words(self._gathered(self._groups.word(self.iteration), torch.int64))
+        self._group_now = (-1, ())  # an iteration, and this worker's group in it
         self._period = self._groups.period()
         for groups in self._period:
             for group in groups:
                 members = tuple(group)
                 if len(members) > 1 and members not in self._process_groups:
-                    self._process_groups[members] = dist.new_group(list(members))
+                    self._process_groups[members] = dist.new_group(list(members), pg_options=self._pg_options)
 
-    @staticmethod
-    def _gathered(numbers):
-        mine = torch.tensor(numbers, dtype=torch.float64)
+    def _gathered(self, numbers, dtype):
+        """Of all ranks; by tensors of the model's device, since a backend may move no others."""
+        mine = torch.tensor(numbers, dtype=dtype, device=self._parameters[0].device)
         lists = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
         dist.all_gather(lists, mine)
         return [one.tolist() for one in lists]
 
     def _group(self, iteration):
-        rank = dist.get_rank()
-        groups = self._period[iteration % len(self._period)]
-        return next(tuple(group) for group in groups if rank in group)
+        """This worker's, itself among them."""
+        return tuple(self._groups.group_of(iteration, dist.get_rank()))
 
-    def _on_gradient(self, position):
-        self._ready.add(position)
-        self._start_ready()
-
-    @torch.no_grad()
-    def _start_ready(self):
-        while self._next >= 0 and self._next in self._ready:
-            self._start(self._next)
-            self._next -= 1
-
-    def _start(self, position):
-        parameter = self._parameters[position]
-        self._optimizers[position].step()
-        parameter.grad = None
-        members = self._group(self.iteration)
-        work = None
-        if len(members) > 1:
-            work = dist.all_reduce(parameter.data, group=self._process_groups[members], async_op=True)
-            started, place = time.monotonic(), self.iteration - self._first_window
-            first = self._started.setdefault(self.iteration, started)
-            seconds = self._seconds  # a late call back must not meet the next window's
-            work.get_future().add_done_callback(lambda _: self._note(seconds, place, first))
-        self._works[position] = (work, len(members))
+    def _exchange(self, position):
+        if self._group_now[0] != self.iteration:
+            self._group_now = (self.iteration, self._group(self.iteration))
+        members = self._group_now[1]
+        if len(members) == 1 or self._failure is not None:
+            return (), 1
+        work = dist.all_reduce(self._sums[position], group=self._process_groups[members], async_op=True)
+        started, place = time.monotonic(), self.iteration - self._first_window
+        first = self._started.setdefault(self.iteration, started)
+        seconds = self._seconds  # a late call back must not meet the next window's
+        work.get_future().add_done_callback(lambda _: self._note(seconds, place, first))
+        return (work,), len(members)
 
     def _note(self, seconds, place, first):
         """The last average of an iteration to end says how long all took."""
         seconds[place] = max(seconds[place], time.monotonic() - first)
 
+    def _on_failure(self, error):
+        if self._members is None:
+            raise error
+        if self._failure is None:
+            self._failure = error
+            self._members.announce_trouble()
+
     def step(self):
-        """After backward, on every rank. Returns at once, but for the last iteration of a window."""
-        self._ready.update(range(len(self._parameters)))
-        self._start_ready()
-        self._ready.clear()
-        self._next = len(self._parameters) - 1
-        self.iteration += 1
-        if self.iteration - self._first_window == self._window:
-            self._review()
+        """After backward, on every rank. Returns at once, but for the last iteration of a window and when a worker has
+        died."""
+        super().step()
+        if self._members is not None and (self._failure is not None or self._members.in_trouble()):
+            self._regroup()
+        elif self.iteration - self._first_window == self._window:
+            try:
+                self._review()
+            except RuntimeError as error:
+                self._on_failure(error)
+                self._regroup()
 
     def _review(self):
         self.flush()
+        if self._failure is not None:
+            raise self._failure
         first, self._first_window = self._first_window, self.iteration
         seconds, self._seconds = self._seconds, [0.0] * self._window
         self._started.clear()
-        if not self._adapt:
+        others_wait = self._members is not None and self._members.others_wait()
+        rows = self._gathered([*seconds, float(others_wait)], torch.float64)
+        all_seconds = [row[:-1] for row in rows]
+        if self._on_review is not None:
+            self._on_review(first, all_seconds, self._period)
+        if any(row[-1] for row in rows):
+            self._regroup()
             return
-        found = self._groups.review(first, self._gathered(seconds))
+        found = self._groups.review(first, all_seconds) if self._adapt else None
         if found is None:
             return
         self._groups.adjust(*found)
@@ -168,45 +192,51 @@ class DSSync:
                            self.iteration, *found, len(self._groups.period()), self._groups.rho())
         self._use_schedule()
 
-    @torch.no_grad()
-    def _wait(self, positions):
-        for position in positions:
-            entry = self._works.pop(position, None)
-            if entry is None:
-                continue
-            work, members = entry
-            parameter = self._parameters[position]
-            if work is not None:
-                work.wait()
-                parameter.data.div_(members)
-            self._swa[position].lerp_(parameter.data, 1 - self._decay)
-
-    def flush(self):
-        """Waits for all averages in flight: before evaluation or a checkpoint."""
-        self._wait(range(len(self._parameters)))
-
-    @torch.no_grad()
-    def finish(self, batches=None):
-        """Makes the model the exact average of all workers' weight averages, the same on all ranks, and recomputes
-        the statistics of batch normalization from the batches, if any are given."""
+    def _regroup(self):
+        """The next generation of workers: of those who are alive, and of newcomers."""
         self.flush()
-        for parameter, average in zip(self._parameters, self._swa, strict=True):
-            parameter.data.copy_(average)
-            dist.all_reduce(parameter.data)
-            parameter.data.div_(dist.get_world_size())
-        if batches is not None:
-            update_bn(batches, self._model)
-            for buffer in self._model.buffers():
-                if buffer.dtype.is_floating_point:
-                    dist.all_reduce(buffer)
-                    buffer.div_(dist.get_world_size())
+        self._form()
+        self._begin_generation()
+
+    def _form(self):
+        self._members.form(self.iteration if self._has_state else NEWCOMER)
+
+    def _begin_generation(self):
+        while True:
+            self._failure = None
+            try:
+                self._take_state()
+                self._set_racks(self._members.racks)
+                self._begin()
+                return
+            except RuntimeError as error:
+                self._on_failure(error)
+                self._form()
+
+    @torch.no_grad()
+    def _take_state(self):
+        """All go on at one iteration, that of the worker that is furthest. Newcomers get its state, and at the very
+        beginning all do."""
+        members = self._members.members
+        furthest = max(range(len(members)), key=lambda rank: members[rank].iteration)
+        begins = members[furthest].iteration == 0
+        takes = begins or not self._has_state
+        if begins or any(member.iteration == NEWCOMER for member in members):
+            for tensor in (*self._model.parameters(), *self._model.buffers(), *self._swa):
+                dist.broadcast(tensor.detach() if takes or dist.get_rank() == furthest else tensor.clone(), furthest)
+            box = [self._optimizers.state_dict()]
+            dist.broadcast_object_list(box, furthest)
+            if takes:
+                self._optimizers.load_state_dict(box[0])
+        self.iteration = members[furthest].iteration
+        self._has_state = True
+
+    def _share_first(self):
+        if self._members is None:
+            super()._share_first()
 
     def state_dict(self):
-        """Of this rank: between step() and the next forward pass. The model's own state is saved apart, after it."""
-        self.flush()
-        return {"iteration": self.iteration, "seed": self._seed, "racks": self._racks,
-                "swa": [average.clone() for average in self._swa],
-                "optimizers": [optimizer.state_dict() for optimizer in self._optimizers]}
+        return {**super().state_dict(), "seed": self._seed, "racks": self._racks}
 
     def load_state_dict(self, state):
         """On all ranks together. Training goes on at the iteration of the checkpoint; what the network is like now is
@@ -214,11 +244,7 @@ class DSSync:
         for field, ours in (("seed", self._seed), ("racks", self._racks)):
             if state[field] != ours:
                 raise ValueError(f"{field}: the checkpoint has {state[field]}, this job {ours}")
-        self.iteration = self._first_window = state["iteration"]
-        self._groups = Groups([list(rack) for rack in self._racks], self._seed, self._window)
-        self._seconds = [0.0] * self._window
-        for mine, saved in zip(self._swa, state["swa"], strict=True):
-            mine.copy_(saved)
-        for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(saved)
-        self._use_schedule()
+        super().load_state_dict(state)
+        self.changes.clear()
+        self._set_racks(self._racks)
+        self._begin()

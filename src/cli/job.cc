@@ -149,6 +149,13 @@ void add_job(CLI::App& app) {
       ->delimiter(',');
   made->add_option("--limit", arguments->request.limit,
                    "Aggregators that it may hold at a time; 0: as many as are free");
+  made->add_option("--job", arguments->request.id,
+                   "The number that another switch of the job has given it; 0: any");
+  made->add_option("--groups", arguments->request.groups,
+                   "Bits of the groups of workers whose first switch this is")
+      ->capture_default_str();
+  made->add_flag("--second-level", arguments->request.second_level,
+                 "This is the servers' switch, where sums of groups meet");
   made->add_flag("--keyed", arguments->request.keyed, "Packets carry a tag by a key");
   CLI::App* listed = add("list", "The jobs there are", list);
   CLI::App* removed = add("remove", "End a job", remove);

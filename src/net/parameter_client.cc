@@ -32,6 +32,8 @@ class ParameterClient::Core {
       case Transport::kAtp:
         lane_ = make_atp_lane(stream_, options.worker);
         break;
+      case Transport::kAuto:
+        return Error(stream_.name() + ": it does not say how tensors travel");
     }
     return ok_status();
   }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "net/system.h"
@@ -33,18 +32,18 @@ std::string hex_of(const JobKey& key) {
 // Where packets may go by a socket of this family: to each of the ends, once.
 Result<std::vector<SocketAddress>> ends_of(const std::vector<std::string>& texts, const char* field,
                                            int family) {
-  Result<std::vector<SocketAddress>> ends = numeric_addresses(texts);
-  if (!ends.ok()) return ends.error().within(field);
-  for (std::size_t i = 0; i < ends->size(); ++i) {
-    const SocketAddress& end = ends->at(i);
-    if (end.port() == 0 || end.wildcard() || end.family() != family) {
+  std::vector<SocketAddress> ends;
+  for (const std::string& text : texts) {
+    const Result<SocketAddress> end = SocketAddress::numeric(text);
+    if (!end.ok()) return end.error().within(field);
+    if (end->port() == 0 || end->wildcard() || end->family() != family) {
       return Error(fmt::format("{}: '{}'; an {} address of one host with a port above 0 is allowed",
-                               field, texts[i], family == AF_INET ? "IPv4" : "IPv6"));
+                               field, text, family == AF_INET ? "IPv4" : "IPv6"));
     }
-    if (std::find(ends->begin(), ends->begin() + static_cast<std::ptrdiff_t>(i), end) !=
-        ends->begin() + static_cast<std::ptrdiff_t>(i)) {
-      return Error(fmt::format("{}: '{}' is there twice", field, texts[i]));
+    if (std::ranges::find(ends, *end) != ends.end()) {
+      return Error(fmt::format("{}: '{}' is there twice", field, text));
     }
+    ends.push_back(*end);
   }
   return ends;
 }
@@ -120,10 +119,14 @@ Result<json> Controller::create(std::uint64_t client, const json& request) {
   THALWEG_TRY(job.workers, ends_of(wanted.workers, "workers", plane_.family()));
   THALWEG_TRY(job.servers, ends_of(wanted.servers, "servers", plane_.family()));
   // The number of a job in packets; a switch that has given all must be started anew.
-  if (last_id_ == std::numeric_limits<std::uint16_t>::max()) {
+  if (last_id_ == kMaxJobId) {
     return Error("the switch has given all identifiers of jobs: start it again");
   }
-  job.id = last_id_ + 1;
+  if (wanted.id != 0 && wanted.id <= last_id_) {
+    return Error(fmt::format("job: {}; from {} to {} is allowed: those before were given",
+                             wanted.id, last_id_ + 1, kMaxJobId));
+  }
+  job.id = wanted.id != 0 ? wanted.id : last_id_ + 1;
   job.about = wanted;
   if (wanted.keyed) job.key = random_key();
   THALWEG_TRY_STATUS(plane_.install(job));

@@ -50,8 +50,10 @@ Result<std::vector<GroupTime>> merge_reports(std::span<const SenseReport> report
     for (const Group& group : schedule.at(first.from_iteration + static_cast<std::int64_t>(i))) {
       if (group.size() == 1) continue;
       const auto time = [&](Rank worker) { return reports[worker.index()].seconds[i]; };
-      exchanges.push_back(
-          {.members = group, .seconds = std::ranges::min(group | std::views::transform(time))});
+      const auto noted = [](double seconds) { return seconds > 0; };
+      auto times = group | std::views::transform(time) | std::views::filter(noted);
+      if (times.empty()) continue;
+      exchanges.push_back({.members = group, .seconds = std::ranges::min(times)});
     }
   }
   return exchanges;
@@ -99,6 +101,7 @@ void Sensor::mark_slow(std::span<const GroupTime> exchanges) {
     times[across].push_back(time);
     window.push_back({std::move(suspects), time, across});
   }
+  double slowdown[2] = {1, 1};
   for (std::size_t kind = 0; kind < 2; ++kind) {
     if (times[kind].empty()) continue;
     const auto place =
@@ -106,10 +109,12 @@ void Sensor::mark_slow(std::span<const GroupTime> exchanges) {
     std::ranges::nth_element(times[kind], times[kind].begin() + place);
     const double now = times[kind][static_cast<std::size_t>(place)];
     usual_[kind] = usual_[kind] == 0 ? now : std::min(usual_[kind], now);
+    if (usual_[kind] > 0) slowdown[kind] = now / usual_[kind];
   }
+  const double common = std::min(slowdown[0], slowdown[1]);
   slow_exchanges_.clear();
   for (Exchange& exchange : window) {
-    const bool slow = exchange.time > options_.slow_above * usual_[exchange.across];
+    const bool slow = exchange.time > options_.slow_above * common * usual_[exchange.across];
     for (const std::size_t s : exchange.suspects) {
       ++suspects_[s].exchanges;
       suspects_[s].slow += slow ? 1 : 0;

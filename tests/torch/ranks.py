@@ -1,4 +1,4 @@
-"""Ranks of a process group as processes, forked from the test's."""
+"""Ranks of a process group as processes of their own."""
 import faulthandler
 import multiprocessing
 import os
@@ -15,17 +15,18 @@ import torch.distributed as dist  # noqa: E402
 
 import thalweg  # noqa: E402  registers the backend
 
-SECONDS = 30  # longer than any test takes
+SECONDS = 60  # many times what a test takes
 
 
-def _run(body, rank, size, store, options, environment, pipe):
+def _run(body, rank, size, store, init, environment, seconds, pipe):
     # A file store is deleted when nobody has it open: a rank that has done all before another begins takes it along.
     os.environ["TORCH_DIST_INIT_BARRIER"] = "1"
     os.environ.update(environment)
     torch.set_num_threads(1)
-    faulthandler.dump_traceback_later(SECONDS - 5, exit=True)
+    faulthandler.dump_traceback_later(seconds - 5, exit=True)
     try:
-        dist.init_process_group("thalweg", init_method=f"file://{store}", rank=rank, world_size=size, pg_options=options)
+        if init is not None:
+            dist.init_process_group(init_method=f"file://{store}", rank=rank, world_size=size, **init)
         result = body(rank, size)
         if dist.is_initialized():
             dist.destroy_process_group()
@@ -34,22 +35,26 @@ def _run(body, rank, size, store, options, environment, pipe):
         pipe.send((traceback.format_exc(), None))
 
 
-def run_ranks(size, body, options=None, environment=None, dies=()):
+def run_ranks(size, body, options=None, environment=None, dies=(), grouped=True, backend="thalweg", method="fork",
+              seconds=SECONDS):
     """What body(rank, size) returns on each rank of a new group; an error of any is raised. Ranks that are to die in
-    the midst of it return nothing."""
-    fork = multiprocessing.get_context("fork")
+    the midst of it return nothing. If not grouped, the process group is theirs to make. A process that has used CUDA
+    cannot be forked: method="spawn", and then the body is a function that can be named."""
+    start = multiprocessing.get_context(method)
+    init = {"backend": backend, "pg_options": options} if grouped else None
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "store"
         processes, pipes = [], []
         for rank in range(size):
-            ours, theirs = fork.Pipe(duplex=False)
-            process = fork.Process(target=_run, args=(body, rank, size, store, options, environment or {}, theirs))
+            ours, theirs = start.Pipe(duplex=False)
+            process = start.Process(target=_run,
+                                    args=(body, rank, size, store, init, environment or {}, seconds, theirs))
             process.start()
             theirs.close()
             processes.append(process)
             pipes.append(ours)
         try:
-            return [_result(rank, pipe, rank in dies) for rank, pipe in enumerate(pipes)]
+            return [_result(rank, pipe, rank in dies, seconds) for rank, pipe in enumerate(pipes)]
         finally:
             for process in processes:
                 process.join(1)
@@ -57,9 +62,9 @@ def run_ranks(size, body, options=None, environment=None, dies=()):
                 process.join()
 
 
-def _result(rank, pipe, dies):
-    if not pipe.poll(SECONDS):
-        raise TimeoutError(f"rank {rank} has not ended within {SECONDS} s")
+def _result(rank, pipe, dies, seconds):
+    if not pipe.poll(seconds):
+        raise TimeoutError(f"rank {rank} has not ended within {seconds} s")
     try:
         error, result = pipe.recv()
     except EOFError:

@@ -27,6 +27,7 @@ Result<AtpAdmission> admit_atp_job(const std::string& switch_address, const std:
   if (!client.ok()) return admission;
   request.lease = true;
   Result<JobGrant> grant = client->create(request, by);
+  // It is gone, or hangs.
   if (!grant.ok() && !client->answered()) return admission;
   if (!grant.ok()) return grant.error();
   admission.grant = std::move(*grant);

@@ -67,23 +67,29 @@ Result<std::string> text_from(const json& fields, const char* field, std::size_t
 }  // namespace
 
 json to_json(const JobRequest& request) {
-  return {{"name", request.name},       {"workers", request.workers},
-          {"servers", request.servers}, {"limit", request.limit},
-          {"window", request.window},   {"groups", request.groups},
-          {"keyed", request.keyed},     {"second_level", request.second_level},
+  return {{"job", request.id},
+          {"name", request.name},
+          {"workers", request.workers},
+          {"servers", request.servers},
+          {"limit", request.limit},
+          {"window", request.window},
+          {"groups", request.groups},
+          {"keyed", request.keyed},
+          {"second_level", request.second_level},
           {"lease", request.lease}};
 }
 
 Result<JobRequest> job_request_from(const json& fields) {
   for (const auto& [field, value] : fields.items()) {
-    static constexpr const char* kKnown[] = {"op",           "token", "name",   "workers",
-                                             "servers",      "limit", "window", "groups",
-                                             "second_level", "keyed", "lease"};
+    static constexpr const char* kKnown[] = {"op",      "job",          "token", "name",
+                                             "workers", "servers",      "limit", "window",
+                                             "groups",  "second_level", "keyed", "lease"};
     if (std::ranges::find(kKnown, field) == std::end(kKnown)) {
       return bad_field(field.c_str(), value, "none of that name");
     }
   }
   JobRequest request;
+  THALWEG_TRY(request.id, whole_from(fields, "job", 0, 0, kMaxJobId));
   THALWEG_TRY(request.name, text_from(fields, "name", kMaxJobName));
   THALWEG_TRY(request.workers, addresses_from(fields, "workers", 1, kMaxJobWorkers));
   THALWEG_TRY(request.servers, addresses_from(fields, "servers", 1, kMaxJobServers));

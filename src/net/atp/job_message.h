@@ -15,6 +15,8 @@ namespace thalweg {
 inline constexpr std::size_t kMaxJobWorkers = 32;  // bits of a packet's bitmap
 inline constexpr std::size_t kMaxJobServers = 32;
 inline constexpr std::size_t kMaxJobName = 64;
+// Of the numbers that a switch gives to jobs: each once, in turn.
+inline constexpr std::uint32_t kMaxJobId = 0xffff;
 // A longer request ends the connection; so does a longer answer, of which statistics are the
 // longest.
 inline constexpr std::size_t kMaxControlLine = std::size_t{1} << 16;
@@ -22,6 +24,8 @@ inline constexpr std::size_t kMaxControlAnswer = std::size_t{4} << 20;
 
 // A job as its owner describes it.
 struct JobRequest {
+  // The number that another switch of the job has given it: packets carry one. 0: any.
+  std::uint32_t id = 0;
   std::string name;
   // "host:port", in the order of the packets' bitmap: where results go, and whose gradients count.
   std::vector<std::string> workers;

@@ -7,9 +7,30 @@
 
 namespace thalweg {
 
-AtpMember::AtpMember(const AtpNodeOptions& options, UdpSocket& socket) : options_(options) {
+std::vector<std::uint8_t> atp_groups(const AtpNodeOptions& options) {
+  if (!options.groups.empty()) return options.groups;
+  return {static_cast<std::uint8_t>(options.members.size())};
+}
+
+AtpPlace atp_place(const AtpNodeOptions& options) {
+  AtpPlace place;
+  int index = options.rank;
+  for (const std::uint8_t size : atp_groups(options)) {
+    if (index < size) break;
+    index -= size;
+    ++place.group;
+  }
+  place.index = static_cast<std::uint8_t>(index);
+  return place;
+}
+
+AtpMember::AtpMember(const AtpNodeOptions& options, UdpSocket& socket)
+    : options_(options), groups_(atp_groups(options)) {
   for (const SocketAddress& shard : options.shards) {
     shards_.emplace_back(socket, std::vector{shard});
+  }
+  for (const SocketAddress& shard : options.server_shards) {
+    server_shards_.emplace_back(socket, std::vector{shard});
   }
   for (const SocketAddress& member : options.members) {
     members_.emplace_back(socket, std::vector{member});
@@ -29,8 +50,23 @@ std::uint32_t AtpMember::everyone() const {
   return atp_all(static_cast<unsigned>(options_.members.size()));
 }
 
+std::uint32_t AtpMember::ranks_of(const AtpHeader& header) const {
+  std::uint32_t ranks = 0;
+  unsigned first = 0;
+  for (unsigned g = 0; g < groups_.size(); ++g) {
+    const std::uint32_t all = atp_all(groups_[g]);
+    std::uint32_t of_group = g == header.group ? header.workers & all : 0;
+    if ((header.groups & atp_bit(g)) != 0) of_group = all;
+    ranks |= of_group << first;
+    first += groups_[g];
+  }
+  return ranks;
+}
+
 AtpMember::Sender AtpMember::sender(const SocketAddress& from) const {
-  if (std::ranges::find(options_.shards, from) != options_.shards.end()) return {.is_switch = true};
+  for (const auto* shards : {&options_.shards, &options_.server_shards}) {
+    if (std::ranges::find(*shards, from) != shards->end()) return {.is_switch = true};
+  }
   if (from == options_.server_apart) return {.is_server = true};
   const auto member = std::ranges::find(options_.members, from);
   if (member == options_.members.end()) return {};
@@ -53,7 +89,9 @@ AtpMember::Slot AtpMember::fill(const AtpHeader& header, PacketTrain& train) {
 }
 
 AtpMember::Slot AtpMember::to_switch(const AtpHeader& header) {
-  return fill(header, shards_[shard_of(header.job, header.sequence, shards_.size())]);
+  const bool up = header.kind == AtpKind::kGradient || server_shards_.empty();
+  std::vector<PacketTrain>& trains = up ? shards_ : server_shards_;
+  return fill(header, trains[shard_of(header.job, header.sequence, trains.size())]);
 }
 
 AtpMember::Slot AtpMember::to_rank(const AtpHeader& header, std::size_t rank) {
@@ -70,6 +108,7 @@ void AtpMember::seal(const Slot& slot) {
 
 void AtpMember::flush() {
   for (PacketTrain& train : shards_) train.flush();
+  for (PacketTrain& train : server_shards_) train.flush();
   for (PacketTrain& train : members_) train.flush();
 }
 

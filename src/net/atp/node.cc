@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <future>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -31,6 +32,9 @@ Status check(const AtpNodeOptions& options) {
   if (options.servers < 1 || static_cast<std::size_t>(options.servers) > ranks) {
     return Error(fmt::format("atp_servers: {}; from 1 to {} are allowed", options.servers, ranks));
   }
+  const std::vector<std::uint8_t> groups = atp_groups(options);
+  const bool some = std::ranges::none_of(groups, [](std::uint8_t size) { return size == 0; });
+  CHECK(some && std::accumulate(groups.begin(), groups.end(), std::size_t{0}) == ranks);
   CHECK(!options.server_apart || options.servers == 1);
   CHECK(!options.on_sum || options.server_apart);
   return ok_status();
@@ -104,8 +108,8 @@ class AtpNode::Core final : public EventLoop::Handler {
     const bool up = header.kind == AtpKind::kGradient;
     // Straight from a member: its own gradient, or a server's sum.
     const bool own =
-        sender.is_switch || (up ? header.groups == 0 && sender.rank &&
-                                      header.workers == atp_bit(static_cast<unsigned>(*sender.rank))
+        sender.is_switch || (up ? sender.rank && member_->ranks_of(header) ==
+                                                     atp_bit(static_cast<unsigned>(*sender.rank))
                                 : sender.is_server);
     if (!own || (up ? !server_ : !worker_)) {
       ++refused_;

@@ -37,7 +37,12 @@ struct AtpNodeOptions {
   // thread, not to block, once a sequence with its sum: the header is that of its parameter packet.
   std::function<void(const AtpHeader& header, const std::int32_t* sum)> on_sum = {};
   std::vector<SocketAddress> members;  // of all ranks, this one's too: at most 32
-  std::vector<SocketAddress> shards;   // of the switch; none: without one
+  // How many of the ranks, in their order, are in each group: behind a first switch of their own
+  // (docs/switch.md, two levels). Empty: all in one.
+  std::vector<std::uint8_t> groups = {};
+  std::vector<SocketAddress> shards;  // of the switch, or the group's; none: without one
+  // Of the servers' switch where that is another: sums leave by it. Empty: `shards`.
+  std::vector<SocketAddress> server_shards = {};
   std::optional<JobKey> key;
   std::uint32_t elements = 256;  // of a packet
   std::uint32_t window = 1024;   // packets in flight; a power of two

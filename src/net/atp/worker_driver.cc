@@ -24,8 +24,12 @@ std::span<const BlockExponent> exponent_of(const AtpReduction& reduction, std::i
 AtpWorkerOptions worker_options(const AtpNodeOptions& node) {
   AtpWorkerOptions options;
   options.job = node.job;
-  options.index = static_cast<std::uint8_t>(node.rank);
-  options.fan_in = static_cast<std::uint8_t>(node.members.size());
+  const std::vector<std::uint8_t> groups = atp_groups(node);
+  const AtpPlace place = atp_place(node);
+  options.group = place.group;
+  options.index = place.index;
+  options.fan_in = groups[place.group];
+  options.group_count = static_cast<std::uint8_t>(groups.size());
   options.servers = static_cast<std::uint32_t>(node.servers);
   options.elements = node.elements;
   options.keyed = node.key.has_value();

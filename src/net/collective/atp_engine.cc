@@ -24,14 +24,14 @@ constexpr auto kLook = std::chrono::milliseconds(50);
 
 Result<std::shared_ptr<AtpEngine>> AtpEngine::make(AtpEngineOptions options, Time until) {
   std::shared_ptr<AtpEngine> engine(new AtpEngine(std::move(options)));
-  if (const Status status = engine->set_up(until); !status.ok()) {
-    return status.error().within("transport atp");
-  }
+  const Result<bool> made = engine->set_up(until);
+  if (!made.ok()) return made.error().within("transport atp");
+  if (!*made) return std::shared_ptr<AtpEngine>();
   engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });
   return engine;
 }
 
-Status AtpEngine::set_up(Time until) {
+Result<bool> AtpEngine::set_up(Time until) {
   AtpNodeOptions node;
   THALWEG_TRY(node_, AtpNode::bind(options_.local));
   THALWEG_TRY_STATUS(options_.publish(fmt::format("member/{}", options_.rank),
@@ -49,12 +49,14 @@ Status AtpEngine::set_up(Time until) {
   }
   THALWEG_TRY(const std::string text, options_.find("job", until));
   THALWEG_TRY(const nlohmann::json fields, parse_control_line(text));
-  // The switch is there and refuses: all ranks say so.
   if (fields.contains("error")) {
+    if (options_.only_with_switch) return false;
+    // The switch is there and refuses: all ranks say so.
     meet("refused", std::min(until, monotonic_now() + kRefusalTime));
     return Error(fields.value("error", ""));
   }
   THALWEG_TRY(const AtpJob job, atp_job_from(fields));
+  if (options_.only_with_switch && job.grant.data.empty()) return false;
   THALWEG_TRY(node.members, numeric_addresses(members));
   THALWEG_TRY(node.shards, numeric_addresses(job.grant.data));
   elements_ = job.grant.elements;
@@ -65,7 +67,8 @@ Status AtpEngine::set_up(Time until) {
   if (!job.grant.key.empty()) {
     THALWEG_TRY(node.key, JobKey::from_hex(job.grant.key));
   }
-  return node_->join(node);
+  THALWEG_TRY_STATUS(node_->join(node));
+  return true;
 }
 
 // The store may end with the rank that leaves first.

@@ -27,6 +27,8 @@ const char* ps_transport_name(Transport transport) {
       return "dlcp";
     case Transport::kAtp:
       return "atp";
+    case Transport::kAuto:
+      break;  // of communicators
   }
   return "?";
 }

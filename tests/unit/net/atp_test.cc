@@ -56,6 +56,7 @@ TEST(AtpWorkerOptions, out_of_sequence__a_loss_is_found_with_any_number_of_serve
 
 TEST(JobMessage, request__every_field_travels) {
   JobRequest request;
+  request.id = 9;
   request.name = "one";
   request.workers = {"127.0.0.1:1", "127.0.0.1:2"};
   request.servers = {"127.0.0.1:3"};

@@ -198,6 +198,64 @@ TEST(CommunicatorAtp, on_over__is_called_once_when_the_sum_is_there) {
   });
 }
 
+CommunicatorOptions chosen(const std::string& control) {
+  CommunicatorOptions options = over(control);
+  options.transport = Transport::kAuto;
+  return options;
+}
+
+// Packets that a switch has summed, of all its jobs.
+std::uint64_t summed(const SwitchDaemon& daemon) {
+  SwitchClient client = std::move(*SwitchClient::connect(daemon.control_address(), "", soon()));
+  std::uint64_t count = 0;
+  for (const auto& job : client.ask({{"op", "stats"}}, soon())->at("jobs")) {
+    count += job.at("counters").at("stored").get<std::uint64_t>();
+  }
+  return count;
+}
+
+TEST(CommunicatorAuto, allreduce__large_ones_go_over_a_switch_that_is_there) {
+  auto daemon = start_switch(4096);
+  run_ranks(4, chosen(daemon->control_address()), [&](Communicator& all) {
+    expect_mean(all, 10);
+    ASSERT_TRUE(all.barrier({}).ok());
+    if (all.rank() == 0) EXPECT_EQ(summed(*daemon), 0U);
+    ASSERT_TRUE(all.barrier({}).ok());
+    std::vector<float> values(300'000, 1.0F);
+    ASSERT_TRUE(all.allreduce(TensorSpan::of(values), {.scheme = "ring"}).ok());
+    ASSERT_TRUE(all.barrier({}).ok());
+    if (all.rank() == 0) EXPECT_EQ(summed(*daemon), 0U);
+    ASSERT_TRUE(all.barrier({}).ok());
+    expect_mean(all, 300'000);
+    ASSERT_TRUE(all.barrier({}).ok());
+    if (all.rank() == 0) {
+      EXPECT_GT(summed(*daemon), 0U);
+      daemon.reset();
+    }
+    expect_mean(all, 300'000);
+  });
+}
+
+TEST(CommunicatorAuto, allreduce__without_a_switch_all_goes_over_tcp) {
+  SwitchConfig config;
+  config.control = "127.0.0.1:0";
+  config.token = "secret";
+  const auto refusing = SwitchDaemon::start(config);
+  ASSERT_TRUE(refusing.ok());
+  for (const std::string& control :
+       {std::string(), free_address(), (*refusing)->control_address()}) {
+    run_ranks(2, chosen(control), [&](Communicator& all) {
+      expect_mean(all, 300'000);
+      std::vector<float> values(1);
+      const auto atp = all.allreduce(TensorSpan::of(values), {.transport = Transport::kAtp});
+      ASSERT_FALSE(atp.ok());
+      EXPECT_NE(atp.error().message().find("have a switch"), std::string::npos);
+      // The store is rank 0's: it must not leave before the other has come.
+      EXPECT_TRUE(all.barrier({}).ok());
+    });
+  }
+}
+
 TEST(CommunicatorAtp, allreduce__bad_input) {
   run_ranks(2, {}, [&](Communicator& all) {
     std::vector<float> values(1);

@@ -52,9 +52,13 @@ TEST(Control, list__a_job_as_it_was_asked_for) {
   const Result<json> listed = ask(*daemon, {{"op", "list"}});
   ASSERT_TRUE(listed.ok());
   EXPECT_FALSE(listed->contains("ok"));
-  json job = listed->at("jobs").at(0);
-  job.erase("job");
-  EXPECT_EQ(job, to_json(request));
+  request.id = 1;
+  EXPECT_EQ(listed->at("jobs").at(0), to_json(request));
+  fields["job"] = 1U;
+  EXPECT_NE(message_of(ask(*daemon, fields)).find("job: 1; from 2 to 65535 is allowed"),
+            std::string::npos);
+  fields["job"] = 7U;
+  EXPECT_EQ(ask(*daemon, fields)->at("job"), 7U);
 }
 
 TEST(Control, stats__an_empty_datagram_is_one_from_a_stranger) {
