@@ -1,10 +1,13 @@
 """The page of `make demo`, from made-up runs: one file, whole, with every drawing in it."""
 import re
+import sys
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("matplotlib")
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 from thalweg import report  # noqa: E402
 
 LINKS = [("a", "left"), ("b", "right"), ("left", "top"), ("right", "top")]
