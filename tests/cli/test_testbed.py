@@ -220,7 +220,7 @@ def test_set_capture_and_faults(up, two_racks, tmp_path):
     rates = {link["name"]: link["rate_bps"] for link in stats()["links"]}
     assert rates["left-right"] == 5_000_000 and rates["a-left"] == 10_000_000
     shaped = subprocess.run(["tc", "-n", f"{NAME}-h0", "qdisc", "show", "dev", "tw0"], capture_output=True, text=True)
-    assert "rate 10Mbit" in shaped.stdout
+    assert "rate 10093Kbit" in shaped.stdout  # 1514 bytes where the link counts 1500
     capture = subprocess.Popen([PROGRAM, "testbed", "capture", "--name", NAME, "left-right", tmp_path / "x.pcap"],
                                stdout=subprocess.PIPE, text=True)
     assert "capturing" in capture.stdout.readline()
