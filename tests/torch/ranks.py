@@ -1,4 +1,4 @@
-"""Ranks of a process group as processes, forked from the test's."""
+"""Ranks of a process group as processes of their own."""
 import faulthandler
 import multiprocessing
 import os
@@ -18,16 +18,15 @@ import thalweg  # noqa: E402  registers the backend
 SECONDS = 60  # many times what a test takes
 
 
-def _run(body, rank, size, store, options, environment, grouped, seconds, pipe):
+def _run(body, rank, size, store, init, environment, seconds, pipe):
     # A file store is deleted when nobody has it open: a rank that has done all before another begins takes it along.
     os.environ["TORCH_DIST_INIT_BARRIER"] = "1"
     os.environ.update(environment)
     torch.set_num_threads(1)
     faulthandler.dump_traceback_later(seconds - 5, exit=True)
     try:
-        if grouped:
-            dist.init_process_group("thalweg", init_method=f"file://{store}", rank=rank, world_size=size,
-                                    pg_options=options)
+        if init is not None:
+            dist.init_process_group(init_method=f"file://{store}", rank=rank, world_size=size, **init)
         result = body(rank, size)
         if dist.is_initialized():
             dist.destroy_process_group()
@@ -36,17 +35,20 @@ def _run(body, rank, size, store, options, environment, grouped, seconds, pipe):
         pipe.send((traceback.format_exc(), None))
 
 
-def run_ranks(size, body, options=None, environment=None, dies=(), grouped=True, seconds=SECONDS):
+def run_ranks(size, body, options=None, environment=None, dies=(), grouped=True, backend="thalweg", method="fork",
+              seconds=SECONDS):
     """What body(rank, size) returns on each rank of a new group; an error of any is raised. Ranks that are to die in
-    the midst of it return nothing. If not grouped, the process group is theirs to make."""
-    fork = multiprocessing.get_context("fork")
+    the midst of it return nothing. If not grouped, the process group is theirs to make. A process that has used CUDA
+    cannot be forked: method="spawn", and then the body is a function that can be named."""
+    start = multiprocessing.get_context(method)
+    init = {"backend": backend, "pg_options": options} if grouped else None
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "store"
         processes, pipes = [], []
         for rank in range(size):
-            ours, theirs = fork.Pipe(duplex=False)
-            process = fork.Process(target=_run, args=(body, rank, size, store, options, environment or {}, grouped,
-                                                        seconds, theirs))
+            ours, theirs = start.Pipe(duplex=False)
+            process = start.Process(target=_run,
+                                    args=(body, rank, size, store, init, environment or {}, seconds, theirs))
             process.start()
             theirs.close()
             processes.append(process)
