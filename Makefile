@@ -14,7 +14,7 @@ FUZZ_SECONDS ?= 5
 PYTEST := .venv/bin/python -m pytest -q -p no:cacheprovider
 SOURCES = $(shell git ls-files '*.cc' '*.h' | grep -E '^(src|include|tests|examples|bench|python)/')
 
-.PHONY: setup build ns3 validate explore wheel test test-torch bench demo format check-format lint fuzz clean unit sanitize $(PRESETS:%=build-%)
+.PHONY: setup build ns3 validate explore wheel test test-torch bench demo soak format check-format lint fuzz clean unit sanitize $(PRESETS:%=build-%)
 
 setup:
 	@tools/setup
@@ -76,8 +76,15 @@ bench: build
 	build/release/thalweg bench switch
 	build/release/thalweg bench allreduce --ranks 2 --transport tcp,shm --against gloo,openmpi
 
+# Digits trained over a lossy testbed with Gloo and with Thalweg: demo/report.html. What the planner and the simulator show:
+# tools/demo plan.
 demo: build-release
 	@tools/demo
+
+# Jobs over a testbed whose parts fail at random, with the invariants checked: make soak SECONDS=600.
+SECONDS ?= 600
+soak: build-release
+	@tools/soak --seconds $(SECONDS)
 
 format: setup
 	@clang-format-19 -i $(SOURCES)

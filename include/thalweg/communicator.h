@@ -42,6 +42,10 @@ enum class Transport : std::uint8_t {
   // fixed point, the same on all ranks (tensor/fixed_point.h bounds the error). A communicator's
   // other calls go over TCP.
   kAtp,
+  // kAtp for the allreduces that the planner expects to be faster that way, if a switch is there
+  // (CommunicatorOptions::atp_switch, THALWEG_SWITCH) and lets the job in; kTcp for everything
+  // else, and for all if none is. A call that names a scheme goes by that, over TCP.
+  kAuto,
 };
 
 struct CommunicatorOptions {
@@ -80,7 +84,8 @@ struct CommunicatorOptions {
   // Of ATP. "host:port" of the switch's control socket; empty: THALWEG_SWITCH, and without that no
   // switch. At most 32 ranks.
   std::string atp_switch = {};
-  // Ranks that add up what the switch did not: the first so many. 0: all.
+  // Ranks that add up what the switch did not: the first so many. 0: all. Of this and the next,
+  // what rank 0 says holds.
   int atp_servers = 0;
   // Of a packet, 4 bytes each; with a header of 32 it must fit the MTU. A switch may allow fewer.
   std::uint32_t atp_elements = 256;

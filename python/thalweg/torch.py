@@ -11,9 +11,11 @@ import torch.distributed as dist
 
 from thalweg.averaging import Gossip, LocalSGD  # noqa: F401
 from thalweg.backend import NAME, backend_of
+from thalweg.bound import profile_bound  # noqa: F401  how much of a model's gradients may be lost
 from thalweg.dssync import DSSync  # noqa: F401
 from thalweg.in_order import InOrder, resynchronize
 from thalweg.members import Members  # noqa: F401
+from thalweg.parameter_server import ParameterServer  # noqa: F401
 from thalweg.record import record  # noqa: F401  a layer table of any model, for the simulator
 
 

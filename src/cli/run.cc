@@ -42,29 +42,6 @@ constexpr std::uint64_t kFirstMasterPort = 20'000;
 constexpr std::uint64_t kMasterPorts = 12'000;
 constexpr std::size_t kLongestAgentLine = std::size_t{64} << 20;
 
-Result<Duration> positive_duration(const char* option, const std::string& text) {
-  const Result<Duration> value = parse_duration(text);
-  if (!value.ok()) return value.error().within(option);
-  if (*value <= Duration()) return Error(fmt::format("{}: {} must be above 0", option, text));
-  return *value;
-}
-
-// -x NAME: as it is here; NAME=value: that.
-Result<Variables> given_variables(const std::vector<std::string>& given) {
-  Variables variables;
-  for (const std::string& text : given) {
-    const std::size_t equals = text.find('=');
-    const std::string name = text.substr(0, equals);
-    if (name.empty()) return Error(fmt::format("-x: '{}': write NAME or NAME=value", text));
-    const auto here = process_environment()(name);
-    if (equals == std::string::npos && !here) {
-      return Error(fmt::format("-x: {} is not set here: write {}=value", name, name));
-    }
-    variables[name] = equals == std::string::npos ? *here : text.substr(equals + 1);
-  }
-  return variables;
-}
-
 // Those of ours that the launcher does not set: ranks on other hosts need them too.
 void add_our_settings(Variables& variables) {
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -104,12 +81,6 @@ std::string address_towards(const std::vector<RunHost>& hosts) {
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);
   return name.data();
-}
-
-// One that is free now.
-Result<int> free_port() {
-  THALWEG_TRY(const Fd listener, listen_tcp("127.0.0.1:0"));
-  return static_cast<int>(SocketAddress::local_of(listener.get()).port());
 }
 
 Result<int> run_here(const Arguments& arguments, HostRanks ranks,
@@ -224,7 +195,9 @@ Result<int> run(const Arguments& arguments, std::vector<std::string> command) {
 }  // namespace
 
 std::vector<std::string> take_rank_command(int& argc, char** argv) {
-  if (argc < 2 || std::string_view(argv[1]) != "run") return {};
+  const auto word = [&](int i) { return i < argc ? std::string_view(argv[i]) : ""; };
+  const bool in_testbed = word(1) == "testbed" && (word(2) == "run" || word(2) == "exec");
+  if (word(1) != "run" && !in_testbed) return {};
   const auto dashes = std::find(argv + 2, argv + argc, std::string_view("--"));
   if (dashes == argv + argc) return {};
   std::vector<std::string> command(dashes + 1, argv + argc);

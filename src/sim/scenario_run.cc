@@ -172,6 +172,8 @@ ScenarioResult ScenarioRun::run(const std::function<void(Time now)>& progress) {
     result_.finished = recorder_ != nullptr ? recorder_->run(until) : network_.run(until);
     if (progress) progress(network_.now());
   }
+  // A job that failed leaves an idle network, but not nothing to do.
+  result_.finished = result_.finished && !work_left();
   if (recorder_ != nullptr) recorder_->finish();
   result_.end = network_.now();
   for (std::size_t j = 0; j < jobs_.size(); ++j) {
@@ -181,7 +183,8 @@ ScenarioResult ScenarioRun::run(const std::function<void(Time now)>& progress) {
          .done = jobs_[j]->done(),
          .samples_per_second = jobs_[j]->done() ? jobs_[j]->samples_per_second() : 0,
          .goodput_gbps = jobs_[j]->done() ? jobs_[j]->goodput_gbps() : 0,
-         .workers = jobs_[j]->worker_count()});
+         .workers = jobs_[j]->worker_count(),
+         .worker_paces = jobs_[j]->done() ? jobs_[j]->worker_paces() : std::vector<Duration>()});
     if (aggregation_of_[j] < 0) continue;
     result_.jobs.back().aggregation = network_.aggregation_counters(aggregation_of_[j]);
   }

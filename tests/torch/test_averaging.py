@@ -11,7 +11,7 @@ from torch import nn
 
 from thalweg.torch import DSSync, Gossip, LocalSGD, Members
 
-LIMIT_SECONDS = 25.0  # of a wait that should be over at once
+LIMIT_SECONDS = 90  # of what takes ten; machines may be busy
 
 
 def mean_of_all(model):
@@ -105,8 +105,8 @@ def live_and_die(port):
         store = dist.TCPStore("127.0.0.1", port, is_master=False)
         if rank == 4:
             store.wait(["one has left"])
-        members = Members(store, f"worker{rank}", "ab"[rank // 2 % 2], start=4 if rank < 4 else None, patience=4.0,
-                          timeout=LIMIT_SECONDS)
+        members = Members(store, f"worker{rank}", "ab"[rank // 2 % 2], start=4 if rank < 4 else None, patience=6.0,
+                          timeout=float(LIMIT_SECONDS))
         model = small_model(seed=rank)
         trainer = DSSync(model, torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9), members=members, window=4,
                          adapt=False)
@@ -131,7 +131,7 @@ def live_and_die(port):
 
 def test_a_worker_dies_and_another_joins__the_others_go_on():
     server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    results = run_ranks(5, live_and_die(server.port), dies=[3], grouped=False)
+    results = run_ranks(5, live_and_die(server.port), dies=[3], grouped=False, seconds=LIMIT_SECONDS)
     survivors, newcomer = results[:3], results[4]
     names = [[f"worker{i}" for i in some] for some in ((0, 1, 2, 3), (0, 1, 2), (0, 1, 4, 2))]
     for seen, last, model in survivors:

@@ -1,8 +1,6 @@
 #include "net/bootstrap/store_server.h"
 
-#include <fcntl.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -18,6 +16,7 @@
 #include "net/event_loop.h"
 #include "net/system.h"
 #include "net/tcp.h"
+#include "net/tcp_listener.h"
 
 namespace thalweg {
 namespace {
@@ -28,18 +27,6 @@ constexpr int kClientTimeoutMs = 60'000;
 constexpr std::size_t kReadSize = std::size_t{1} << 16;
 // A client with so much to read is not listened to.
 constexpr std::size_t kMaxUnread = std::size_t{4} << 20;
-
-// Towards the hard limit, for a process that has run out of descriptors.
-bool raise_open_files() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
-  const rlim_t most = std::min<rlim_t>(limit.rlim_max, 2 * kMaxStoreClients);
-  if (limit.rlim_cur >= most) return false;
-  limit.rlim_cur = most;
-  return setrlimit(RLIMIT_NOFILE, &limit) == 0;
-}
-
-int spare_descriptor(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 0); }
 
 void send_hello(int fd, HelloStatus status) {
   const auto bytes = encode_store_hello({status, 0});
@@ -66,9 +53,8 @@ class StoreServer::Core final : public EventLoop::Handler {
  public:
   Core(std::unique_ptr<EventLoop> loop, Fd listener, JobToken token, const StoreLimits& limits)
       : loop_(std::move(loop)),
-        listener_(std::move(listener)),
-        spare_(spare_descriptor(listener_.get())),
-        address_(SocketAddress::local_of(listener_.get()).to_string()),
+        listener_(std::move(listener), kMaxStoreClients),
+        address_(SocketAddress::local_of(listener_.fd()).to_string()),
         token_(token),
         table_(limits) {}
   ~Core() override {
@@ -79,7 +65,7 @@ class StoreServer::Core final : public EventLoop::Handler {
   Core& operator=(const Core&) = delete;
 
   Status start() {
-    THALWEG_TRY_STATUS(loop_->add(listener_.get(), EPOLLIN, *this));
+    THALWEG_TRY_STATUS(loop_->add(listener_.fd(), EPOLLIN, *this));
     thread_ = std::thread([this] { loop_->run([this] { return turn(); }); });
     return ok_status();
   }
@@ -96,10 +82,9 @@ class StoreServer::Core final : public EventLoop::Handler {
 
  private:
   std::optional<Time> turn();
-  void accept_all();
-  // There are no descriptors left: tells the next client so. False: there is none.
-  bool refuse_one();
   void add(Fd fd);
+  // There is no room for it.
+  void refuse(int fd);
   // False: the connection is over.
   bool receive(Connection& c);
   bool greet(Connection& c);
@@ -109,8 +94,7 @@ class StoreServer::Core final : public EventLoop::Handler {
   void drop(int fd);
 
   std::unique_ptr<EventLoop> loop_;
-  Fd listener_;
-  Fd spare_;  // given up to refuse a client when there is no other
+  TcpListener listener_;
   std::string address_;
   JobToken token_;
   StoreTable table_;
@@ -149,8 +133,9 @@ std::optional<Time> StoreServer::Core::turn() {
 }
 
 void StoreServer::Core::on_ready(int fd, std::uint32_t events) {
-  if (fd == listener_.get()) {
-    accept_all();
+  if (fd == listener_.fd()) {
+    listener_.accept_all([this](Fd client) { add(std::move(client)); },
+                         [this](int client) { refuse(client); });
     return;
   }
   const auto found = connections_.find(fd);
@@ -162,37 +147,15 @@ void StoreServer::Core::on_ready(int fd, std::uint32_t events) {
   if (!alive) drop(fd);
 }
 
-void StoreServer::Core::accept_all() {
-  while (true) {
-    Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (fd.valid()) {
-      add(std::move(fd));
-    } else if (errno == EMFILE || errno == ENFILE) {
-      if (!raise_open_files() && !refuse_one()) return;
-    } else if (errno != ECONNABORTED && errno != EINTR) {
-      return;
-    }
-  }
-}
-
-bool StoreServer::Core::refuse_one() {
-  spare_.reset();
-  Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  const bool refused = fd.valid();
-  if (refused) {
-    ++refused_;
-    send_hello(fd.get(), HelloStatus::kNoRoom);
-  }
-  fd.reset();
-  spare_ = Fd(spare_descriptor(listener_.get()));
-  return refused;
+void StoreServer::Core::refuse(int fd) {
+  ++refused_;
+  send_hello(fd, HelloStatus::kNoRoom);
 }
 
 void StoreServer::Core::add(Fd fd) {
   const int number = fd.get();
   if (connections_.size() >= kMaxStoreClients || !loop_->add(number, EPOLLIN, *this).ok()) {
-    ++refused_;
-    send_hello(number, HelloStatus::kNoRoom);
+    refuse(number);
     return;
   }
   set_signal_options(number, kClientTimeoutMs);

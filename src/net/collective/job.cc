@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <thread>
 #include <utility>
 
@@ -16,6 +17,7 @@ namespace {
 
 // How long one who waits for a key keeps the store to itself.
 constexpr Duration kStoreTurn = Duration::milliseconds(20);
+constexpr auto kStorePause = std::chrono::milliseconds(1);
 
 Result<Environment> environment_of(const CommunicatorOptions& options) {
   const EnvironmentLookup outer = process_environment();
@@ -70,7 +72,11 @@ Status Job::meet_by(const CommunicatorOptions& options, Time until) {
       THALWEG_TRY_STATUS(client->set(key, fmt::format("{}", random_number()), until));
     }
     THALWEG_TRY(const std::string token, client->get(key, until));
-    std::from_chars(token.data(), token.data() + token.size(), environment.token);
+    const char* const end = token.data() + token.size();
+    const auto [read, failure] = std::from_chars(token.data(), end, environment.token);
+    if (failure != std::errc() || read != end) {
+      return Error(fmt::format("rendezvous: '{}' is '{}'; a whole number is allowed", key, token));
+    }
   }
   return ok_status();
 }
@@ -89,7 +95,8 @@ Result<std::string> Job::get(const std::string& key, Time until) {
       THALWEG_TRY(std::optional<std::string> value, client->find(key, turn));
       if (value) return *std::move(value);
     }
-    std::this_thread::yield();
+    // A mutex is not fair: others would not get it.
+    std::this_thread::sleep_for(kStorePause);
   }
 }
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -15,6 +14,7 @@
 #include "net/bootstrap/interfaces.h"
 #include "net/bootstrap/store_client.h"
 #include "net/bootstrap/store_server.h"
+#include "net/descriptors.h"
 #include "net/net_pair.h"
 #include "net/system.h"
 #include "net/tcp.h"
@@ -278,31 +278,11 @@ TEST(Store, hundreds_of_clients_at_once__all_meet) {
   EXPECT_EQ(last.add("count", 0, within(1000)).value(), kClients);
 }
 
-// The undefined-behaviour sanitizer opens a pipe to look at an object's type, and takes it for
-// broken where it cannot.
-#ifdef __SANITIZE_ADDRESS__
-constexpr bool kNeedsDescriptors = true;
-#else
-constexpr bool kNeedsDescriptors = false;
-#endif
-
-// Connects when there is one descriptor left, which the client takes: the server has none. Says
-// what the client was told.
+// What the client was told.
 std::string connect_with_the_last_descriptor(const StoreServer& server, bool may_raise) {
-  rlimit before{};
-  getrlimit(RLIMIT_NOFILE, &before);
-  rlimit limit{64, may_raise ? before.rlim_max : 64};
-  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
-  std::vector<Fd> all;
-  do {
-    all.emplace_back(dup(STDERR_FILENO));
-  } while (all.back().valid());
-  all.pop_back();
-  all.pop_back();
-  const Result<StoreClient> client = StoreClient::connect(server.address(), kToken, within(5000));
-  all.clear();
-  if (may_raise) setrlimit(RLIMIT_NOFILE, &before);
-  return message_of(client);
+  return with_the_last_descriptor(may_raise, [&] {
+    return message_of(StoreClient::connect(server.address(), kToken, within(5000)));
+  });
 }
 
 TEST(Store, open_files__the_soft_limit_is_raised_when_it_is_met) {
