@@ -13,7 +13,9 @@ sys.path.insert(0, str(ROOT / "python/packaging"))
 from build_backend import TESTED, torch_folder, torch_version  # noqa: E402
 
 
-MODULES = ["thalweg._C", "thalweg._sync"]
+# python/csrc is thalweg._C, python/csrc_sync thalweg._sync, and so on.
+MODULES = ["thalweg._C", *sorted(f"thalweg._{folder.name.removeprefix('csrc_')}"
+                                 for folder in (ROOT / "python").glob("csrc_*"))]
 
 
 class CMakeBuild(build_ext):

@@ -51,19 +51,26 @@ function(thalweg_torch_module)
   # The process has loaded PyTorch's libraries, or none: no path of this machine's is needed.
   set_target_properties(thalweg_torch PROPERTIES SKIP_BUILD_RPATH ON)
 
-  # thalweg._sync: schedules, without PyTorch but for the pybind11 that comes with it.
-  add_library(thalweg_python_sync MODULE ${CMAKE_SOURCE_DIR}/python/csrc_sync/module.cc)
-  thalweg_common(thalweg_python_sync)
+  # Without PyTorch but for the pybind11 that comes with it: schedules, and the client of `thalweg ps`.
+  thalweg_plain_python_module(sync thalweg_sync)
+  thalweg_plain_python_module(ps thalweg_net)
+  add_dependencies(thalweg_torch thalweg_python_sync thalweg_python_ps)
+endfunction()
+
+# thalweg._NAME from python/csrc_NAME/module.cc over LIBRARY.
+function(thalweg_plain_python_module NAME LIBRARY)
+  set(target thalweg_python_${NAME})
+  add_library(${target} MODULE ${CMAKE_SOURCE_DIR}/python/csrc_${NAME}/module.cc)
+  thalweg_common(${target})
   set_target_properties(
-    thalweg_python_sync
+    ${target}
     PROPERTIES CXX_VISIBILITY_PRESET hidden
                PREFIX ""
-               OUTPUT_NAME _sync
+               OUTPUT_NAME _${NAME}
                SUFFIX .${Python3_SOABI}.so
                LIBRARY_OUTPUT_DIRECTORY ${THALWEG_PYTHON_OUTPUT})
-  target_include_directories(thalweg_python_sync SYSTEM PRIVATE ${THALWEG_TORCH}/include
-                                                                ${Python3_INCLUDE_DIRS})
-  target_link_libraries(thalweg_python_sync PRIVATE thalweg_sync)
-  target_link_options(thalweg_python_sync PRIVATE -Wl,--exclude-libs,ALL)
-  add_dependencies(thalweg_torch thalweg_python_sync)
+  target_include_directories(${target} SYSTEM PRIVATE ${THALWEG_TORCH}/include
+                                                      ${Python3_INCLUDE_DIRS})
+  target_link_libraries(${target} PRIVATE ${LIBRARY})
+  target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL)
 endfunction()

@@ -7,8 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "cli/child_process.h"
-#include "cli/home.h"
+#include "cli/python_script.h"
 
 namespace thalweg {
 namespace {
@@ -84,31 +83,11 @@ std::string dump(const Json& json) {
 
 Result<std::string> run_figure_script(const std::string& option, std::string input,
                                       std::chrono::milliseconds limit) {
-  const std::string script = home_folder() + "/python/thalweg/figure.py";
-  std::error_code ignored;
-  if (!std::filesystem::exists(script, ignored)) {
-    return Error(fmt::format(
-        "cannot draw: there is no {} (THALWEG_HOME names the folder of Thalweg)", script));
-  }
-  const std::string python = python_interpreter();
-  auto outcome = run_child({.command = {python, script, option},
+  return run_python_script({.name = "figure.py",
+                            .options = {option},
                             .input = std::move(input),
-                            // Modules beside the script must not hide those of Python.
-                            .environment = {"PYTHONSAFEPATH=1"},
-                            .limit = limit});
-  if (!outcome.ok()) {
-    return Error("cannot draw: " + outcome.error().message() +
-                 "; tools/setup installs Python, THALWEG_PYTHON names another");
-  }
-  if (outcome->exit_code != 0) {
-    std::string& errors = outcome->errors;
-    while (errors.ends_with('\n')) errors.pop_back();
-    return Error(fmt::format("cannot draw: {}",
-                             errors.empty()
-                                 ? fmt::format("{} ended with code {}", python, outcome->exit_code)
-                                 : errors));
-  }
-  return std::move(outcome->output);
+                            .limit = limit,
+                            .doing = "cannot draw"});
 }
 
 // Takes one image, which follows a line with its size, from the front of `stream`.

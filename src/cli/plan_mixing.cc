@@ -8,6 +8,7 @@
 
 #include "cli/plan.h"
 #include "cli/plan_arguments.h"
+#include "cli/scenario_files.h"
 #include "sync/forecast.h"
 #include "topology/with_links.h"
 
@@ -20,6 +21,8 @@ struct Arguments {
   std::vector<std::string> slow;
   double slow_factor = 2;
   int seed = 1;
+  std::string model;
+  int agree_within = kAgreeWithin;
   bool schedule = false;
   bool json = false;
 };
@@ -28,6 +31,8 @@ struct Row {
   std::string strategy;
   Forecast forecast;
   std::optional<Duration> by_table;
+  std::optional<Duration> iteration;  // with a model
+  std::optional<ServerUse> servers;
   std::optional<Schedule> schedule;
 };
 
@@ -56,16 +61,57 @@ Topology slowed(const Topology& topology, const WorkerTree& tree, const Bottlene
   });
 }
 
-nlohmann::ordered_json json_of(const Row& row) {
+// Computing with the exchange of every iteration of the period, mean.
+Duration iteration_of(const ModelTable& model, const Forecast& forecast) {
+  std::vector<LayerCost> layers;
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    layers.push_back({.size = model.size_of_layer(l), .backward = model.layers[l].backward});
+  }
+  double seconds = 0;
+  for (const Duration exchange : forecast.exchanges) {
+    seconds += iteration_time(layers, model.forward_time(), exchange).s();
+  }
+  return Duration::seconds(seconds / static_cast<double>(forecast.exchanges.size()));
+}
+
+// Of the strategies that are quick for a reason that costs accuracy.
+std::string against(const Row& row) {
+  if (row.servers && row.servers->staleness != 0) return "steps by stale gradients";
+  const bool skips = std::ranges::any_of(row.forecast.exchanges,
+                                         [](Duration exchange) { return exchange == Duration(); });
+  return skips ? "leaves iterations without an exchange" : "";
+}
+
+Verdict verdict_of(const std::vector<Row>& rows, int agree_within) {
+  std::vector<Candidate> candidates;
+  for (const Row& row : rows) {
+    candidates.push_back({.name = row.strategy,
+                          .iteration = row.iteration.value_or(row.forecast.mean()),
+                          .iterations_to_consensus = row.forecast.mixing.iterations_to_consensus,
+                          .against = against(row)});
+  }
+  return choose(candidates, agree_within);
+}
+
+// None of one model that all use; null: unbounded.
+nlohmann::ordered_json staleness_json(const std::optional<ServerUse>& servers) {
+  if (!servers) return 0;
+  return servers->staleness ? nlohmann::ordered_json(*servers->staleness) : nullptr;
+}
+
+nlohmann::ordered_json json_of(const Row& row, bool best) {
   const Mixing& mixing = row.forecast.mixing;
   nlohmann::ordered_json json{{"strategy", row.strategy},
                               {"rho", mixing.rho},
                               {"rho_per_iteration", mixing.rho_per_iteration()},
                               {"period", mixing.period},
                               {"iterations_to_consensus", mixing.iterations_to_consensus},
-                              {"predicted_ms", row.forecast.mean.ms()},
-                              {"longest_ms", row.forecast.longest.ms()}};
+                              {"predicted_ms", row.forecast.mean().ms()},
+                              {"longest_ms", row.forecast.longest().ms()}};
   json["table_ms"] = row.by_table ? nlohmann::ordered_json(row.by_table->ms()) : nullptr;
+  json["iteration_ms"] = row.iteration ? nlohmann::ordered_json(row.iteration->ms()) : nullptr;
+  json["staleness"] = staleness_json(row.servers);
+  json["best"] = best;
   if (row.schedule) {
     auto& period = json["schedule"] = nlohmann::ordered_json::array();
     for (const Grouping& groups : row.schedule->period) {
@@ -81,11 +127,13 @@ nlohmann::ordered_json json_of(const Row& row) {
 
 std::string table_of(const std::vector<Row>& rows) {
   std::vector<std::vector<std::string>> cells{{"strategy", "predicted", "longest", "table II",
-                                               "period", "rho", "an iteration", "to consensus"}};
+                                               "iteration", "period", "rho", "rho/iteration",
+                                               "to consensus"}};
   for (const Row& row : rows) {
     const Mixing& mixing = row.forecast.mixing;
-    cells.push_back({row.strategy, to_human(row.forecast.mean), to_human(row.forecast.longest),
-                     row.by_table ? to_human(*row.by_table) : "-", std::to_string(mixing.period),
+    cells.push_back({row.strategy, to_human(row.forecast.mean()), to_human(row.forecast.longest()),
+                     row.by_table ? to_human(*row.by_table) : "-",
+                     row.iteration ? to_human(*row.iteration) : "-", std::to_string(mixing.period),
                      fmt::format("{:.4f}", mixing.rho),
                      fmt::format("{:.4f}", mixing.rho_per_iteration()),
                      std::to_string(mixing.iterations_to_consensus)});
@@ -116,10 +164,50 @@ std::vector<std::string> strategies_of(const Arguments& arguments) {
   for (std::size_t i = 0; i < arguments.slow.size(); ++i) {
     ds_sync += (i == 0 ? ",slow=" : "+") + arguments.slow[i];
   }
-  return {"ring", "hierarchical", "gossip", std::move(ds_sync)};
+  return {"ring", "hierarchical", "gossip", "local-sgd", "asp", "ssp", std::move(ds_sync)};
 }
 
-Result<int> run(const Arguments& arguments) {
+Result<std::vector<Row>> rows_of(const Arguments& arguments, const PlanRequest& request,
+                                 const PlannerOptions& options,
+                                 const std::optional<ModelTable>& model) {
+  const ClusterShape shape = shape_of(
+      request.topology, Bytes(request.elements * request.element_bytes), options.cost.per_message);
+  std::vector<Row> rows;
+  Progress progress;
+  for (const std::string& spec : strategies_of(arguments)) {
+    progress.show(spec);
+    THALWEG_TRY(const Strategy strategy, Strategy::make(spec, request.topology));
+    THALWEG_TRY(Forecast made, forecast(strategy, request, options));
+    rows.push_back({.strategy = spec,
+                    .forecast = made,
+                    .by_table = cost_by_table(spec, shape),
+                    .iteration = model ? std::optional(iteration_of(*model, made)) : std::nullopt,
+                    .servers = strategy.servers(),
+                    .schedule = arguments.schedule ? strategy.schedule() : std::nullopt});
+  }
+  return rows;
+}
+
+// The size is the model's, where there is one.
+Result<std::optional<ModelTable>> read_model(Arguments& arguments) {
+  if (arguments.model.empty()) {
+    if (arguments.subject.size.empty()) arguments.subject.size = "100MB";
+    return std::optional<ModelTable>();
+  }
+  if (!arguments.subject.size.empty()) return Error("--size, --model: only one of them is allowed");
+  Result<ModelTable> model = scenario_loaders("").model(arguments.model);
+  if (!model.ok()) return model.error().within("--model");
+  arguments.subject.size = fmt::format("{}B", model->size().count());
+  arguments.subject.element_bytes = static_cast<int>(size_of(model->dtype));
+  return std::optional(*std::move(model));
+}
+
+Result<int> run(Arguments arguments) {
+  if (arguments.agree_within < 1 || arguments.agree_within > kMaxConsensusIterations) {
+    return Error(fmt::format("--agree-within: {} is not allowed: 1 to {}", arguments.agree_within,
+                             kMaxConsensusIterations));
+  }
+  THALWEG_TRY(const std::optional<ModelTable> model, read_model(arguments));
   if (!(arguments.slow_factor >= 1 && arguments.slow_factor <= 1000)) {
     return Error(fmt::format("--slow-factor: {} is not allowed: 1 to 1000", arguments.slow_factor));
   }
@@ -134,32 +222,26 @@ Result<int> run(const Arguments& arguments) {
   const PlanRequest request{.topology = topology,
                             .elements = subject->request.elements,
                             .element_bytes = subject->request.element_bytes};
-  const ClusterShape shape = shape_of(topology, Bytes(request.elements * request.element_bytes),
-                                      subject->options.cost.per_message);
-  std::vector<Row> rows;
-  {
-    Progress progress;
-    for (const std::string& spec : strategies_of(arguments)) {
-      progress.show(spec);
-      THALWEG_TRY(const Strategy strategy, Strategy::make(spec, topology));
-      THALWEG_TRY(Forecast made, forecast(strategy, request, subject->options));
-      rows.push_back({.strategy = spec,
-                      .forecast = made,
-                      .by_table = cost_by_table(spec, shape),
-                      .schedule = arguments.schedule ? strategy.schedule() : std::nullopt});
-    }
-  }
+  THALWEG_TRY(const std::vector<Row> rows, rows_of(arguments, request, subject->options, model));
+  const Verdict verdict = verdict_of(rows, arguments.agree_within);
   if (arguments.json) {
     auto json = nlohmann::ordered_json::array();
-    for (const Row& row : rows) json.push_back(json_of(row));
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      json.push_back(json_of(rows[r], verdict.best == r));
+    }
     std::cout << json.dump(arguments.schedule ? -1 : 2) << '\n';
     return 0;
   }
-  std::cout << "one iteration's exchange of " << arguments.subject.size << " on " << topology.name()
-            << ", " << topology.host_count() << " workers\n\n"
-            << table_of(rows)
-            << "\npredicted: fluid model, mean over a period; rho: what a period leaves of a "
-               "disagreement;\nto consensus: iterations until 1 % is left\n";
+  std::cout
+      << "one iteration's exchange of "
+      << (model ? fmt::format("{} ({})", model->name, to_string(model->size()))
+                : arguments.subject.size)
+      << " on " << topology.name() << ", " << topology.host_count() << " workers\n\n"
+      << table_of(rows)
+      << "\npredicted: fluid model, mean over a period; rho: what a period leaves of a "
+         "disagreement;\nto consensus: iterations until 1 % is left; iteration: with computing, "
+         "if there is a --model\n\n"
+      << verdict.reason << '\n';
   for (const Row& row : rows) {
     if (row.schedule) std::cout << '\n' << row.strategy << '\n' << schedule_text(*row.schedule);
   }
@@ -170,13 +252,18 @@ Result<int> run(const Arguments& arguments) {
 
 void add_plan_mixing(CLI::App& plan) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App& app = *plan.add_subcommand(
-      "mixing", "strategies side by side: BSP, gossip, DS-Sync; time and agreement");
-  arguments->subject.size = "100MB";
+  CLI::App& app =
+      *plan.add_subcommand("mixing", "strategies side by side, and the best: time and agreement");
   arguments->subject.add_to(app);
-  app.get_option("--size")->required(false);
-  app.add_option("--strategy", arguments->strategies,
-                 "only these: a scheme of plans, gossip, or ds-sync:key=value,…");
+  app.get_option("--size")->required(false)->description(
+      "of what is exchanged; 100MB if not given");
+  app.add_option("--model", arguments->model,
+                 "a layer table (docs/model-format.md): its size, and iterations with computing");
+  app.add_option("--agree-within", arguments->agree_within,
+                 "iterations within which workers must agree to be chosen");
+  app.add_option(
+      "--strategy", arguments->strategies,
+      "only these: a scheme of plans, gossip, local-sgd, asp, ssp or ds-sync:key=value,…");
   app.add_option("--slow", arguments->slow,
                  "regions and hosts whose links are slow; DS-Sync goes round them")
       ->delimiter(',');

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/convergence.h"
 #include "cli/experiment_figure.h"
 #include "cli/home.h"
 #include "cli/scenario_files.h"
@@ -97,14 +98,18 @@ struct Reproduced {
   std::string summary;
 };
 
-Result<std::optional<Reproduced>> reproduce(const Prepared& prepared, int at_once) {
-  THALWEG_TRY(auto done, run_sweep(prepared.sweep, at_once));
+Result<std::optional<Reproduced>> reproduce(const Prepared& prepared, const Arguments& arguments) {
+  THALWEG_TRY(auto done, run_sweep(prepared.sweep, arguments.sweep.at_once));
   if (!done) return std::optional<Reproduced>();
   Reproduced r{.experiment = prepared.experiment,
                .result = {.axes = prepared.axes, .points = prepared.sweep.points, .results = {}},
                .ours = {},
                .summary = done->summary()};
   r.result.results = std::move(done->results);
+  if (r.experiment.training) {
+    THALWEG_TRY_STATUS(
+        join_training(*r.experiment.training, arguments.quick, prepared.sweep, r.result));
+  }
   for (const Claim& claim : r.experiment.claims) {
     THALWEG_TRY(const std::optional<double> ours, evaluate(claim, r.result));
     r.ours.push_back(ours);
@@ -223,7 +228,7 @@ Result<int> run(const Arguments& arguments) {
   Json results = Json::array();
   bool all_finished = true;
   for (const Prepared& experiment : experiments) {
-    THALWEG_TRY(const auto r, reproduce(experiment, arguments.sweep.at_once));
+    THALWEG_TRY(const auto r, reproduce(experiment, arguments));
     if (!r) continue;
     std::vector<std::string> plots;
     if (!arguments.no_plots) {

@@ -169,6 +169,14 @@ bool SocketAddress::operator==(const SocketAddress& other) const {
   return size_ == other.size_ && std::memcmp(&storage_, &other.storage_, size_) == 0;
 }
 
+Result<std::vector<SocketAddress>> numeric_addresses(const std::vector<std::string>& texts) {
+  std::vector<SocketAddress> addresses;
+  for (const std::string& text : texts) {
+    THALWEG_TRY(addresses.emplace_back(), SocketAddress::numeric(text));
+  }
+  return addresses;
+}
+
 std::int64_t interface_bps(const SocketAddress& local) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return 0;

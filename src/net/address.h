@@ -54,6 +54,9 @@ class SocketAddress {
   socklen_t size_ = 0;
 };
 
+// numeric() of each.
+Result<std::vector<SocketAddress>> numeric_addresses(const std::vector<std::string>& texts);
+
 // The speed of the interface that has this address, in bits per second; 0 if it is not of hardware
 // or does not say.
 std::int64_t interface_bps(const SocketAddress& local);

@@ -35,9 +35,9 @@ class ConfigReader : private YamlSource {
     ParameterOptions& out = config.parameters;
     THALWEG_TRY_STATUS(host_port(fields, "listen", config.listen));
     THALWEG_TRY_STATUS(read_transport(fields, config));
-    THALWEG_TRY_STATUS(whole(fields, "workers", 1, kMaxWorkers, out.workers));
-    THALWEG_TRY_STATUS(whole(fields, "staleness", 0, kMaxStaleness, out.staleness));
-    THALWEG_TRY_STATUS(whole(fields, "max_elements", 1, kMaxElements, out.max_elements));
+    THALWEG_TRY_STATUS(whole_into(fields, "workers", 1, kMaxWorkers, out.workers));
+    THALWEG_TRY_STATUS(whole_into(fields, "staleness", 0, kMaxStaleness, out.staleness));
+    THALWEG_TRY_STATUS(whole_into(fields, "max_elements", 1, kMaxElements, out.max_elements));
     THALWEG_TRY_STATUS(choice(fields, "mode",
                               std::array{std::pair{"synchronous", PsMode::kSynchronous},
                                          std::pair{"asynchronous", PsMode::kAsynchronous},
@@ -74,7 +74,7 @@ class ConfigReader : private YamlSource {
     if (const auto found = fields.find("token"); found != fields.end()) {
       THALWEG_TRY(config.switch_token, text_of(found->second, "token"));
     }
-    return whole(fields, "elements", 1, kAtpMostElements, config.elements);
+    return whole_into(fields, "elements", 1, kAtpMostElements, config.elements);
   }
   Status host_port(const Fields& fields, std::string_view field, std::string& out) const {
     const auto found = fields.find(field);
@@ -83,15 +83,6 @@ class ConfigReader : private YamlSource {
     if (const auto parsed = HostPort::parse(out); !parsed.ok()) {
       return error(found->second, fmt::format("'{}': {}", field, parsed.error().message()));
     }
-    return ok_status();
-  }
-  template <class T>
-  Status whole(const Fields& fields, std::string_view field, std::int64_t least, std::int64_t most,
-               T& out) const {
-    const auto found = fields.find(field);
-    if (found == fields.end()) return ok_status();
-    THALWEG_TRY(const std::int64_t value, whole_of(found->second, field, least, most));
-    out = static_cast<T>(value);
     return ok_status();
   }
   template <class T>

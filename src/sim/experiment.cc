@@ -31,6 +31,7 @@ class ExperimentReader : private YamlSource {
   Result<bool> switch_of(const YAML::Node& node, std::string_view field) const;
   Result<Claim> read_claim(const YAML::Node& node) const;
   Result<ExperimentPlot> read_plot(const YAML::Node& node) const;
+  Result<ExperimentTraining> read_training(const YAML::Node& node) const;
   Status take_text(const Fields& fields, std::string_view field, std::string& out) const;
   Status check_scenario(const YAML::Node& root) const;
 
@@ -202,6 +203,25 @@ Result<ExperimentPlot> ExperimentReader::read_plot(const YAML::Node& node) const
 }
 
 // Every value of every axis must fit the scenario; the combinations are not all tried here.
+Result<ExperimentTraining> ExperimentReader::read_training(const YAML::Node& node) const {
+  static constexpr std::array<std::string_view, 1> kRequired{"base"};
+  static constexpr std::array<std::string_view, 3> kOptional{"seeds", "quick_seeds", "iterations"};
+  THALWEG_TRY(const Fields fields, fields_of(node, "'training'", kRequired, kOptional));
+  ExperimentTraining training;
+  THALWEG_TRY(training.base, base_of(fields.find("base")->second));
+  const auto take = [&](std::string_view field, int most, int& out) -> Status {
+    const auto found = fields.find(field);
+    if (found == fields.end()) return ok_status();
+    THALWEG_TRY(const std::int64_t value, whole_of(found->second, field, 1, most));
+    out = static_cast<int>(value);
+    return ok_status();
+  };
+  THALWEG_TRY_STATUS(take("seeds", kMaxTrainingSeeds, training.seeds));
+  THALWEG_TRY_STATUS(take("quick_seeds", kMaxTrainingSeeds, training.quick_seeds));
+  THALWEG_TRY_STATUS(take("iterations", kMaxTrainingIterations, training.iterations));
+  return training;
+}
+
 Status ExperimentReader::check_scenario(const YAML::Node& root) const {
   for (const Axis& axis : experiment_.axes) {
     for (const Axis::Value& value : axis.values) {
@@ -218,7 +238,7 @@ Status ExperimentReader::check_scenario(const YAML::Node& root) const {
 Result<Experiment> ExperimentReader::read(const YAML::Node& root) {
   static constexpr std::array<std::string_view, 4> kRequired{"title", "scenario", "sweep",
                                                              "claims"};
-  static constexpr std::array<std::string_view, 3> kOptional{"about", "quick", "plots"};
+  static constexpr std::array<std::string_view, 4> kOptional{"about", "quick", "plots", "training"};
   THALWEG_TRY(const Fields fields, fields_of(root, "the experiment", kRequired, kOptional));
   const auto section = [&](std::string_view key) {
     const auto found = fields.find(key);
@@ -256,6 +276,9 @@ Result<Experiment> ExperimentReader::read(const YAML::Node& root) {
   for (const YAML::Node& item : plots) {
     THALWEG_TRY(ExperimentPlot plot, read_plot(item));
     experiment_.plots.push_back(std::move(plot));
+  }
+  if (const auto training = fields.find("training"); training != fields.end()) {
+    THALWEG_TRY(experiment_.training, read_training(training->second));
   }
   return std::move(experiment_);
 }

@@ -15,6 +15,8 @@
 namespace thalweg {
 
 inline constexpr std::size_t kMaxExperimentClaims = 1'000;
+inline constexpr int kMaxTrainingSeeds = 1'000;
+inline constexpr int kMaxTrainingIterations = 1'000'000;
 
 // Points by the labels that some axes have there: each axis one of these labels.
 using Selection = std::map<std::string, std::vector<std::string>>;
@@ -50,6 +52,15 @@ struct ExperimentPlot {
   std::map<std::string, double> paper;  // the paper's values, by label of x
 };
 
+// Real training by the strategies of the points' first jobs, at the speed of their simulation
+// (python/thalweg/convergence.py). What comes out is in a point's result as `training`.
+struct ExperimentTraining {
+  std::map<std::string, std::string> base;  // labels of the point whose accuracy is the target
+  int seeds = 5;
+  int quick_seeds = 2;
+  int iterations = 300;
+};
+
 struct Experiment {
   std::string title;
   std::string about;
@@ -57,6 +68,7 @@ struct Experiment {
   std::vector<Axis> quick;  // instead of the axes of the same name, for a first look
   std::vector<Claim> claims;
   std::vector<ExperimentPlot> plots;
+  std::optional<ExperimentTraining> training;
 };
 
 // `loaders` as for a scenario: the scenario is read once to find its errors here.

@@ -83,6 +83,8 @@ class Fabric {
   void set_link_up(LinkId link, bool up);
   // Returns the new rate.
   Bandwidth set_rate_factor(LinkId link, double factor);
+  // For packets that are sent from now on.
+  void set_delay(LinkId link, Duration delay);
   void set_host_paused(Rank host, bool paused);
   void restart_switch(NodeId node);
 

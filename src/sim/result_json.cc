@@ -66,10 +66,13 @@ Json job_json(const JobResult& job, const Histogram& flows) {
     const Duration all = job.iterations.back().end - job.iterations.front().start;
     pace = all.ms() / static_cast<double>(job.iterations.size());
   }
+  Json worker_paces = Json::array();
+  for (const Duration worker : job.worker_paces) worker_paces.push_back(worker.ms());
   Json json{{"name", job.name},
             {"done", job.done},
             {"mean_iteration_ms", mean},
             {"pace_ms", pace},
+            {"worker_pace_ms", worker_paces},
             {"iterations_ms", iterations},
             {"samples_per_s", job.samples_per_second},
             {"samples_per_s_worker", job.samples_per_second / static_cast<double>(job.workers)},

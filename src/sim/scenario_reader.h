@@ -21,6 +21,8 @@ class ScenarioReader : private YamlSource {
       : YamlSource(source), loaders_(loaders) {}
 
   Result<Scenario> read(const YAML::Node& root);
+  // The section 'network' alone.
+  Result<NetworkOptions> network_of(const YAML::Node& section);
 
  private:
   using Words = std::span<const std::string_view>;
@@ -47,7 +49,6 @@ class ScenarioReader : private YamlSource {
   Status read_jobs(const YAML::Node& node);
   Result<ScenarioJob> read_job(const YAML::Node& node) const;
   Status read_work_of_job(const Fields& fields, ScenarioJob& job, const YAML::Node& node) const;
-  Status read_asp(const YAML::Node& node, ScenarioJob& job) const;
   // A scheme, or how tensors are scattered.
   Status read_exchange(const Fields& fields, ScenarioJob& job, const YAML::Node& node) const;
   Status read_aggregation_of_job(const Fields& fields, ScenarioJob& job,

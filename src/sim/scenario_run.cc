@@ -183,7 +183,8 @@ ScenarioResult ScenarioRun::run(const std::function<void(Time now)>& progress) {
          .done = jobs_[j]->done(),
          .samples_per_second = jobs_[j]->done() ? jobs_[j]->samples_per_second() : 0,
          .goodput_gbps = jobs_[j]->done() ? jobs_[j]->goodput_gbps() : 0,
-         .workers = jobs_[j]->worker_count()});
+         .workers = jobs_[j]->worker_count(),
+         .worker_paces = jobs_[j]->done() ? jobs_[j]->worker_paces() : std::vector<Duration>()});
     if (aggregation_of_[j] < 0) continue;
     result_.jobs.back().aggregation = network_.aggregation_counters(aggregation_of_[j]);
   }

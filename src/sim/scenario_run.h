@@ -19,6 +19,7 @@ struct JobResult {
   double samples_per_second = 0;  // if done
   double goodput_gbps = 0;        // if done
   std::size_t workers = 0;
+  std::vector<Duration> worker_paces = {};  // [worker], if done: the time it took an iteration
   std::optional<AggregationCounters> aggregation = {};
 };
 

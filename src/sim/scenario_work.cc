@@ -11,7 +11,6 @@ namespace thalweg {
 namespace {
 
 constexpr std::array<std::string_view, 3> kOverlaps{"none", "wait-free", "bytescheduler"};
-constexpr std::string_view kAsp = "asp";
 constexpr std::size_t kMostPaths = 4096;  // that a flow's `path` can tell apart
 constexpr Bytes kLargestFlow{std::int64_t{1} << 40};
 constexpr double kLeastPart = 0.0001;
@@ -85,23 +84,6 @@ Status ScenarioReader::read_work_of_job(const Fields& fields, ScenarioJob& job,
   return ok_status();
 }
 
-// Every worker for itself, with the servers only: pushes and pulls that wait for nobody.
-Status ScenarioReader::read_asp(const YAML::Node& node, ScenarioJob& job) const {
-  static constexpr std::array<ParameterSpec, 1> kParameters{ParameterSpec{
-      .name = "servers", .default_value = "1", .meaning = "workers that serve too; 1 to all"}};
-  std::string_view rest = std::string_view(job.training.scheme).substr(kAsp.size());
-  if (!rest.empty() && rest.front() != ':') {
-    return error(node, find_scheme(job.training.scheme).error().message());
-  }
-  if (!rest.empty()) rest.remove_prefix(1);
-  const auto parameters = parse_parameters(kAsp, kParameters, rest);
-  if (!parameters.ok()) return error(node, parameters.error().message());
-  const auto servers = parameters->integer("servers", 1, job.topology->host_count());
-  if (!servers.ok()) return error(node, servers.error().message());
-  job.training.scatter.servers = *servers;
-  return ok_status();
-}
-
 Status ScenarioReader::read_exchange(const Fields& fields, ScenarioJob& job,
                                      const YAML::Node& node) const {
   const auto scheme = fields.find("scheme");
@@ -119,9 +101,12 @@ Status ScenarioReader::read_exchange(const Fields& fields, ScenarioJob& job,
   }
   if (scheme != fields.end()) {
     THALWEG_TRY(job.training.scheme, text_of(scheme->second, "scheme"));
-    if (job.training.scheme.starts_with(kAsp)) return read_asp(scheme->second, job);
     const auto strategy = Strategy::make(job.training.scheme, *job.topology);
     if (!strategy.ok()) return error(scheme->second, strategy.error().message());
+    if (strategy->servers()) {
+      job.training.scatter.servers = strategy->servers()->servers;
+      job.training.scatter.staleness = strategy->servers()->staleness;
+    }
     return ok_status();
   }
   static constexpr std::array<std::string_view, 1> kRequired{"servers"};

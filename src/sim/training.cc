@@ -118,8 +118,23 @@ void TrainingJob::begin_next(Rank rank) {
   Worker& worker = workers_[rank.index()];
   const bool go_on = !options_.goes_on || options_.goes_on();
   if (worker.iteration + 1 == options_.iterations || !go_on) return;
+  worker.held = too_far_ahead(worker);
+  if (worker.held) return;
   ++worker.iteration;
   begin_iteration(rank);
+}
+
+// SSP: the iteration it would begin, against what the slowest has done.
+bool TrainingJob::too_far_ahead(const Worker& worker) const {
+  if (!options_.scatter.staleness) return false;
+  const auto slowest = std::ranges::min_element(workers_, {}, &Worker::finished);
+  return worker.iteration + 1 > slowest->finished() + *options_.scatter.staleness;
+}
+
+void TrainingJob::release_held() {
+  for (std::size_t w = 0; w < workers_.size(); ++w) {
+    if (workers_[w].held) begin_next(Rank(static_cast<std::int32_t>(w)));
+  }
 }
 
 // The forward pass of a layer needs its gradients of the iteration before.
@@ -268,10 +283,12 @@ void TrainingJob::on_layer_back(Rank rank, int iteration, int layer) {
 
 void TrainingJob::finish_iteration(Rank rank) {
   Worker& worker = workers_[rank.index()];
-  const auto iteration = static_cast<std::size_t>(*std::ranges::min_element(worker.layers_at) - 1);
+  const auto iteration = static_cast<std::size_t>(worker.finished() - 1);
+  worker.end = network_.now();
   if (++workers_done_[iteration] == static_cast<int>(workers_.size())) {
     results_.push_back({.start = starts_[iteration], .end = network_.now()});
   }
+  release_held();
   if (options_.overlap == Overlap::kByteScheduler) return;  // has gone on already
   begin_next(rank);
 }
@@ -282,6 +299,15 @@ double TrainingJob::iterations_per_second() const {
   const Time begin = first == 0 ? results_[0].start : results_[first - 1].end;
   const Duration time = results_.back().end - begin;
   return static_cast<double>(results_.size() - first) / time.s();
+}
+
+std::vector<Duration> TrainingJob::worker_paces() const {
+  CHECK(done());
+  std::vector<Duration> paces;
+  for (const Worker& worker : workers_) {
+    paces.push_back((worker.end - results_.front().start) / options_.iterations);
+  }
+  return paces;
 }
 
 double TrainingJob::samples_per_second() const {

@@ -12,6 +12,7 @@
 //                   SOSP 2019)
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -38,6 +39,9 @@ inline constexpr Bytes kDefaultPartition{4 * 1024 * 1024};
 struct ScatterOptions {
   int servers = 0;  // workers that serve too, spread evenly over the regions; 0: a plan is run
   Bytes whole;      // larger tensors are divided
+  // Iterations that a worker may be ahead of the slowest when it begins one (SSP); none: any
+  // number.
+  std::optional<int> staleness = {};
 };
 
 struct TrainingOptions {
@@ -99,6 +103,8 @@ class TrainingJob {
   [[nodiscard]] double samples_per_second() const;
   // The same for the bits of gradients that a worker has summed.
   [[nodiscard]] double goodput_gbps() const;
+  // [worker]: from the job's start to its own end, over the iterations. Requires done().
+  [[nodiscard]] std::vector<Duration> worker_paces() const;
 
  private:
   struct Worker {
@@ -106,7 +112,10 @@ class TrainingJob {
     int layer = 0;  // computing or waiting for
     bool backward = false;
     bool waiting = false;        // for the layer's gradients of the iteration before
+    bool held = false;           // before the next iteration: too far ahead
+    Time end;                    // of the last iteration it finished
     std::vector<int> layers_at;  // [layer]: iterations whose gradients are back
+    [[nodiscard]] int finished() const { return *std::ranges::min_element(layers_at); }
   };
 
   TrainingJob(const ModelTable& model, const TrainingOptions& options, Network& network,
@@ -119,6 +128,8 @@ class TrainingJob {
 
   void begin_iteration(Rank worker);
   void begin_next(Rank worker);
+  [[nodiscard]] bool too_far_ahead(const Worker& worker) const;
+  void release_held();
   void compute(Rank worker);
   void on_computed(Rank worker);
   void on_backward_done(Rank worker, int layer);

@@ -49,13 +49,12 @@ class ConfigReader : private YamlSource {
         return error(found->second, fmt::format("'{}': {}", field, parsed.error().message()));
       }
     }
-    std::int64_t shards = config.shards;
-    THALWEG_TRY_STATUS(whole(fields, "shards", kMaxShards, shards));
-    config.shards = static_cast<int>(shards);
-    THALWEG_TRY_STATUS(whole(fields, "aggregators", kMaxAggregators, config.aggregators));
-    THALWEG_TRY_STATUS(whole(fields, "elements", kMaxElements, config.elements));
-    THALWEG_TRY_STATUS(whole(fields, "max_jobs", kMaxJobs, config.max_jobs));
-    THALWEG_TRY_STATUS(whole(fields, "receive_buffer", kMaxReceiveBuffer, config.receive_buffer));
+    THALWEG_TRY_STATUS(whole_into(fields, "shards", 1, kMaxShards, config.shards));
+    THALWEG_TRY_STATUS(whole_into(fields, "aggregators", 1, kMaxAggregators, config.aggregators));
+    THALWEG_TRY_STATUS(whole_into(fields, "elements", 1, kMaxElements, config.elements));
+    THALWEG_TRY_STATUS(whole_into(fields, "max_jobs", 1, kMaxJobs, config.max_jobs));
+    THALWEG_TRY_STATUS(
+        whole_into(fields, "receive_buffer", 1, kMaxReceiveBuffer, config.receive_buffer));
     THALWEG_TRY_STATUS(read_xdp(fields, config));
     return checked(root, config);
   }
@@ -76,15 +75,6 @@ class ConfigReader : private YamlSource {
       }
       config.xdp_generic = text == "true";
     }
-    return ok_status();
-  }
-
-  template <class T>
-  Status whole(const Fields& fields, std::string_view field, std::int64_t most, T& out) const {
-    const auto found = fields.find(field);
-    if (found == fields.end()) return ok_status();
-    THALWEG_TRY(const std::int64_t value, whole_of(found->second, field, 1, most));
-    out = static_cast<T>(value);
     return ok_status();
   }
 

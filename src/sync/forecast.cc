@@ -1,5 +1,7 @@
 #include "sync/forecast.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -42,9 +44,8 @@ Result<Duration> time_of(const Exchange& exchange, const PlanRequest& request,
 
 Result<Forecast> forecast(const Strategy& strategy, const PlanRequest& request,
                           const PlannerOptions& options) {
-  Forecast result{.mixing = strategy.mixing(), .mean = {}, .longest = {}};
+  Forecast result{.mixing = strategy.mixing(), .exchanges = {}};
   std::map<std::pair<std::string, GroupShape>, Duration> known;
-  Duration sum;
   for (int t = 0; t < strategy.period(); ++t) {
     Duration slowest;
     for (const Exchange& exchange : strategy.exchanges(t)) {
@@ -56,11 +57,57 @@ Result<Forecast> forecast(const Strategy& strategy, const PlanRequest& request,
       }
       slowest = std::max(slowest, found->second);
     }
-    sum = sum + slowest;
-    result.longest = std::max(result.longest, slowest);
+    result.exchanges.push_back(slowest);
   }
-  result.mean = sum / strategy.period();
   return result;
+}
+
+Duration Forecast::mean() const {
+  Duration sum;
+  for (const Duration exchange : exchanges) sum = sum + exchange;
+  return sum / static_cast<std::int64_t>(exchanges.size());
+}
+
+Duration iteration_time(std::span<const LayerCost> layers, Duration forward, Duration exchange) {
+  double bytes = 0;
+  for (const LayerCost& layer : layers) bytes += static_cast<double>(layer.size.count());
+  double computed = forward.s();
+  double sent = 0;
+  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+    computed += layer->backward.s();
+    sent =
+        std::max(sent, computed) + exchange.s() * static_cast<double>(layer->size.count()) / bytes;
+  }
+  return Duration::seconds(std::max(sent, computed));
+}
+
+Verdict choose(std::span<const Candidate> candidates, int agree_within) {
+  Verdict verdict;
+  const Candidate* quickest = nullptr;
+  for (std::size_t c = 0; c < candidates.size(); ++c) {
+    const Candidate& candidate = candidates[c];
+    if (quickest == nullptr || candidate.iteration < quickest->iteration) quickest = &candidate;
+    const bool agrees = candidate.iterations_to_consensus > 0 &&
+                        candidate.iterations_to_consensus <= agree_within &&
+                        candidate.against.empty();
+    if (agrees && (!verdict.best || candidate.iteration < candidates[*verdict.best].iteration)) {
+      verdict.best = c;
+    }
+  }
+  const std::string rule = fmt::format("workers that agree within {} iterations", agree_within);
+  if (!verdict.best) {
+    verdict.reason = fmt::format("no strategy named has {} and nothing against it", rule);
+    return verdict;
+  }
+  const Candidate& best = candidates[*verdict.best];
+  verdict.reason = fmt::format("{}: {} an iteration, the quickest with {}", best.name,
+                               to_human(best.iteration), rule);
+  if (quickest != &best) {
+    verdict.reason += fmt::format(
+        "; {} would take {}, but {}", quickest->name, to_human(quickest->iteration),
+        quickest->against.empty() ? "its workers agree later" : "it " + quickest->against);
+  }
+  return verdict;
 }
 
 ClusterShape shape_of(const Topology& topology, Bytes size, Duration alpha) {
@@ -91,7 +138,7 @@ std::optional<Duration> cost_by_table(std::string_view strategy, const ClusterSh
   const double inside = s * shape.beta_inside;
   const double between = s * shape.beta_between;
   const auto seconds = [](double value) { return Duration::seconds(value); };
-  if (name == "ps") {
+  if (name == "ps" || name == "asp" || name == "ssp") {
     return seconds(2 * (n - 1) * a + 2 * ((c - 1) * g * between + (g - 1) * inside));
   }
   if (name == "ring") return seconds(2 * (n - 1) * a + 2 * (n - 1) / n * between);

@@ -2,7 +2,11 @@
 // the fluid model (plan/cost.h) and by the paper's table II, and how fast workers agree.
 #pragma once
 
+#include <algorithm>
 #include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "plan/planner.h"
 #include "sync/strategy.h"
@@ -11,15 +15,40 @@ namespace thalweg {
 
 struct Forecast {
   Mixing mixing;
-  // An iteration's exchange ends with its slowest group's. Mean and longest over the iterations of
-  // a period.
-  Duration mean;
-  Duration longest;
+  // [iteration of the period]: an iteration's exchange ends with its slowest group's.
+  std::vector<Duration> exchanges;
+  [[nodiscard]] Duration mean() const;
+  [[nodiscard]] Duration longest() const { return *std::ranges::max_element(exchanges); }
 };
 
 // Requires the strategy's own topology, in `request`; the tensor is the request's.
 Result<Forecast> forecast(const Strategy& strategy, const PlanRequest& request,
                           const PlannerOptions& options);
+
+// A layer as an iteration meets it.
+struct LayerCost {
+  Bytes size;
+  Duration backward;
+};
+// An iteration whose layers, front to back, are sent when their backward pass is done, one after
+// the other, each taking its share of `exchange`, and which is over when all are through.
+Duration iteration_time(std::span<const LayerCost> layers, Duration forward, Duration exchange);
+
+// What to choose among.
+struct Candidate {
+  std::string name;
+  Duration iteration;  // mean
+  int iterations_to_consensus = 1;
+  std::string against = {};  // why it must not be chosen, as the end of "it …"; empty: nothing
+};
+struct Verdict {
+  std::optional<std::size_t> best;  // none: no candidate will do
+  std::string reason;               // in words
+};
+// The quickest of those that nothing speaks against and whose workers agree within so many
+// iterations: that is what keeps the accuracy of BSP (DS-Sync, section V).
+inline constexpr int kAgreeWithin = 64;
+Verdict choose(std::span<const Candidate> candidates, int agree_within);
 
 // What the formulas of table II speak of: N workers in C racks of G, a tensor of S bytes, α the
 // latency of a hop, β the time a byte takes within a rack and between racks.

@@ -13,14 +13,35 @@ namespace {
 
 constexpr std::string_view kDsSync = "ds-sync";
 constexpr std::string_view kGossip = "gossip";
-constexpr std::array<ParameterSpec, 3> kDsSyncParameters{
-    ParameterSpec{.name = "group",
-                  .default_value = "ring",
-                  .meaning = "the scheme by which a group averages, without parameters"},
+constexpr std::string_view kLocalSgd = "local-sgd";
+constexpr std::string_view kAsp = "asp";
+constexpr std::string_view kSsp = "ssp";
+constexpr int kMaxStaleness = 1'000'000;
+constexpr ParameterSpec kGroupParameter{
+    .name = "group",
+    .default_value = "ring",
+    .meaning = "the scheme by which a group averages, without parameters"};
+constexpr std::array<ParameterSpec, 4> kDsSyncParameters{
+    kGroupParameter,
+    ParameterSpec{.name = "across",
+                  .default_value = "group",
+                  .meaning = "the same for groups of several regions; group: as `group`"},
     ParameterSpec{.name = "slow",
                   .default_value = "none",
                   .meaning = "regions and hosts that are bottlenecks, joined by +; or none"},
     ParameterSpec{.name = "seed", .default_value = "1", .meaning = "of the shuffling; 0 or more"}};
+constexpr std::array<ParameterSpec, 2> kLocalSgdParameters{
+    kGroupParameter, ParameterSpec{.name = "every",
+                                   .default_value = "8",
+                                   .meaning = "iterations from one average to the next"}};
+constexpr ParameterSpec kServersParameter{
+    .name = "servers", .default_value = "1", .meaning = "workers that serve too; 1 to all"};
+constexpr std::array<ParameterSpec, 1> kAspParameters{kServersParameter};
+constexpr std::array<ParameterSpec, 2> kSspParameters{
+    kServersParameter,
+    ParameterSpec{.name = "staleness",
+                  .default_value = "3",
+                  .meaning = "iterations that a worker may be ahead of the slowest; 0 or more"}};
 
 // By value, so that a list in any order, with doubles, is a set.
 template <class T>
@@ -48,26 +69,60 @@ Status add_bottleneck(std::string_view name, const WorkerTree& tree, const Topol
 Result<Strategy> Strategy::make(std::string_view spec, const Topology& topology) {
   Strategy strategy(spec, topology);
   const std::size_t colon = spec.find(':');
-  const std::string_view name = spec.substr(0, colon);
-  if (name == kDsSync) {
-    strategy.kind_ = Kind::kGroups;
-    THALWEG_TRY_STATUS(strategy.read_groups(
-        colon == std::string_view::npos ? std::string_view() : spec.substr(colon + 1)));
-  } else if (spec == kGossip) {
-    strategy.kind_ = Kind::kGossip;
-  }
-  // What is wrong with it shows in a tensor of one element.
-  const auto tried = strategy.plans(0, {.topology = topology, .elements = 1});
+  THALWEG_TRY_STATUS(strategy.read(spec.substr(0, colon), colon == std::string_view::npos
+                                                              ? std::string_view()
+                                                              : spec.substr(colon + 1)));
+  // What is wrong with it shows in a tensor of one element, when it averages.
+  const auto tried = strategy.plans(strategy.period() - 1, {.topology = topology, .elements = 1});
   if (!tried.ok()) return tried.error();
   return strategy;
 }
 
-Status Strategy::read_groups(std::string_view text) {
+Status Strategy::read(std::string_view name, std::string_view parameters) {
+  if (name == kDsSync) return read_ds_sync(parameters);
+  if (name == kLocalSgd) return read_local_sgd(parameters);
+  if (name == kAsp || name == kSsp) return read_servers(name, parameters);
+  if (name_ == kGossip) kind_ = Kind::kGossip;
+  return ok_status();
+}
+
+Status Strategy::read_servers(std::string_view name, std::string_view text) {
+  kind_ = Kind::kServers;
+  const std::span<const ParameterSpec> known =
+      name == kSsp ? std::span<const ParameterSpec>(kSspParameters) : kAspParameters;
+  THALWEG_TRY(const Parameters parameters, parse_parameters(name, known, text));
+  servers_.emplace();
+  THALWEG_TRY(servers_->servers, parameters.integer("servers", 1, topology_->host_count()));
+  if (name == kSsp) {
+    THALWEG_TRY(servers_->staleness, parameters.integer("staleness", 0, kMaxStaleness));
+  }
+  return ok_status();
+}
+
+Status Strategy::read_local_sgd(std::string_view text) {
+  kind_ = Kind::kGroups;
+  THALWEG_TRY(const Parameters parameters, parse_parameters(kLocalSgd, kLocalSgdParameters, text));
+  THALWEG_TRY(const int every, parameters.integer("every", 1, kMaxSchedulePeriod));
+  group_scheme_ = across_scheme_ = parameters.text("group");
+  const std::vector<Rank>& all = topology_->region(kWholeNetwork).hosts;
+  Grouping alone;
+  for (const Rank worker : all) alone.push_back({worker});
+  schedule_ = {.workers = topology_->host_count(),
+               .seed = 0,
+               .period = std::vector<Grouping>(static_cast<std::size_t>(every), alone)};
+  schedule_->period.back() = {all};
+  return ok_status();
+}
+
+Status Strategy::read_ds_sync(std::string_view text) {
+  kind_ = Kind::kGroups;
   THALWEG_TRY(const Parameters parameters, parse_parameters(kDsSync, kDsSyncParameters, text));
   const auto wrong = [](const Error& error, std::string_view what) {
     return error.within(fmt::format("scheme '{}': {}", kDsSync, what));
   };
   group_scheme_ = parameters.text("group");
+  across_scheme_ = parameters.text("across");
+  if (across_scheme_ == "group") across_scheme_ = group_scheme_;
   const auto seed = parameters.integer("seed", 0, std::numeric_limits<int>::max());
   if (!seed.ok()) return wrong(seed.error(), "seed");
   const auto tree = WorkerTree::from_topology(*topology_);
@@ -102,9 +157,17 @@ std::vector<Exchange> Strategy::exchanges(int iteration) const {
              .scheme = fmt::format("gossip:iteration={}", iteration),
              .collective = Collective::kMix}};
   }
+  if (kind_ == Kind::kServers) {
+    return {{.members = topology_->region(kWholeNetwork).hosts,
+             .scheme = fmt::format("ps:servers={}", servers_->servers)}};
+  }
   std::vector<Exchange> result;
   for (const Group& group : schedule_->at(iteration)) {
-    if (group.size() > 1) result.push_back({.members = group, .scheme = group_scheme_});
+    if (group.size() == 1) continue;
+    const bool inside = std::ranges::all_of(group, [&](Rank worker) {
+      return topology_->region_of(worker) == topology_->region_of(group.front());
+    });
+    result.push_back({.members = group, .scheme = inside ? group_scheme_ : across_scheme_});
   }
   return result;
 }
@@ -122,8 +185,8 @@ Result<std::vector<GroupPlan>> Strategy::plans(int iteration, const PlanRequest&
                                                        .root = Rank(0),
                                                        .tensor = request.tensor}));
     if (kind_ == Kind::kGroups && plan.ranks != plan.contributors) {
-      return Error(fmt::format("scheme '{}': group: '{}' needs hosts beside the workers", kDsSync,
-                               group_scheme_));
+      return Error(
+          fmt::format("scheme '{}': '{}' needs hosts beside the workers", name_, plan.scheme));
     }
     result.push_back({.members = std::move(exchange.members), .plan = std::move(plan)});
   }

@@ -3,9 +3,13 @@
 // A user names it as a scheme of plans, and DS-Sync beside them:
 //   ring, hierarchical, ps:servers=2, …   everyone averages with everyone (BSP), by that plan
 //   gossip                                the dynamic exponential graph, iteration by iteration
-//   ds-sync:group=ring,slow=rack0+host4,seed=1
-//                                         groups by schedule.h, each averaging by the plan `group`,
-//                                         with the regions and hosts `slow` taken for bottlenecks
+//   local-sgd:every=8,group=ring          nothing, and each eighth time all by the plan `group`
+//   asp:servers=1                         pushes to and pulls from servers that wait for nobody
+//   ssp:servers=1,staleness=3             the same, but none is more than 3 iterations ahead
+//   ds-sync:group=ring,across=ring,slow=rack0+host4,seed=1
+//                                         groups by schedule.h, averaging by the plan `group`
+//                                         within a region and `across` regions, with the regions
+//                                         and hosts `slow` taken for bottlenecks
 #pragma once
 
 #include <optional>
@@ -34,6 +38,13 @@ struct GroupPlan {
   Plan plan;
 };
 
+// Parameter servers, on workers that serve too, spread evenly over the regions.
+struct ServerUse {
+  int servers = 1;
+  // How many iterations a worker may be ahead of the slowest; none: any number (ASP).
+  std::optional<int> staleness = {};
+};
+
 class Strategy {
  public:
   // The topology must outlive the strategy; its hosts are the workers. An error if the name or a
@@ -52,20 +63,28 @@ class Strategy {
   // Not all average with all in an iteration, so that some workers may be ahead of others.
   [[nodiscard]] bool in_parts() const { return kind_ != Kind::kAll; }
   [[nodiscard]] Mixing mixing() const;
-  // DS-Sync's.
+  // DS-Sync's, and that of local SGD.
   [[nodiscard]] const std::optional<Schedule>& schedule() const { return schedule_; }
+  // ASP's and SSP's: every worker for itself with the servers. As exchanges() and plans() it is the
+  // allreduce that they would be if all were in step.
+  [[nodiscard]] const std::optional<ServerUse>& servers() const { return servers_; }
 
  private:
-  enum class Kind : std::uint8_t { kAll, kGossip, kGroups };
+  enum class Kind : std::uint8_t { kAll, kGossip, kGroups, kServers };
 
   Strategy(std::string_view spec, const Topology& topology) : name_(spec), topology_(&topology) {}
-  Status read_groups(std::string_view parameters);
+  Status read(std::string_view name, std::string_view parameters);
+  Status read_ds_sync(std::string_view parameters);
+  Status read_local_sgd(std::string_view parameters);
+  Status read_servers(std::string_view name, std::string_view parameters);
 
   std::string name_;
   const Topology* topology_;
   Kind kind_ = Kind::kAll;
   std::string group_scheme_;
+  std::string across_scheme_;
   std::optional<Schedule> schedule_;
+  std::optional<ServerUse> servers_;
 };
 
 // A name of a region of the tree, or of a host of the topology, added to the bottlenecks. The error

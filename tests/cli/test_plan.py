@@ -97,16 +97,37 @@ def test_other_collectives(thalweg):
 def test_mixing_of_strategies(thalweg):
     rows = thalweg("plan", "mixing", "--topology", TWO_RACKS, "--size", "97MB", "--slow", "rack0", "--schedule",
                    "--json").json()
-    ring, hierarchical, gossip, ds_sync = rows
-    assert [row["strategy"] for row in rows] == ["ring", "hierarchical", "gossip", "ds-sync:seed=1,slow=rack0"]
+    ring, _, gossip, local, asp, ssp, ds_sync = rows
+    assert [row["strategy"] for row in rows] == ["ring", "hierarchical", "gossip", "local-sgd", "asp", "ssp",
+                                                 "ds-sync:seed=1,slow=rack0"]
     assert ring["rho"] == gossip["rho"] == 0 and 0 < ds_sync["rho"] < 1
     assert ring["iterations_to_consensus"] == 1 and ds_sync["iterations_to_consensus"] > 1
     assert ring["predicted_ms"] > 1.5 * ds_sync["predicted_ms"]
-    assert all(row["table_ms"] > 0 for row in rows)
+    assert all(row["table_ms"] > 0 for row in rows if row is not local)
+    assert (local["iterations_to_consensus"], local["longest_ms"]) == (8, ring["longest_ms"])
+    assert local["predicted_ms"] == pytest.approx(ring["predicted_ms"] / 8)
+    assert [row["staleness"] for row in (ring, asp, ssp)] == [0, None, 3]
+    assert local["predicted_ms"] < ds_sync["predicted_ms"]  # for it exchanges nothing most of the time
+    assert [row["best"] for row in rows] == [row is ds_sync for row in rows]
     assert all(sorted(sum(groups, [])) == list(range(8)) for groups in ds_sync["schedule"])
 
 
+def test_mixing_with_a_model__says_which_is_best_and_why(thalweg):
+    arguments = ["plan", "mixing", "--topology", TWO_RACKS, "--model", "resnet50", "--agree-within", "20", "--strategy",
+                 "ring", "ds-sync:group=rat", "asp:servers=8"]
+    ring, ds_sync, asp = thalweg(*arguments, "--json").json()
+    assert all(row["iteration_ms"] > row["predicted_ms"] / 2 for row in (ring, ds_sync, asp))
+    assert ring["iteration_ms"] > ds_sync["iteration_ms"] and ds_sync["best"]
+    text = thalweg(*arguments).out
+    assert "ds-sync:group=rat: " in text and "the quickest with workers that agree within 20 iterations" in text
+    assert "no strategy named has" in thalweg(*arguments[:-3], "asp").out
+
+
 @pytest.mark.parametrize("arguments, words", [
+    (["--model", "resnet50", "--size", "1MB"], ["--model", "--size"]),
+    (["--model", "resnet51"], ["--model", "resnet51"]),
+    (["--agree-within", "0"], ["--agree-within", "0", "1 to"]),
+    (["--strategy", "ssp:staleness=x"], ["staleness", "x"]),
     (["--slow", "rack7"], ["--slow", "rack7", "rack0, rack1"]),
     (["--slow-factor", "0.5"], ["--slow-factor", "0.5", "1 to 1000"]),
     (["--strategy", "ds-sync:groups=ring"], ["groups", "group", "slow", "seed"]),

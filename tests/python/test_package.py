@@ -14,7 +14,7 @@ echo "$*" >> "$NOTES"
 for word in "$@"; do
   case "$word" in
     -DTHALWEG_PYTHON_OUTPUT=*) echo "${word#*=}" > "$NOTES.output" ;;
-    --build) mkdir -p "$(cat "$NOTES.output")" && cd "$(cat "$NOTES.output")" && touch "_C$SUFFIX" "_sync$SUFFIX" ;;
+    --build) mkdir -p "$(cat "$NOTES.output")" && cd "$(cat "$NOTES.output")" && touch "_C$SUFFIX" "_one$SUFFIX" "_other$SUFFIX" ;;
   esac
 done
 exit "${STATUS:-0}"
@@ -28,7 +28,7 @@ def checkout(tmp_path):
                  "python/thalweg/__init__.py", "python/thalweg/bench/ddp.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
-    for name in ("torch", "tools"):
+    for name in ("torch", "tools", "python/csrc_one", "python/csrc_other"):
         (tmp_path / name).mkdir()
     (tmp_path / "torch/version.py").write_text("__version__ = '2.13.0'\n")
     return tmp_path
@@ -49,11 +49,11 @@ def tools(checkout):
     return f"{cmake.parent}{os.pathsep}{os.environ['PATH']}"
 
 
-def test_in_place__both_modules_by_one_build(checkout, tools):
+def test_in_place__all_modules_by_one_build(checkout, tools):
     run = build(checkout, tools)
     assert run.returncode == 0, run.stderr
     made = {path.name.split(".")[0] for path in (checkout / "python/thalweg").glob("*.so")}
-    assert made == {"_C", "_sync"}
+    assert made == {"_C", "_one", "_other"}
     assert (checkout / "notes").read_text().count("--build") == 1
 
 

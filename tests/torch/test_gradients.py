@@ -1,16 +1,15 @@
-"""thalweg.torch: the hook of DDP and the layer-wise wrapper train as they should."""
+"""thalweg.torch: the hook of DDP, the layer-wise wrapper and averages of all in each iteration train as DDP does."""
 import copy
 
 import pytest
 import torch
-import torch._dynamo  # noqa: F401  optimizers load it: once here, not in every rank
 import torch.distributed as dist
 from ranks import run_ranks
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import thalweg.torch
-from thalweg.torch import GradientState, LayerWise
+from thalweg.torch import DSSync, GradientState, LayerWise
 
 STEPS = 6
 
@@ -99,15 +98,23 @@ def test_hook__with_a_bound_parameters_and_buffers_still_go_exactly():
     run_ranks(2, body)
 
 
-def train_beside_ddp(rank, network, accumulate=False, **options):
-    """The same steps by LayerWise and by DDP: both models."""
+def average_all(model, make_optimizer):
+    return DSSync(model, make_optimizer, [[0, 1]], swa_decay=0.0)
+
+
+def layer_wise(model, make_optimizer):
+    return LayerWise(model, make_optimizer, resynchronize_every=4, find_unused_parameters=True)
+
+
+def train_beside_ddp(rank, network, make_trainer, accumulate=False):
+    """The same steps by a trainer and by DDP: both models."""
     reference = DistributedDataParallel(network, find_unused_parameters=True)
     optimizer = make_optimizer(reference.parameters())
     model = copy.deepcopy(network)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(rank)  # the wrapper gives all rank 0's
-    trainer = LayerWise(model, make_optimizer, **options)
+    trainer = make_trainer(model, make_optimizer)
     for step in range(STEPS):
         spare = step % 2 == 1
         optimizer.zero_grad()
@@ -119,17 +126,17 @@ def train_beside_ddp(rank, network, accumulate=False, **options):
         optimizer.step()
         loss_of(model, step, rank, spare).backward()
         trainer.step()
-    trainer.detach()
+    trainer.finish()
     return model, network
 
 
+@pytest.mark.parametrize("make_trainer", [layer_wise, average_all])
 @pytest.mark.parametrize("accumulate", [False, True])
-def test_layer_wise__trains_as_ddp_does(accumulate):
+def test_trains_as_ddp_does(make_trainer, accumulate):
     def body(rank, size):
-        model, reference = train_beside_ddp(rank, Network(), accumulate, resynchronize_every=4,
-                                            find_unused_parameters=True)
+        model, reference = train_beside_ddp(rank, Network(), make_trainer, accumulate)
         assert same_on_all_ranks(flat(model))
-        torch.testing.assert_close(flat(model), flat(reference), rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(flat(model), flat(reference), rtol=1e-5, atol=1e-6)
 
     run_ranks(2, body)
 
@@ -146,10 +153,26 @@ class Attention(nn.Module):
         return self.inner(x[None], x[None], x[None])[0][0]
 
 
-def test_layer_wise__a_child_whose_forward_is_not_called_is_waited_for():
+@pytest.mark.parametrize("make_trainer", [LayerWise, average_all])
+def test_a_child_whose_forward_is_not_called_is_waited_for(make_trainer):
     def body(rank, size):
-        model, reference = train_beside_ddp(rank, Attention())
+        model, reference = train_beside_ddp(rank, Attention(), make_trainer)
         torch.testing.assert_close(flat(model), flat(reference), rtol=1e-5, atol=1e-7)
+
+    run_ranks(2, body)
+
+
+def test_layer_wise__a_gradient_of_no_sync_alone_counts():
+    def body(rank, size):
+        model = nn.ModuleList([nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)])
+        trainer = LayerWise(model, make_optimizer, find_unused_parameters=True)
+        before = flat(model)
+        with trainer.no_sync():
+            model[1](torch.ones(1, 1)).sum().backward()
+        model[0](torch.ones(1, 1)).sum().backward()
+        trainer.step()
+        trainer.finish()
+        torch.testing.assert_close(flat(model), before - 0.1)
 
     run_ranks(2, body)
 

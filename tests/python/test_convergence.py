@@ -1,0 +1,50 @@
+"""python/thalweg/convergence.py: strategies trained in one process."""
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+
+from thalweg import convergence  # noqa: E402
+
+PACE = {"workers": 4, "pace_ms": 100.0, "worker_pace_ms": [100.0] * 4}
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return convergence.load()
+
+
+def curve(point, digits, iterations=60, seed=0):
+    return [accuracy for _, _, accuracy in convergence.train({**PACE, **point}, iterations, seed, *digits)]
+
+
+def test_all_in_one_group__is_bsp(digits):
+    assert curve({"period": [[[0, 1, 2, 3]]]}, digits) == pytest.approx(curve({}, digits), abs=0.4)
+
+
+def test_nobody_averages__is_worse(digits):
+    alone = curve({"period": [[[0], [1], [2], [3]]]}, digits)
+    assert alone != pytest.approx(curve({}, digits), abs=0.4)
+
+
+def test_groups_and_gossip__keep_the_accuracy_of_bsp(digits):
+    bsp = curve({}, digits, iterations=150)[-1]
+    for point in ({"gossip": True}, {"period": [[[0, 2], [1], [3]], [[1, 3], [0], [2]], [[0, 1], [2, 3]]], "swa": True}):
+        assert curve(point, digits, iterations=150)[-1] > bsp - 2
+
+
+def test_staleness__holds_the_fast_worker_back(digits):
+    """With a worker of a tenth of the speed, as many pushes take longer."""
+    slow = {"servers": True, "worker_pace_ms": [100.0, 100.0, 100.0, 1000.0]}
+    ends = [convergence.train({**PACE, **slow, "staleness": bound}, 20, 0, *digits)[-1][1] for bound in (None, 4, 0)]
+    assert 1.5 * ends[0] < ends[1] < ends[2]
+
+
+def test_summary__is_over_all_seeds():
+    runs = [[(5, 500.0, 90.0), (10, 1000.0, 95.0)], [(5, 500.0, 96.0), (10, 1000.0, 94.0)]]
+    one = convergence.summary_of(runs, 95.0)
+    assert (one["iterations_to_target"], one["seconds_to_target"], one["best_accuracy"]) == (7.5, 0.75, 95.5)
+    assert one["best_accuracy_spread"] == 0.5 and one["accuracy"] == [93.0, 94.5]
+    assert convergence.summary_of(runs, 95.5)["iterations_to_target"] is None
