@@ -173,6 +173,41 @@ def test_rate_is_what_the_links_say(up, two_racks):
     assert 0.98 * 20e6 < on_the_wire < 1.02 * 20e6
 
 
+# Says how long a transfer took, from its first byte to its last.
+RECEIVE = """
+import socket, time
+listener = socket.create_server(("10.77.0.3", 9))
+print("ready", flush=True)
+peer, _ = listener.accept()
+got = len(peer.recv(1))
+start = time.monotonic()
+while block := peer.recv(1 << 20):
+    got += len(block)
+print(got, time.monotonic() - start)
+"""
+
+
+@needs_namespaces
+def test_simulator_says_what_the_testbed_does(up, two_racks, thalweg, tmp_path):
+    """One transfer by CUBIC, here by the kernel's over the testbed, there by ours in the simulator. With buffers that hold all,
+    so that it is the networks that are compared: how the two recover from loss differs (docs/testbed.md)."""
+    two_racks.write_text(TWO_RACKS.replace("60kB", "4MB"))
+    (tmp_path / "transfer.yaml").write_text(f"topology: {two_racks}\n"
+                                            "transport: {kind: cubic, rto_min: 200ms, rto_initial: 1s}  # as Linux has them\n"
+                                            "network: {discipline: strict-priority}\n"
+                                            "flows: [{from: a, to: c, size: 4MB}]\n")
+    simulated = thalweg("sim", "run", tmp_path / "transfer.yaml", "--json").json()["flow_completion_ms"]["max"] / 1000
+    up(two_racks)
+    receiver = subprocess.Popen([PROGRAM, "testbed", "exec", "--name", NAME, "2", "--", sys.executable, "-c", RECEIVE],
+                                stdout=subprocess.PIPE, text=True)
+    assert receiver.stdout.readline() == "ready\n"
+    send(0, 'import socket; socket.create_connection(("10.77.0.3", 9)).sendall(bytes(4_000_000))')
+    got, took = receiver.stdout.read().split()
+    receiver.wait(10)
+    assert int(got) == 4_000_000
+    assert float(took) == pytest.approx(simulated, rel=0.1)
+
+
 @needs_namespaces
 def test_delay_and_full_buffer(up, two_racks):
     """A packet takes what delays and rates say, and a port keeps what its buffer holds and drops the rest."""
