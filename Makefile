@@ -14,7 +14,7 @@ FUZZ_SECONDS ?= 5
 PYTEST := .venv/bin/python -m pytest -q -p no:cacheprovider
 SOURCES = $(shell git ls-files '*.cc' '*.h' | grep -E '^(src|include|tests|examples|bench|python)/')
 
-.PHONY: setup build ns3 validate explore wheel test test-torch bench demo soak format check-format lint fuzz clean unit sanitize $(PRESETS:%=build-%)
+.PHONY: setup build ns3 validate explore collectives wheel test test-torch bench demo soak format check-format lint fuzz clean unit sanitize $(PRESETS:%=build-%)
 
 setup:
 	@tools/setup
@@ -60,6 +60,10 @@ validate: build
 # Every behaviour of small ATP worlds, the larger ones too (tests/unit/atp/explore.h): about three minutes.
 explore: build-release
 	THALWEG_EXPLORE=long build/release/atp_test --gtest_filter='AtpExploration.*'
+
+# Every scheme over DLCP under loss, on 1 to 17 ranks, ten times: about four minutes.
+collectives: build-release
+	THALWEG_COLLECTIVES=long build/release/net_test --gtest_filter='Collectives.*dlcp*'
 
 # The Python package for the PyTorch in .venv: build/wheel/*.whl.
 wheel: setup

@@ -21,7 +21,8 @@ def torch_folder():
     places = [Path(given)] if given else [Path(place) / "torch" for place in _places()]
     found = next((place for place in places if (place / "version.py").is_file()), None)
     if given and found is None:
-        raise SystemExit(f"thalweg: THALWEG_TORCH: {given}; the folder of a torch package, with its version.py, is allowed")
+        raise SystemExit(f"thalweg: THALWEG_TORCH: {given}; the folder of a torch package, with its version.py, is "
+                         "allowed")
     return found
 
 

@@ -14,6 +14,8 @@ from thalweg.members import NEWCOMER
 
 logger = logging.getLogger(__name__)
 
+MOST_GROUPS = 4096  # of a schedule, each a process group with connections of its own; 1,024 workers have some 1,100
+
 
 def racks_of_sizes(sizes):
     """[4, 4]: ranks 0 to 3 are in the first rack, 4 to 7 in the second."""
@@ -71,6 +73,7 @@ class DSSync(Averaging):
         self._members, self._seed, self._window, self._adapt = members, seed, window, adapt
         self._pg_options, self._on_review = pg_options, on_review
         self._failure = None
+        self._process_groups = {}  # members: theirs
         self.changes = []  # (iteration, slow racks, slow workers), as the schedule changed
         if members is None:
             self._set_racks(racks)
@@ -102,7 +105,6 @@ class DSSync(Averaging):
 
     def _begin(self):
         """From this iteration on, by the schedule of self._groups; the network is learnt anew."""
-        self._process_groups = {}
         self._first_window = self.iteration
         self._seconds = [0.0] * self._window  # of the iterations of this window
         self._started = {}  # iteration: when its first average started
@@ -113,11 +115,16 @@ class DSSync(Averaging):
         Groups.check_words(self._gathered(self._groups.word(self.iteration), torch.int64))
         self._group_now = (-1, ())  # an iteration, and this worker's group in it
         self._period = self._groups.period()
-        for groups in self._period:
-            for group in groups:
-                members = tuple(group)
-                if len(members) > 1 and members not in self._process_groups:
-                    self._process_groups[members] = dist.new_group(list(members), pg_options=self._pg_options)
+        # In the order of the period, the same on all ranks.
+        needed = dict.fromkeys(tuple(group) for groups in self._period for group in groups if len(group) > 1)
+        if len(needed) > MOST_GROUPS:
+            raise ValueError(f"racks: their schedule has {len(needed)} groups of workers; at most {MOST_GROUPS} are allowed")
+        # Nobody is still in one of them: all had waited for their averages before they gathered words.
+        for members in self._process_groups.keys() - needed.keys():
+            dist.destroy_process_group(self._process_groups.pop(members))
+        for members in needed:
+            if members not in self._process_groups:
+                self._process_groups[members] = dist.new_group(list(members), pg_options=self._pg_options)
 
     def _gathered(self, numbers, dtype):
         """Of all ranks; by tensors of the model's device, since a backend may move no others."""
@@ -204,6 +211,7 @@ class DSSync(Averaging):
     def _begin_generation(self):
         while True:
             self._failure = None
+            self._process_groups = {}  # they went with the default group
             try:
                 self._take_state()
                 self._set_racks(self._members.racks)

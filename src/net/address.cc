@@ -87,6 +87,15 @@ Result<SocketAddress> SocketAddress::find(const std::string& text, int flags) {
   return address;
 }
 
+Result<std::vector<SocketAddress>> SocketAddress::resolve_each(
+    const std::vector<std::string>& texts) {
+  std::vector<SocketAddress> addresses;
+  for (const std::string& text : texts) {
+    THALWEG_TRY(addresses.emplace_back(), resolve(text));
+  }
+  return addresses;
+}
+
 SocketAddress SocketAddress::from(const sockaddr& address) {
   CHECK(address.sa_family == AF_INET || address.sa_family == AF_INET6);
   SocketAddress copy;
@@ -158,6 +167,14 @@ std::string SocketAddress::to_string() const {
 
 bool SocketAddress::operator==(const SocketAddress& other) const {
   return size_ == other.size_ && std::memcmp(&storage_, &other.storage_, size_) == 0;
+}
+
+Result<std::vector<SocketAddress>> numeric_addresses(const std::vector<std::string>& texts) {
+  std::vector<SocketAddress> addresses;
+  for (const std::string& text : texts) {
+    THALWEG_TRY(addresses.emplace_back(), SocketAddress::numeric(text));
+  }
+  return addresses;
 }
 
 std::int64_t interface_bps(const SocketAddress& local) {

@@ -25,7 +25,8 @@ class SocketAddress {
   SocketAddress() = default;
   // "host:port" or "[v6]:port"; the host may be a name, which is looked up.
   static Result<SocketAddress> resolve(const std::string& text);
-  // The same without names: nothing is looked up, and nothing waits.
+  static Result<std::vector<SocketAddress>> resolve_each(const std::vector<std::string>& texts);
+  // Without names: nothing is looked up, and nothing waits.
   static Result<SocketAddress> numeric(const std::string& text);
   // Of family AF_INET or AF_INET6.
   static SocketAddress from(const sockaddr& address);
@@ -52,6 +53,9 @@ class SocketAddress {
   sockaddr_storage storage_ = {};
   socklen_t size_ = 0;
 };
+
+// numeric() of each.
+Result<std::vector<SocketAddress>> numeric_addresses(const std::vector<std::string>& texts);
 
 // The speed of the interface that has this address, in bits per second; 0 if it is not of hardware
 // or does not say.

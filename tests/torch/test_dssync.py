@@ -110,6 +110,8 @@ def notice(rank, _size):
     model = small_model()
     trainer = SlowLink(model, sgd, [[0, 1, 2, 3]], window=10)
     train(model, trainer, rank, 80)
+    own = {tuple(group) for groups in trainer.period for group in groups if rank in group and len(group) > 1}
+    assert len(dist.distributed_c10d._world.pg_map) == len(own) + 1, "groups of another schedule are left"
     return trainer.changes
 
 

@@ -3,7 +3,6 @@ import copy
 
 import pytest
 import torch
-import torch._dynamo  # noqa: F401  optimizers load it: once here, not in every rank
 import torch.distributed as dist
 from ranks import run_ranks
 from torch import nn

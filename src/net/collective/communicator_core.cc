@@ -68,22 +68,26 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
     listen = own.to_string();
   }
   THALWEG_TRY(Fd listener, listen_tcp(listen));
-  if (core->job_->client) {
-    THALWEG_TRY_STATUS(
-        core->job_->set(fmt::format("{}{}", prefix, core->rank_),
-                        SocketAddress::local_of(listener.get()).unmapped().to_string(), until));
-  }
   EngineOptions engine;
   engine.rank = core->rank_;
   engine.size = core->size_;
   engine.signature = hash_of(core->members_.group, environment.token);
+  if (core->job_->job_key) {
+    engine.key =
+        std::make_shared<const StreamKey>(*core->job_->job_key, engine.signature, random_number());
+  }
+  std::string own = SocketAddress::local_of(listener.get()).unmapped().to_string();
+  if (engine.key) own = engine.key->address(own);
+  if (core->job_->client) {
+    THALWEG_TRY_STATUS(core->job_->set(fmt::format("{}{}", prefix, core->rank_), own, until));
+  }
   const int local = environment.local_size.value_or(core->size_);
   engine.share_memory = options.shared_memory && environment.shared_memory;
   engine.crowded = local > static_cast<int>(std::thread::hardware_concurrency());
-  engine.connect = [job = core->job_, prefix](int rank, Time by) -> Result<Fd> {
+  engine.connect = [job = core->job_, prefix, key = engine.key](int rank,
+                                                                Time by) -> Result<DialedStream> {
     THALWEG_TRY(const std::string address, job->get(fmt::format("{}{}", prefix, rank), by));
-    THALWEG_TRY(const SocketAddress remote, SocketAddress::resolve(address));
-    return connect_tcp(remote, address, by);
+    return connect_stream(address, key.get(), by);
   };
   if (core->job_->client) {
     core->board_ =
@@ -95,7 +99,7 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
       board->announce_failure(text);
     };
   }
-  core->prepare_messages(engine, SocketAddress::local_of(listener.get()));
+  core->prepare_messages(engine, own);
   const std::lock_guard messages_lock(core->messages_->mutex);  // until it knows the engine
   THALWEG_TRY(core->engine_, Engine::make(std::move(engine), std::move(listener)));
 
@@ -131,7 +135,7 @@ Status Communicator::Core::prepare_dlcp(const std::string& listen, const std::st
   return ok_status();
 }
 
-void Communicator::Core::prepare_messages(EngineOptions& engine, const SocketAddress& own) {
+void Communicator::Core::prepare_messages(EngineOptions& engine, const std::string& own) {
   messages_ = std::make_shared<Messages>();
   messages_->options = {.rank = rank_,
                         .size = size_,
@@ -144,8 +148,8 @@ void Communicator::Core::prepare_messages(EngineOptions& engine, const SocketAdd
   };
   // A process that is alone can still send to itself.
   if (!job_->client) {
-    messages_->options.connect = [own](int /*rank*/, Time by) {
-      return connect_tcp(own, own.to_string(), by);
+    messages_->options.connect = [own, key = engine.key](int /*rank*/, Time by) {
+      return connect_stream(own, key.get(), by);
     };
   }
 }

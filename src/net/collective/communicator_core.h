@@ -110,7 +110,8 @@ class Communicator::Core {
   // Parts of make().
   Status prepare_dlcp(const std::string& listen, const std::string& prefix);
   Status prepare_atp(const std::string& listen, const std::string& prefix, Time until);
-  void prepare_messages(EngineOptions& engine, const SocketAddress& own);
+  // `own`: the address at which this rank listens, as it is made known.
+  void prepare_messages(EngineOptions& engine, const std::string& own);
 
   [[nodiscard]] Status check_bound(const Call& call, const CallOptions& options) const;
   // What calls that are the same have in common, made by the first of them: a program repeats

@@ -10,30 +10,16 @@
 
 #include <thalweg/communicator.h>
 
-#include "base/prng.h"
 #include "net/ranks.h"
 
 namespace thalweg {
 namespace {
 
-// Loses one packet in `one_in`, by its number.
-CommunicatorOptions lossy(std::uint64_t one_in) {
-  CommunicatorOptions options;
-  options.transport = Transport::kDlcp;
-  options.dlcp_line_rate_gbps = 1;
-  if (one_in > 0) {
-    options.dlcp_lose = [one_in](std::uint64_t sequence) {
-      return mix_bits(sequence) % one_in == 0;
-    };
-  }
-  return options;
-}
-
 TEST(CommunicatorDlcp, allreduce__exact_under_loss) {
   for (const int size : {2, 3, 5}) {
     for (const char* scheme : {"", "ring", "butterfly", "rat"}) {
       SCOPED_TRACE(fmt::format("{} ranks, scheme '{}'", size, scheme));
-      run_ranks(size, lossy(30), [&](Communicator& all) {
+      run_ranks(size, lossy_dlcp(30), [&](Communicator& all) {
         for (const std::size_t elements : {1U, 777U, 50'001U}) {
           std::vector<std::int32_t> values(elements);
           for (std::size_t i = 0; i < elements; ++i) {
@@ -54,7 +40,7 @@ TEST(CommunicatorDlcp, allreduce__exact_under_loss) {
 TEST(CommunicatorDlcp, allreduce__what_is_lost_is_left_out_of_the_average) {
   for (const ReduceOp op : {ReduceOp::kMean, ReduceOp::kSum}) {
     SCOPED_TRACE(name_of(op));
-    run_ranks(4, lossy(20), [&](Communicator& all) {
+    run_ranks(4, lossy_dlcp(20), [&](Communicator& all) {
       constexpr std::size_t kElements = 40'000;
       for (int turn = 0; turn < 5; ++turn) {
         // Contributions are equal, so every average of some of them is that value.
@@ -85,7 +71,7 @@ TEST(CommunicatorDlcp, allreduce__what_is_lost_is_left_out_of_the_average) {
 // One thread waits for an address in the store that the other rank gives only after an operation of
 // another communicator, whose own address has to get there meanwhile.
 TEST(CommunicatorDlcp, two_communicators__do_not_wait_for_each_others_addresses) {
-  run_ranks(2, lossy(0), [](Communicator& first) {
+  run_ranks(2, lossy_dlcp(0), [](Communicator& first) {
     Result<std::optional<Communicator>> second = first.split(0, first.rank(), {});
     ASSERT_TRUE(second.ok()) << second.error().message();
     const auto sum_over = [](Communicator& ranks) {
@@ -109,7 +95,7 @@ TEST(CommunicatorDlcp, two_communicators__do_not_wait_for_each_others_addresses)
 }
 
 TEST(CommunicatorDlcp, loss_bound__only_where_it_makes_sense) {
-  run_ranks(1, lossy(0), [&](Communicator& alone) {
+  run_ranks(1, lossy_dlcp(0), [&](Communicator& alone) {
     std::vector<float> values(8);
     const auto refuses = [&](double bound, double result_bound, ReduceOp op, DType type,
                              Transport transport, const std::string& wanted) {

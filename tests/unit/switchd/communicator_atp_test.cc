@@ -216,23 +216,29 @@ std::uint64_t summed(const SwitchDaemon& daemon) {
 
 TEST(CommunicatorAuto, allreduce__large_ones_go_over_a_switch_that_is_there) {
   auto daemon = start_switch(4096);
-  run_ranks(4, chosen(daemon->control_address()), [&](Communicator& all) {
+  CommunicatorOptions options = chosen(daemon->control_address());
+  options.topology = "single-switch:hosts=4,host=10G";
+  run_ranks(4, options, [&](Communicator& all) {
     expect_mean(all, 10);
     ASSERT_TRUE(all.barrier({}).ok());
-    if (all.rank() == 0) EXPECT_EQ(summed(*daemon), 0U);
+    if (all.rank() == 0) {
+      EXPECT_EQ(summed(*daemon), 0U);
+    }
     ASSERT_TRUE(all.barrier({}).ok());
-    std::vector<float> values(300'000, 1.0F);
+    std::vector<float> values(600'000, 1.0F);
     ASSERT_TRUE(all.allreduce(TensorSpan::of(values), {.scheme = "ring"}).ok());
     ASSERT_TRUE(all.barrier({}).ok());
-    if (all.rank() == 0) EXPECT_EQ(summed(*daemon), 0U);
+    if (all.rank() == 0) {
+      EXPECT_EQ(summed(*daemon), 0U);
+    }
     ASSERT_TRUE(all.barrier({}).ok());
-    expect_mean(all, 300'000);
+    expect_mean(all, 600'000);
     ASSERT_TRUE(all.barrier({}).ok());
     if (all.rank() == 0) {
       EXPECT_GT(summed(*daemon), 0U);
       daemon.reset();
     }
-    expect_mean(all, 300'000);
+    expect_mean(all, 600'000);
   });
 }
 
