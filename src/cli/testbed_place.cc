@@ -40,6 +40,8 @@ constexpr const char* kNamespaces = "/run/netns/";
 constexpr const char* kFolderOfRoot = "/run/thalweg/testbed";
 
 std::string base_folder() {
+  const char* given = std::getenv(TestbedPlace::kFolderVariable);
+  if (given != nullptr && *given != '\0') return given;
   if (geteuid() == 0) return kFolderOfRoot;
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   if (runtime != nullptr && *runtime != '\0') return std::string(runtime) + "/thalweg/testbed";

@@ -102,6 +102,7 @@ Result<int> run(const Arguments& arguments, const std::vector<std::string>& comm
   THALWEG_TRY(meeting.master_port, free_port());
   ranks.variables.merge(variables_of(meeting));
   add_device(ranks.variables);
+  ranks.variables.emplace(TestbedPlace::kFolderVariable, place.parent_folder());
   std::vector<SupervisedProcess> processes;
   for (const std::size_t host : hosts) {
     SupervisedProcess process = processes_of(ranks).front();
