@@ -10,6 +10,23 @@ if(NOT DEFINED THALWEG_PYTHON_OUTPUT)
   set(THALWEG_PYTHON_OUTPUT ${CMAKE_SOURCE_DIR}/python/thalweg)
 endif()
 
+# The module `name` of python/csrc${name}/module.cc over one of our layers.
+function(thalweg_plain_module target name layer)
+  add_library(${target} MODULE ${CMAKE_SOURCE_DIR}/python/csrc${name}/module.cc)
+  thalweg_common(${target})
+  set_target_properties(
+    ${target}
+    PROPERTIES CXX_VISIBILITY_PRESET hidden
+               PREFIX ""
+               OUTPUT_NAME ${name}
+               SUFFIX .${Python3_SOABI}.so
+               LIBRARY_OUTPUT_DIRECTORY ${THALWEG_PYTHON_OUTPUT})
+  target_include_directories(${target} SYSTEM PRIVATE ${THALWEG_TORCH}/include
+                                                      ${Python3_INCLUDE_DIRS})
+  target_link_libraries(${target} PRIVATE ${layer})
+  target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL)
+endfunction()
+
 function(thalweg_torch_module)
   if(NOT EXISTS "${THALWEG_TORCH}/lib/libtorch_python.so")
     message(STATUS "no PyTorch at '${THALWEG_TORCH}': the Python module is not built")
@@ -47,19 +64,9 @@ function(thalweg_torch_module)
   # The process has loaded PyTorch's libraries, or none: no path of this machine's is needed.
   set_target_properties(thalweg_torch PROPERTIES SKIP_BUILD_RPATH ON)
 
-  # thalweg._sync: schedules, without PyTorch but for the pybind11 that comes with it.
-  add_library(thalweg_python_sync MODULE ${CMAKE_SOURCE_DIR}/python/csrc_sync/module.cc)
-  thalweg_common(thalweg_python_sync)
-  set_target_properties(
-    thalweg_python_sync
-    PROPERTIES CXX_VISIBILITY_PRESET hidden
-               PREFIX ""
-               OUTPUT_NAME _sync
-               SUFFIX .${Python3_SOABI}.so
-               LIBRARY_OUTPUT_DIRECTORY ${THALWEG_PYTHON_OUTPUT})
-  target_include_directories(thalweg_python_sync SYSTEM PRIVATE ${THALWEG_TORCH}/include
-                                                                ${Python3_INCLUDE_DIRS})
-  target_link_libraries(thalweg_python_sync PRIVATE thalweg_sync)
-  target_link_options(thalweg_python_sync PRIVATE -Wl,--exclude-libs,ALL)
-  add_dependencies(thalweg_torch thalweg_python_sync)
+  # Without PyTorch, but for the pybind11 that comes with it. thalweg._sync: schedules. thalweg._arrays:
+  # the communicator over plain memory.
+  thalweg_plain_module(thalweg_python_sync _sync thalweg_sync)
+  thalweg_plain_module(thalweg_python_arrays _arrays thalweg_net)
+  add_dependencies(thalweg_torch thalweg_python_sync thalweg_python_arrays)
 endfunction()

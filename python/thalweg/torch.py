@@ -28,21 +28,36 @@ class GradientState:
     loss_bound: float = 0.0  # in [0, 1); 0: exact
     result_loss_bound: float | None = None  # of results, at most loss_bound; None: half of it
     dlcp: bool = False  # over DLCP also if the bound is 0
+    # What an average lacks is made up for by the next gradient (docs/pytorch.md). Needs a loss bound.
+    error_feedback: bool = False
+    _residuals: dict = dataclasses.field(default_factory=dict, init=False, repr=False)  # by key
 
     def __post_init__(self):
         _check_bound("loss_bound", self.loss_bound, 1)
+        if self.error_feedback and self.loss_bound == 0:
+            raise ValueError("error_feedback: True with a loss_bound of 0: nothing can be missing")
         if self.result_loss_bound is not None:
             _check_bound("result_loss_bound", self.result_loss_bound, self.loss_bound)
 
-    def start(self, gradient, priority):
-        """Starts to average a gradient in place; operations with a lower number go first. The work in flight."""
+    def start(self, gradient, priority, key=None):
+        """Starts to average a gradient in place; operations with a lower number go first. The work in flight.
+
+        key: which gradient it is, for error feedback; the priority if left out.
+        """
         if self.loss_bound > 0 and not gradient.dtype.is_floating_point:
             raise TypeError(f"loss_bound: {self.loss_bound} on a gradient of {gradient.dtype}; "
                             "only floating-point gradients may lose anything")
         result_bound = -1.0 if self.result_loss_bound is None else self.result_loss_bound
         return backend_of(self.group, gradient.device).reduce_gradient(
             gradient, mean=True, loss_bound=self.loss_bound, result_loss_bound=result_bound, dlcp=self.dlcp,
-            priority=priority)
+            priority=priority, residual=self._residual(gradient, priority if key is None else key))
+
+    def _residual(self, gradient, key):
+        if not self.error_feedback:
+            return None
+        if key not in self._residuals:
+            self._residuals[key] = torch.zeros_like(gradient, memory_format=torch.contiguous_format)
+        return self._residuals[key]
 
 
 def reduce_hook(state, bucket):
@@ -50,7 +65,9 @@ def reduce_hook(state, bucket):
 
     DDP's last buckets hold the first layers, which the next forward pass needs first: they overtake.
     """
-    work = state.start(bucket.buffer(), -bucket.index())
+    # DDP lays buckets out anew after the first iteration: what its own lacked is forgotten then.
+    key = tuple(map(id, bucket.parameters())) if state.error_feedback else None
+    work = state.start(bucket.buffer(), -bucket.index(), key)
     return work.get_future().then(lambda done: done.value()[0])
 
 
@@ -61,6 +78,35 @@ def resynchronize(model, group=None):
     works = [dist.broadcast(tensor, first, group=group, async_op=True) for tensor in tensors]
     for work in works:
         work.wait()
+
+
+class InOrder:
+    """Starts gradients of parameters in one order, from last to first, so on all ranks alike, whatever order they are
+    ready in. Front layers have the highest priority. Goes in rounds, each of all positions."""
+
+    def __init__(self, parameters, state):
+        self._parameters, self._state = parameters, state
+        self.ready = set()  # positions whose gradient is complete in this round
+        self.works = {}  # position: in flight
+        self.next = len(parameters) - 1  # the position that starts next
+
+    def add(self, position):
+        self.ready.add(position)
+        self.start()
+
+    def start(self):
+        while self.next >= 0 and self.next in self.ready:
+            self.works[self.next] = self._state.start(self._parameters[self.next].grad, self.next)
+            self.next -= 1
+
+    def end_round(self):
+        self.ready.clear()
+        self.next = len(self._parameters) - 1
+
+    @property
+    def begins(self):
+        """Nothing of the round has started."""
+        return self.next == len(self._parameters) - 1
 
 
 class LayerWise:
@@ -77,8 +123,6 @@ class LayerWise:
     parameters. Within no_sync() gradients are only accumulated. `make_optimizer` is called once for each module that
     has parameters of its own. With find_unused_parameters, one that no rank has used is left as it is, and one that
     only this rank has not used counts as a gradient of zeros; without, every parameter must be used.
-
-    Invariant: gradients start in one order, that of the parameters from last to first, so on all ranks alike.
     """
 
     def __init__(self, model, make_optimizer, state=None, resynchronize_every=0, find_unused_parameters=False):
@@ -94,8 +138,6 @@ class LayerWise:
         self._usage = dist.new_group(self._ranks()) if find_unused_parameters else None
         self._hooks = []
         self._parameters = []  # in the order of the model
-        self._ready = set()  # positions whose gradient is complete
-        self._works = {}  # position: in flight
         self._optimizers = {}  # module: (optimizer, positions of its parameters)
         resynchronize(model, self._state.group)
         known = {}
@@ -114,7 +156,7 @@ class LayerWise:
         for position, parameter in enumerate(self._parameters):
             self._hooks.append(parameter.register_post_accumulate_grad_hook(
                 lambda _, position=position: self._on_gradient(position)))
-        self._next = len(self._parameters) - 1  # the position that starts next
+        self._order = InOrder(self._parameters, self._state)
         self._owner = {position: module for module, (_, own) in self._optimizers.items() for position in own}
 
     def _ranks(self):
@@ -122,26 +164,19 @@ class LayerWise:
 
     def _on_gradient(self, position):
         if self._syncs:
-            self._ready.add(position)
-            self._start_ready()
-
-    def _start_ready(self):
-        while self._next >= 0 and self._next in self._ready:
-            gradient = self._parameters[self._next].grad
-            self._works[self._next] = self._state.start(gradient, self._next)
-            self._next -= 1
+            self._order.add(position)
 
     def step(self):
         """After backward, on every rank. Returns at once, but for find_unused_parameters."""
         # Of modules that this round did not use.
-        self._update({position for position in self._works if position <= self._next})
+        order = self._order
+        self._update({position for position in order.works if position <= order.next})
         unused = self._find_unused()
-        while self._next >= 0:
-            self._start_ready()
-            if self._next >= 0 and self._next in unused:
-                self._next -= 1
-        self._ready.clear()
-        self._next = len(self._parameters) - 1
+        while order.next >= 0:
+            order.start()
+            if order.next in unused:
+                order.next -= 1
+        order.end_round()
         self._steps += 1
         if self._every and self._steps % self._every == 0:
             self.finish()
@@ -149,7 +184,7 @@ class LayerWise:
 
     def _find_unused(self):
         """Positions that no rank has used; those of other ranks get zeros, and are ready."""
-        missing = set(range(len(self._parameters))) - self._ready
+        missing = set(range(len(self._parameters))) - self._order.ready
         if self._usage is None:
             if missing:
                 names = {parameter: name for name, parameter in self._model.named_parameters()}
@@ -162,29 +197,29 @@ class LayerWise:
         for position in missing.copy():
             if used[position]:
                 self._parameters[position].grad = torch.zeros_like(self._parameters[position])
-                self._ready.add(position)
+                self._order.ready.add(position)
                 missing.remove(position)
         return missing
 
     def _wait(self, positions):
-        if self._next != len(self._parameters) - 1:
+        if not self._order.begins:
             raise RuntimeError("LayerWise: a forward pass between backward() and step(): call step() first, "
                                "or accumulate gradients within no_sync()")
         self._update(positions)
 
     def _update(self, positions):
         """Waits for gradients in flight, and updates the modules that own them."""
-        for module in {self._owner[position] for position in positions if position in self._works}:
+        for module in {self._owner[position] for position in positions if position in self._order.works}:
             optimizer, own = self._optimizers[module]
             for position in own:
-                if position in self._works:
-                    self._works.pop(position).wait()
+                if position in self._order.works:
+                    self._order.works.pop(position).wait()
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
 
     def finish(self):
         """Waits for all gradients in flight, and updates the whole model."""
-        self._wait(set(self._works))
+        self._wait(set(self._order.works))
 
     @contextlib.contextmanager
     def no_sync(self):

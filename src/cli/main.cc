@@ -20,6 +20,7 @@
 #include "cli/run.h"
 #include "cli/sim_run.h"
 #include "cli/switch.h"
+#include "cli/top.h"
 #include "cli/trace_replay.h"
 #include "cli/tune_bound.h"
 #include "cli/tune_thresholds.h"
@@ -57,6 +58,7 @@ int main(int argc, char** argv) {
   thalweg::add_switch(app);
   thalweg::add_job(app);
   thalweg::add_ps(app);
+  thalweg::add_top(app);
   thalweg::add_run(app, thalweg::take_rank_command(argc, argv));
 
   CLI::App& bench = *app.add_subcommand("bench", "measure, with the peer and the limit beside");
