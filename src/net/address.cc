@@ -87,15 +87,6 @@ Result<SocketAddress> SocketAddress::find(const std::string& text, int flags) {
   return address;
 }
 
-Result<std::vector<SocketAddress>> SocketAddress::resolve_each(
-    const std::vector<std::string>& texts) {
-  std::vector<SocketAddress> addresses;
-  for (const std::string& text : texts) {
-    THALWEG_TRY(addresses.emplace_back(), resolve(text));
-  }
-  return addresses;
-}
-
 SocketAddress SocketAddress::from(const sockaddr& address) {
   CHECK(address.sa_family == AF_INET || address.sa_family == AF_INET6);
   SocketAddress copy;

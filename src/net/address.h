@@ -25,7 +25,6 @@ class SocketAddress {
   SocketAddress() = default;
   // "host:port" or "[v6]:port"; the host may be a name, which is looked up.
   static Result<SocketAddress> resolve(const std::string& text);
-  static Result<std::vector<SocketAddress>> resolve_each(const std::vector<std::string>& texts);
   // Without names: nothing is looked up, and nothing waits.
   static Result<SocketAddress> numeric(const std::string& text);
   // Of family AF_INET or AF_INET6.

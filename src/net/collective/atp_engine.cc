@@ -57,8 +57,8 @@ Result<bool> AtpEngine::set_up(Time until) {
   }
   THALWEG_TRY(const AtpJob job, atp_job_from(fields));
   if (options_.only_with_switch && job.grant.data.empty()) return false;
-  THALWEG_TRY(node.members, SocketAddress::resolve_each(members));
-  THALWEG_TRY(node.shards, SocketAddress::resolve_each(job.grant.data));
+  THALWEG_TRY(node.members, numeric_addresses(members));
+  THALWEG_TRY(node.shards, numeric_addresses(job.grant.data));
   elements_ = job.grant.elements;
   node.job = job.grant.id;
   node.rank = options_.rank;

@@ -103,8 +103,8 @@ Result<AtpGroupGrant> atp_group_from(const std::string& text) {
 Status fill_from(const AtpGroupGrant& group, AtpNodeOptions& options) {
   options.job = group.job.id;
   options.elements = group.job.elements;
-  THALWEG_TRY(options.members, SocketAddress::resolve_each(group.workers));
-  THALWEG_TRY(options.shards, SocketAddress::resolve_each(group.job.data));
+  THALWEG_TRY(options.members, numeric_addresses(group.workers));
+  THALWEG_TRY(options.shards, numeric_addresses(group.job.data));
   THALWEG_TRY(options.server_apart, SocketAddress::resolve(group.server));
   if (!group.job.key.empty()) {
     THALWEG_TRY(options.key, JobKey::from_hex(group.job.key));
