@@ -105,6 +105,7 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
 
   THALWEG_TRY_STATUS(core->prepare_dlcp(listen, prefix));
   THALWEG_TRY_STATUS(core->prepare_atp(listen, prefix, until));
+  THALWEG_TRY_STATUS(core->prepare_metrics());
   core->messages_->options.broken = [engine = std::weak_ptr(core->engine_)] {
     const auto alive = engine.lock();
     return alive ? alive->broken() : "this rank has left";
@@ -132,6 +133,16 @@ Status Communicator::Core::prepare_dlcp(const std::string& listen, const std::st
     return job->get(fmt::format("{}dlcp/{}", prefix, rank), by);
   };
   dlcp_ = std::make_unique<DlcpLinks>(std::move(dlcp));
+  return ok_status();
+}
+
+Status Communicator::Core::prepare_metrics() {
+  const std::string setting = process_environment()("THALWEG_METRICS").value_or("");
+  if (setting.empty()) return ok_status();
+  const Environment& environment = job_->environment;
+  THALWEG_TRY(metrics_,
+              Metrics::of_process(setting, environment.rank, environment.local_rank.value_or(0)));
+  dlcp_metrics_ = metrics_->add([links = dlcp_.get()] { return links->counters(); });
   return ok_status();
 }
 
@@ -187,6 +198,10 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::message(const Mess
   op->text = fmt::format("{} of {} {} {} {}, tag {}", message.sends ? "send" : "recv",
                          message.elements, name_of(message.type), message.sends ? "to" : "from",
                          any ? "any rank" : fmt::format("rank {}", message.peer), message.tag);
+  if (metrics_) {
+    metrics_->watch(*op, message.sends ? "send" : "recv",
+                    message.elements * static_cast<std::int64_t>(size_of(message.type)));
+  }
   if (message.sends) {
     box->send(op);
   } else {
@@ -257,9 +272,13 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::prepare(
   op->text = known->text;
   op->signature = known->signature;
   plan = known->plan;
-  if (!plan) return op;
-  op->plan = std::shared_ptr<const RankPlan>(plan, &plan->rank_plan);
-  THALWEG_TRY_STATUS(use_dlcp(call, options, *op));
+  if (plan) {
+    op->plan = std::shared_ptr<const RankPlan>(plan, &plan->rank_plan);
+    THALWEG_TRY_STATUS(use_dlcp(call, options, *op));
+  }
+  if (metrics_) {
+    metrics_->watch(*op, call.name, call.elements * static_cast<std::int64_t>(size_of(call.type)));
+  }
   return op;
 }
 

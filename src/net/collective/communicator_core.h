@@ -23,6 +23,7 @@
 #include "net/collective/job.h"
 #include "net/collective/mailbox.h"
 #include "net/collective/plans.h"
+#include "net/metrics.h"
 
 namespace thalweg {
 
@@ -140,6 +141,9 @@ class Communicator::Core {
   std::mutex atp_order_;            // held while an operation is given to both engines
   std::shared_ptr<Messages> messages_;
   std::atomic<int> parts_ = 0;  // split off so far
+  Status prepare_metrics();
+  std::shared_ptr<Metrics> metrics_;    // null: none are wanted
+  std::shared_ptr<void> dlcp_metrics_;  // as long as dlcp_ may be asked: it goes first
 };
 
 }  // namespace thalweg

@@ -68,6 +68,55 @@ TEST(CommunicatorDlcp, allreduce__what_is_lost_is_left_out_of_the_average) {
   }
 }
 
+// Where all results arrive: what was applied, with what is still missing, is what exact averages
+// sum to.
+TEST(CommunicatorDlcp, residual__makes_up_for_what_averages_lack) {
+  run_ranks(3, lossy(10), [&](Communicator& all) {
+    constexpr std::size_t kElements = 20'000;
+    constexpr int kTurns = 6;
+    std::vector<float> residual(kElements, 0.0F);
+    std::vector<double> applied(kElements, 0.0);
+    bool missed = false;
+    for (int turn = 0; turn < kTurns; ++turn) {
+      std::vector<float> values(kElements, static_cast<float>(all.rank() * 3 + turn));
+      const Status status = all.allreduce(TensorSpan::of(values), {.op = ReduceOp::kMean,
+                                                                   .scheme = "ring",
+                                                                   .loss_bound = 0.3,
+                                                                   .result_loss_bound = 0,
+                                                                   .residual = residual.data()});
+      ASSERT_TRUE(status.ok()) << status.error().message();
+      for (std::size_t i = 0; i < kElements; ++i) applied[i] += values[i];
+      missed |= std::ranges::any_of(residual, [](float rest) { return rest != 0; });
+    }
+    EXPECT_TRUE(missed) << "nothing was lost";
+    const Status status = all.allreduce(TensorSpan::of(residual), {.op = ReduceOp::kMean});
+    ASSERT_TRUE(status.ok()) << status.error().message();
+    // Ranks contribute 0, 3 and 6 and the turn.
+    constexpr double kWanted = kTurns * 3.0 + kTurns * (kTurns - 1) / 2.0;
+    for (std::size_t i = 0; i < kElements; ++i)
+      ASSERT_NEAR(applied[i] + residual[i], kWanted, 1e-3);
+  });
+}
+
+TEST(CommunicatorDlcp, residual__goes_into_exact_averages_whole) {
+  run_ranks(2, lossy(0), [&](Communicator& all) {
+    std::vector<float> values(100, 1.0F);
+    std::vector<float> residual(100, static_cast<float>(all.rank() * 4));
+    for (const Transport transport : {Transport::kTcp, Transport::kDlcp}) {
+      const CallOptions options{
+          .op = ReduceOp::kMean, .transport = transport, .residual = residual.data()};
+      ASSERT_TRUE(all.allreduce(TensorSpan::of(values), options).ok());
+      EXPECT_EQ(std::ranges::count(values, 3.0F), 100);
+      EXPECT_EQ(std::ranges::count(residual, 0.0F), 100);
+    }
+    const Status refused =
+        all.allreduce(TensorSpan::of(values), {.op = ReduceOp::kSum, .residual = residual.data()});
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message().find("residual: only an allreduce by mean"),
+              std::string::npos);
+  });
+}
+
 // One thread waits for an address in the store that the other rank gives only after an operation of
 // another communicator, whose own address has to get there meanwhile.
 TEST(CommunicatorDlcp, two_communicators__do_not_wait_for_each_others_addresses) {
