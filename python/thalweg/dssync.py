@@ -2,8 +2,10 @@
 
 The schedule and the decision to change it are those of src/sync, which the simulator runs too.
 """
+import atexit
 import logging
 import time
+import weakref
 
 import torch
 import torch.distributed as dist
@@ -15,6 +17,16 @@ from thalweg.members import NEWCOMER
 logger = logging.getLogger(__name__)
 
 DIGEST_HALF = 1 << 32  # a digest travels as two numbers that a float64 holds
+_made = weakref.WeakSet()
+
+
+@atexit.register
+def _leave():
+    """Groups whose threads call Python back must not outlive the interpreter."""
+    for trainer in list(_made):
+        trainer._works.clear()
+        trainer._process_groups.clear()
+
 
 
 def racks_of_sizes(sizes):
@@ -70,10 +82,12 @@ class DSSync(Averaging):
         self._members, self._seed, self._window, self._adapt = members, seed, window, adapt
         self._pg_options, self._on_review = pg_options, on_review
         self._failure = None
+        self._process_groups = {}
         self.changes = []  # (iteration, slow racks, slow workers), as the schedule changed
         if members is None:
             self._set_racks(racks)
         super().__init__(model, optimizer, swa_decay=swa_decay)
+        _made.add(self)
         if members is None:
             self._begin()
         else:
