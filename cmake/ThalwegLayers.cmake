@@ -16,6 +16,16 @@ function(thalweg_common target)
   target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR}/include)
 endfunction()
 
+# What most sources include costs the sanitizer builds a third of their time. The release build has
+# none of it, and so proves that every source includes what it uses.
+function(thalweg_precompile target)
+  if(THALWEG_PRECOMPILE)
+    target_precompile_headers(
+      ${target} PRIVATE <fmt/format.h> <algorithm> <chrono> <functional> <map> <memory> <optional>
+      <span> <string> <unordered_map> <variant> <vector> ${ARGN})
+  endif()
+endfunction()
+
 function(thalweg_link_root name)
   set(root ${CMAKE_BINARY_DIR}/layers/${name})
   file(MAKE_DIRECTORY ${root})
@@ -32,6 +42,7 @@ function(thalweg_layer name)
   target_include_directories(thalweg_${name} PUBLIC ${CMAKE_BINARY_DIR}/layers/${name})
   list(TRANSFORM ARG_LAYERS PREPEND thalweg_)
   target_link_libraries(thalweg_${name} PUBLIC ${ARG_LAYERS} ${ARG_USES})
+  thalweg_precompile(thalweg_${name})
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/src
        ${CMAKE_SOURCE_DIR}/src/${name}/*.h)
   thalweg_check_headers(${name} "${headers}" thalweg_${name})

@@ -4,12 +4,11 @@
 
 Every rank sees its share of the 1,437 images to learn from; rank 0 prints the accuracy on the 360 others. With
 --loss-bound 0.01 gradients go over DLCP and may lose 1 % of their packets. The images are those of the UCI archive's
-"optical recognition of handwritten digits", in examples/digits.csv.gz.
+"optical recognition of handwritten digits", which come with the package (thalweg/tasks.py, where the network is too).
 """
 import argparse
-import gzip
+import json
 import time
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -17,35 +16,21 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import thalweg.torch
-
-IMAGES = Path(__file__).with_name("digits.csv.gz")
-TEST_EVERY = 5  # one image in so many is for the test
-
-
-def load():
-    """The images to learn from and those to be tested with, each as (images, digits)."""
-    with gzip.open(IMAGES, "rt") as lines:
-        rows = torch.tensor([[float(word) for word in line.split(",")] for line in lines])
-    rows = rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(1))]
-    images, digits = (rows[:, :64] / 16).view(-1, 1, 8, 8), rows[:, 64].long()
-    test = torch.arange(len(rows)) % TEST_EVERY == 0
-    return (images[~test], digits[~test]), (images[test], digits[test])
+from thalweg.tasks import accuracy
+from thalweg.tasks import digits as load
+from thalweg.tasks import digits_network as network
 
 
-def network():
-    return nn.Sequential(
-        nn.Conv2d(1, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
-        nn.Conv2d(32, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(64 * 16, 128), nn.ReLU(), nn.Linear(128, 10))
+class Log:
+    """What happened when, as JSON lines; of no file, nothing."""
 
+    def __init__(self, path):
+        self.file = open(path, "w") if path else None
+        self.started = time.monotonic()
 
-def accuracy(model, data):
-    images, digits = data
-    model.eval()
-    with torch.no_grad():
-        right = (model(images).argmax(1) == digits).sum().item()
-    model.train()
-    return right / len(digits)
+    def add(self, **fields):
+        if self.file:
+            print(json.dumps({"at": time.monotonic() - self.started, **fields}), file=self.file, flush=True)
 
 
 def train(arguments):
@@ -58,14 +43,19 @@ def train(arguments):
         model.register_comm_hook(thalweg.torch.GradientState(loss_bound=arguments.loss_bound), thalweg.torch.reduce_hook)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     batch = arguments.batch // size
+    log = Log(arguments.log if rank == 0 else None)
     started = time.time()
     for epoch in range(arguments.epochs):
         order = torch.randperm(len(images), generator=torch.Generator().manual_seed(epoch))
         for first in range(0, len(images) - batch + 1, batch):
             some = order[first:first + batch]
+            began = time.monotonic()
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(images[some]), digits[some]).backward()
             optimizer.step()
+            log.add(step=time.monotonic() - began)
+        if log.file:
+            log.add(epoch=epoch + 1, accuracy=accuracy(model.module, test))
     if rank == 0:
         print(f"{dist.get_backend()}, {size} ranks: {accuracy(model.module, test):.1%} of the test images right "
               f"after {arguments.epochs} epochs in {time.time() - started:.1f} s", flush=True)
@@ -77,6 +67,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch", type=int, default=64, help="images a step, of all ranks together")
     parser.add_argument("--loss-bound", type=float, default=0.0, help="of gradients, in [0, 1); thalweg only")
+    parser.add_argument("--log", help="write the time of every step and the accuracy after every epoch there, as JSON lines")
     arguments = parser.parse_args()
     if arguments.loss_bound > 0 and arguments.backend != "thalweg":
         parser.error("--loss-bound: only the backend thalweg has one")

@@ -8,6 +8,16 @@
 # With --xdp the switch aggregates in the kernel.
 # usage: two_jobs_one_switch.sh [--xdp] [iterations [elements]]
 set -euo pipefail
+# In namespaces of its own: its processes, and the networks that it makes, end with it however it ends.
+if [ "${1:-}" != --inside ]; then
+  exec unshare --mount --pid --fork --kill-child --mount-proc "$0" --inside "$@"
+fi
+shift
+trap 'exit 130' INT TERM
+mkdir -p /run/netns
+mount -t tmpfs none /run/netns
+folder=/run/netns/files
+mkdir "$folder"
 cd "$(dirname "$0")/.."
 xdp=
 if [ "${1:-}" = --xdp ]; then xdp=1; shift; fi
@@ -15,31 +25,21 @@ iterations=${1:-60}
 elements=${2:-100000}
 program=build/release/thalweg
 worker=build/release/examples/atp_sum
-folder=$(mktemp -d)
-tag=tw$$
 hosts=(s a0 a1 a2 b0 b1 b2)
-children=()
-
-finish() {
-  for child in "${children[@]}"; do kill -9 "$child" 2>/dev/null || true; done
-  for host in "${hosts[@]}" hub; do ip netns del "$tag$host" 2>/dev/null || true; done
-  rm -rf "$folder"
-}
-trap finish EXIT
 
 address() { # HOST
   for i in "${!hosts[@]}"; do [ "${hosts[$i]}" = "$1" ] && echo "10.79.0.$((i + 1))"; done
 }
 inside() { # HOST COMMAND…
-  ip netns exec "$tag$1" "${@:2}"
+  ip netns exec "$1" "${@:2}"
 }
 
-ip netns add "${tag}hub"
+ip netns add hub
 inside hub ip link add hub type bridge
 inside hub ip link set hub up
 for host in "${hosts[@]}"; do
-  ip netns add "$tag$host"
-  ip link add "$host" netns "${tag}hub" type veth peer name tw0 netns "$tag$host"
+  ip netns add "$host"
+  ip link add "$host" netns hub type veth peer name tw0 netns "$host"
   inside hub ip link set "$host" master hub up
   inside "$host" ip link set lo up
   inside "$host" ip addr add "$(address "$host")/24" dev tw0
@@ -69,9 +69,8 @@ EOF
   [ -z "$xdp" ] || printf 'elements: 64\nxdp: [tw0]\nxdp_generic: true\n' >>"$folder/switch.yaml"
   : >"$folder/switch.out"
   # Not by inside(), whose process would be the shell's.
-  ip netns exec "${tag}s" "$program" switch --config "$folder/switch.yaml" >"$folder/switch.out" &
+  ip netns exec s "$program" switch --config "$folder/switch.yaml" >"$folder/switch.out" &
   switch=$!
-  children+=("$switch")
   for _ in $(seq 100); do grep -q '^data' "$folder/switch.out" && return; sleep 0.05; done
   echo "the switch did not start" >&2
   exit 1
@@ -80,10 +79,9 @@ EOF
 start_job() { # LETTER ITERATIONS
   for rank in 0 1 2; do
     : >"$folder/$1$rank"
-    ip netns exec "$tag$1$rank" env THALWEG_RANK=$rank THALWEG_SIZE=3 THALWEG_STORE="$(address "${1}0"):7000" \
+    ip netns exec "$1$rank" env THALWEG_RANK=$rank THALWEG_SIZE=3 THALWEG_STORE="$(address "${1}0"):7000" \
       THALWEG_TOKEN="$(printf %x "'$1")" THALWEG_SWITCH="$(address s):7700" \
       "$worker" "$2" "$elements" >"$folder/$1$rank" 2>&1 &
-    children+=($!)
     ranks+=($!)
   done
 }

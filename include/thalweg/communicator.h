@@ -42,6 +42,10 @@ enum class Transport : std::uint8_t {
   // fixed point, the same on all ranks (tensor/fixed_point.h bounds the error). A communicator's
   // other calls go over TCP.
   kAtp,
+  // kAtp for the allreduces that the planner expects to be faster that way, if a switch is there
+  // (CommunicatorOptions::atp_switch, THALWEG_SWITCH) and lets the job in; kTcp for everything
+  // else, and for all if none is. A call that names a scheme goes by that, over TCP.
+  kAuto,
 };
 
 struct CommunicatorOptions {
@@ -80,7 +84,8 @@ struct CommunicatorOptions {
   // Of ATP. "host:port" of the switch's control socket; empty: THALWEG_SWITCH, and without that no
   // switch. At most 32 ranks.
   std::string atp_switch = {};
-  // Ranks that add up what the switch did not: the first so many. 0: all.
+  // Ranks that add up what the switch did not: the first so many. 0: all. Of this and the next,
+  // what rank 0 says holds.
   int atp_servers = 0;
   // Of a packet, 4 bytes each; with a header of 32 it must fit the MTU. A switch may allow fewer.
   std::uint32_t atp_elements = 256;
@@ -104,6 +109,11 @@ struct CallOptions {
   double loss_bound = 0;
   // Of results; at most loss_bound. None: half of it.
   std::optional<double> result_loss_bound = {};
+  // Error feedback, of an allreduce by mean in place: memory of the caller's with as many elements,
+  // zeros at first, which goes from call to call. It is added to the contribution; afterwards it is
+  // the contribution less the average where the average that all get lacks contributions, and 0
+  // elsewhere, also where this rank got no average (docs/collectives.md).
+  void* residual = nullptr;
   // Called once, when the operation is over: from any thread, maybe before the call that starts it
   // returns, and with locks held. So it must return at once, and may call nothing of the
   // communicator's.

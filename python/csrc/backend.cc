@@ -57,6 +57,19 @@ std::shared_ptr<Communicator> make_communicator(const c10::intrusive_ptr<c10d::S
   return std::make_shared<Communicator>(*std::move(made));
 }
 
+using WeakBackend = c10::weak_intrusive_ptr<Backend>;
+
+// Of this process: their threads must not outlive the interpreter.
+struct Living {
+  std::mutex mutex;  // guards what follows
+  std::vector<WeakBackend> backends;
+};
+
+Living& living_backends() {
+  static Living all;
+  return all;
+}
+
 }  // namespace
 
 Backend::Backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
@@ -66,6 +79,29 @@ Backend::Backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int siz
       communicator_options_(options),
       communicator_(make_communicator(store, rank, size, timeout, options)) {
   init();
+}
+
+c10::intrusive_ptr<Backend> Backend::make(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                          int size, std::chrono::milliseconds timeout,
+                                          const CommunicatorOptions& options) {
+  auto made = c10::make_intrusive<Backend>(store, rank, size, timeout, options);
+  Living& all = living_backends();
+  const std::lock_guard lock(all.mutex);
+  std::erase_if(all.backends, [](const WeakBackend& one) { return one.expired(); });
+  all.backends.emplace_back(made);
+  return made;
+}
+
+void Backend::shutdown_all() {
+  std::vector<WeakBackend> backends;
+  {
+    Living& all = living_backends();
+    const std::lock_guard lock(all.mutex);
+    backends.swap(all.backends);
+  }
+  for (const WeakBackend& one : backends) {
+    if (const auto backend = one.lock()) backend->shutdown();
+  }
 }
 
 Backend::~Backend() {
@@ -109,9 +145,8 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
                                                  const c10::intrusive_ptr<Options>& opts) {
   const auto own = std::find(ranks.begin(), ranks.end(), getRank());
   if (own == ranks.end()) return nullptr;
-  return c10::make_intrusive<Backend>(
-      store, static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()),
-      opts ? opts->timeout : options_->timeout, communicator_options_);
+  return make(store, static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()),
+              opts ? opts->timeout : options_->timeout, communicator_options_);
 }
 
 CallOptions Backend::options_for(const Call& call) const {

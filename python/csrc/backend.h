@@ -35,10 +35,17 @@ struct GradientOptions {
   double result_loss_bound = -1;  // below 0: half of loss_bound
   bool dlcp = false;              // also if the bound is 0
   int priority = 0;
+  at::Tensor residual = {};  // of error feedback: as the tensor, contiguous; undefined: none
 };
 
 class Backend final : public c10d::Backend {
  public:
+  // Meets the other ranks; known to shutdown_all().
+  static c10::intrusive_ptr<Backend> make(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                          int size, std::chrono::milliseconds timeout,
+                                          const CommunicatorOptions& options);
+  // Of every backend of this process that is still there.
+  static void shutdown_all();
   Backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
           std::chrono::milliseconds timeout, const CommunicatorOptions& options);
   ~Backend() override;
@@ -107,6 +114,7 @@ class Backend final : public c10d::Backend {
     bool async = true;
     Tensors outputs = {};
     CallOptions options = {};
+    at::Tensor residual = {};  // CallOptions::residual
   };
   using OwnWork = c10::intrusive_ptr<Work>;
 
@@ -144,9 +152,11 @@ class Backend final : public c10d::Backend {
   using Exchange = std::pair<Tensors, Tensors>;  // what comes from each rank, what goes to it
   WorkPtr exchange(const Call& call, const std::function<Exchange(Stage&)>& lay_out);
   WorkPtr message(Tensors& tensors, bool sends, int peer, int tag);
-  // Over when it returns.
+  // Over when they return; in the order of collectives, as all that is launched.
+  void run(const Call& call, const std::function<void(const OwnWork&)>& lay_out);
   void reduce_sparse(const at::Tensor& tensor, const Call& call, const c10d::ReduceOp& op);
-  Tensors gather_uneven(const at::Tensor& tensor, const Call& call);
+  // Of tensors with one first size, in which alone ranks differ: [tensor][rank].
+  std::vector<Tensors> gather_uneven(const Tensors& tensors, const Call& call);
   void check_root(const char* name, std::int64_t root) const;
 
   c10::intrusive_ptr<BackendOptions> options_;

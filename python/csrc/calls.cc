@@ -39,6 +39,12 @@ WorkPtr Backend::reduce_gradient(at::Tensor tensor, bool mean, const GradientOpt
     call.options.result_loss_bound = gradient.result_loss_bound;
   }
   if (gradient.dlcp || gradient.loss_bound != 0) call.options.transport = Transport::kDlcp;
+  call.residual = gradient.residual;
+  TORCH_CHECK_VALUE(!call.residual.defined() ||
+                        (call.residual.numel() == tensor.numel() && call.residual.is_contiguous() &&
+                         call.residual.scalar_type() == tensor.scalar_type() &&
+                         call.residual.device() == tensor.device()),
+                    "thalweg: residual: it must be contiguous, and as the gradient");
   const OwnWork work = begin(call);
   add_allreduce(work, call, tensor, mean ? c10d::ReduceOp::AVG : c10d::ReduceOp::SUM);
   return finish(work, call);
@@ -206,7 +212,15 @@ WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vecto
                                std::vector<std::int64_t>& from, const c10d::AllToAllOptions& opts) {
   check_same({output}, input, "all_to_all");
   const Call call{c10d::OpType::ALLTOALL_BASE, "all_to_all", opts.timeout, opts.asyncOp, {output}};
+  const auto rows_of = [&](const at::Tensor& tensor, bool even, const char* which) {
+    const std::int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
+    TORCH_CHECK(!even || rows % size_ == 0, "thalweg: all_to_all: the ", which, " has ", rows,
+                " rows, which ", size_, " ranks cannot share equally");
+    return rows;
+  };
   if (to.empty() && from.empty()) {
+    rows_of(input, true, "input");
+    rows_of(output, true, "output");
     const OwnWork work = begin(call);
     Part& part = work->add();
     const at::Tensor in = part.stage.in(input);
@@ -219,12 +233,8 @@ WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vecto
   }
   const auto split = [&](const at::Tensor& host, std::vector<std::int64_t> sizes,
                          const char* which) {
-    const std::int64_t rows = host.dim() == 0 ? 0 : host.size(0);
-    if (sizes.empty()) {
-      TORCH_CHECK(rows % size_ == 0, "thalweg: all_to_all: the ", which, " has ", rows,
-                  " rows, which ", size_, " ranks cannot share equally");
-      sizes.assign(static_cast<std::size_t>(size_), rows / size_);
-    }
+    const std::int64_t rows = rows_of(host, sizes.empty(), which);
+    if (sizes.empty()) sizes.assign(static_cast<std::size_t>(size_), rows / size_);
     std::int64_t sum = 0;
     for (const std::int64_t size : sizes) sum += size;
     TORCH_CHECK(sizes.size() == static_cast<std::size_t>(size_) && sum == rows,
@@ -242,6 +252,8 @@ WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAl
   TORCH_CHECK(outputs.size() == ranks && inputs.size() == ranks,
               "thalweg: all_to_all: ", outputs.size(), " outputs and ", inputs.size(), " inputs; ",
               ranks, " ranks need one each");
+  check_same(inputs, inputs[0], "all_to_all");
+  check_same(outputs, inputs[0], "all_to_all");
   const Call call{c10d::OpType::ALLTOALL, "all_to_all", opts.timeout, opts.asyncOp, outputs};
   return exchange(call, [&](Stage& stage) {
     Exchange tensors;

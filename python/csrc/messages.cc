@@ -1,4 +1,5 @@
 // Calls that are made of messages between two ranks, and of several rounds.
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -12,6 +13,21 @@ namespace {
 constexpr int kFirstOwnTag = 1 << 30;
 constexpr int kExchangeTag = kFirstOwnTag;
 constexpr int kBarrierTag = kFirstOwnTag + 1;
+
+// What is left of the time of a call that is made of several.
+class Deadline {
+ public:
+  explicit Deadline(std::chrono::nanoseconds limit)
+      : end_(std::chrono::steady_clock::now() + limit) {}
+  [[nodiscard]] std::chrono::milliseconds left() const {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(end_ - std::chrono::steady_clock::now());
+    return std::max(left, std::chrono::milliseconds(1));
+  }
+
+ private:
+  std::chrono::steady_clock::time_point end_;
+};
 
 }  // namespace
 
@@ -82,10 +98,9 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_r
   const std::shared_ptr<Communicator> all = living();
   const Call call{c10d::OpType::BARRIER, "monitored_barrier", opts.timeout};
   CallOptions options = options_for(call);
-  const auto end = std::chrono::steady_clock::now() + options.deadline;
+  const Deadline deadline(options.deadline);
   const auto left = [&] {
-    options.deadline = std::max<std::chrono::nanoseconds>(end - std::chrono::steady_clock::now(),
-                                                          std::chrono::milliseconds(1));
+    options.deadline = deadline.left();
     return options;
   };
   std::vector<std::int8_t> word = {1};
@@ -128,24 +143,34 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_r
   }
 }
 
-// Of tensors that differ in their first size alone, which is exchanged first. [rank].
-Tensors Backend::gather_uneven(const at::Tensor& tensor, const Call& call) {
-  const std::shared_ptr<Communicator> all = living();
-  const CallOptions options = options_for(call);
-  const auto check = [](const Status& status) {
-    if (!status.ok()) raise(status.error().message());
-  };
-  std::vector<std::int64_t> own = {tensor.size(0)};
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(size_));
-  check(all->all_gather(TensorView::of(own), TensorSpan::of(counts), options));
-  Tensors gathered;
-  for (int r = 0; r < size_; ++r) {
-    std::vector<std::int64_t> sizes = tensor.sizes().vec();
-    sizes[0] = counts[static_cast<std::size_t>(r)];
-    at::Tensor one = r == getRank() ? tensor : at::empty(sizes, tensor.options());
-    check(all->broadcast(span_of(one), r, options));
-    gathered.push_back(std::move(one));
-  }
+void Backend::run(const Call& call, const std::function<void(const OwnWork&)>& lay_out) {
+  const OwnWork work = c10::make_intrusive<Work>(getRank(), call.type, sequence_.load(), call.name,
+                                                 Tensors(), completer_);
+  lay_out(work);
+  work->seal();
+  work->wait(kNoTimeout);
+}
+
+std::vector<Tensors> Backend::gather_uneven(const Tensors& tensors, const Call& call) {
+  const Deadline deadline(options_for(call).deadline);
+  const Call counting{c10d::OpType::_ALLGATHER_BASE, "all_gather", deadline.left()};
+  const at::Tensor counts = at::empty({size_}, at::kLong);
+  run(counting, [&](const OwnWork& work) {
+    add_allgather(work, counting, counts, at::full({1}, tensors[0].size(0), at::kLong));
+  });
+  std::vector<Tensors> gathered;
+  const Call moving{c10d::OpType::BROADCAST, "broadcast", deadline.left()};
+  run(moving, [&](const OwnWork& work) {
+    for (const at::Tensor& tensor : tensors) {
+      Tensors& of_ranks = gathered.emplace_back();
+      for (int r = 0; r < size_; ++r) {
+        std::vector<std::int64_t> sizes = tensor.sizes().vec();
+        sizes[0] = counts[r].item<std::int64_t>();
+        of_ranks.push_back(r == getRank() ? tensor : at::empty(sizes, tensor.options()));
+        add_broadcast(work, moving, of_ranks.back(), r);
+      }
+    }
+  });
   return gathered;
 }
 
@@ -158,10 +183,10 @@ void Backend::reduce_sparse(const at::Tensor& tensor, const Call& call, const c1
               "; call to_dense() first");
   const at::NoGradGuard no_grad;
   const at::Tensor own = tensor.coalesce();
-  const Tensors indices = gather_uneven(own.indices().t().contiguous(), call);
-  const Tensors values = gather_uneven(own.values().contiguous(), call);
-  at::Tensor sum = at::sparse_coo_tensor(at::cat(indices).t(), at::cat(values), tensor.sizes(),
-                                         tensor.options());
+  const std::vector<Tensors> of_ranks =
+      gather_uneven({own.indices().t().contiguous(), own.values().contiguous()}, call);
+  at::Tensor sum = at::sparse_coo_tensor(at::cat(of_ranks[0]).t(), at::cat(of_ranks[1]),
+                                         tensor.sizes(), tensor.options());
   sum = sum.coalesce();
   if (op == c10d::ReduceOp::AVG) sum.div_(size_);
   tensor.copy_(sum);

@@ -127,7 +127,7 @@ void Work::start(Part& part, CallOptions options) {
     const std::lock_guard lock(mutex_);
     part.failure = failure;
     part.operations = std::move(operations);
-    ++started_;
+    part.started = true;
     // What is left: those that are not over, and this start.
     part.left -= kMany - part.operations.size();
   }
@@ -136,13 +136,6 @@ void Work::start(Part& part, CallOptions options) {
 }
 
 void Work::seal() { release(); }
-
-void Work::fail(const std::string& why) {
-  Part& part = add();
-  part.start = [why](const CallOptions& /*options*/, Operations& /*out*/) { raise(why); };
-  start(part, {});
-  seal();
-}
 
 // The operations of the part are over, or will be: waits for them.
 void Work::end_part(Part& part) {
@@ -210,10 +203,10 @@ bool Work::wait(std::chrono::milliseconds timeout) {
     }
   } else {
     // The thread that waits does the work itself, as far as it has started.
-    for (std::size_t i = 0; i < parts_.size(); ++i) {
-      cv_.wait(lock, [&] { return started_ > i || completed_; });
+    for (const auto& part : parts_) {
+      cv_.wait(lock, [&] { return part->started || completed_; });
       lock.unlock();
-      end_part(*parts_[i]);
+      end_part(*part);
       lock.lock();
     }
     cv_.wait(lock, [&] { return completed_; });

@@ -68,6 +68,7 @@ struct Part {
   std::function<void()> finish = {};
 
   // Of the work's.
+  bool started = false;  // with the work's mutex_
   Operations operations = {};
   std::atomic<std::size_t> left = 1;  // operations, and the start itself
   std::atomic<bool> claimed = false;  // by the thread that does what is left to do
@@ -81,12 +82,10 @@ class Work final : public c10d::Work {
 
   // The parts must be added in order, by one thread at a time, until seal().
   Part& add();
-  // From any thread; once for each part.
+  // From any thread, in any order; once for each part.
   void start(Part& part, CallOptions options);
   // No part will follow.
   void seal();
-  // A work that failed before it could be started.
-  void fail(const std::string& why);
 
   bool isCompleted() override;
   bool isSuccess() const override;
@@ -108,8 +107,7 @@ class Work final : public c10d::Work {
   std::shared_ptr<Worker> completer_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::vector<std::unique_ptr<Part>> parts_;
-  std::atomic<std::size_t> left_ = 1;     // parts, and seal()
-  std::atomic<std::size_t> started_ = 0;  // parts
+  std::atomic<std::size_t> left_ = 1;  // parts, and seal()
 };
 
 // An error of the communicator's as PyTorch has them.

@@ -4,6 +4,8 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -39,12 +41,12 @@ WorkerTree tree_of(const Lists& racks) {
 int region_of_rack(int rack) { return rack + 1; }
 
 // The schedule of one job, and what decides on the next.
+using Word = std::array<std::int64_t, 4>;
+
 class Groups {
  public:
-  Groups(const Lists& racks, std::uint64_t seed, int window)
-      : tree_(tree_of(racks)),
-        sensor_(tree_, {.window = window}),
-        schedule_(init_groups(tree_, seed)) {}
+  Groups(const Lists& racks, std::uint64_t seed)
+      : tree_(tree_of(racks)), sensor_(tree_), schedule_(init_groups(tree_, seed)) {}
 
   [[nodiscard]] std::vector<Lists> period() const {
     std::vector<Lists> period;
@@ -80,7 +82,35 @@ class Groups {
     return py::make_tuple(racks, workers);
   }
 
-  [[nodiscard]] std::uint64_t digest() const { return schedule_.digest(); }
+  [[nodiscard]] std::vector<int> group_of(std::int64_t iteration, int worker) const {
+    if (iteration < 0 || worker < 0 || worker >= schedule_.workers) {
+      throw py::value_error("iteration " + std::to_string(iteration) + ", worker " +
+                            std::to_string(worker) + "; from 0, and from 0 to " +
+                            std::to_string(schedule_.workers - 1) + ", are allowed");
+    }
+    std::vector<int> members;
+    for (const Rank one : schedule_.group_of(iteration, Rank(worker))) {
+      members.push_back(one.value());
+    }
+    return members;
+  }
+
+  // What check_words() is to be told of this rank: numbers that a tensor of int64 holds.
+  [[nodiscard]] Word word(std::int64_t from_iteration) const {
+    return {schedule_.workers, static_cast<std::int64_t>(schedule_.seed),
+            static_cast<std::int64_t>(schedule_.digest()), from_iteration};
+  }
+  static void check(const std::vector<Word>& words) {
+    std::vector<ScheduleWord> of_ranks;
+    for (const auto& [workers, seed, digest, from_iteration] : words) {
+      of_ranks.push_back({.workers = static_cast<int>(workers),
+                          .seed = static_cast<std::uint64_t>(seed),
+                          .digest = static_cast<std::uint64_t>(digest),
+                          .from_iteration = from_iteration});
+    }
+    const Status same = check_words(of_ranks);
+    if (!same.ok()) throw py::value_error(same.error().message());
+  }
   [[nodiscard]] double rho() const { return mixing_of(schedule_).rho; }
 
  private:
@@ -93,12 +123,13 @@ class Groups {
 
 PYBIND11_MODULE(_sync, module) {
   py::class_<Groups>(module, "Groups")
-      .def(py::init<const Lists&, std::uint64_t, int>(), py::arg("racks"), py::arg("seed"),
-           py::arg("window"))
+      .def(py::init<const Lists&, std::uint64_t>(), py::arg("racks"), py::arg("seed"))
       .def("period", &Groups::period)
       .def("adjust", &Groups::adjust, py::arg("slow_racks"), py::arg("slow_workers"))
       .def("review", &Groups::review, py::arg("from_iteration"), py::arg("seconds"))
-      .def("digest", &Groups::digest)
+      .def("group_of", &Groups::group_of, py::arg("iteration"), py::arg("worker"))
+      .def("word", &Groups::word, py::arg("from_iteration"))
+      .def_static("check_words", &Groups::check, py::arg("words"))
       .def("rho", &Groups::rho);
 }
 

@@ -19,7 +19,11 @@ def torch_folder():
     """The folder of the torch package to build for; None: there is none."""
     given = os.environ.get("THALWEG_TORCH")
     places = [Path(given)] if given else [Path(place) / "torch" for place in _places()]
-    return next((place for place in places if (place / "version.py").is_file()), None)
+    found = next((place for place in places if (place / "version.py").is_file()), None)
+    if given and found is None:
+        raise SystemExit(f"thalweg: THALWEG_TORCH: {given}; the folder of a torch package, with its version.py, is "
+                         "allowed")
+    return found
 
 
 def _places():

@@ -7,6 +7,8 @@ import torch
 import torch.distributed as dist
 from torch.optim.swa_utils import update_bn
 
+from thalweg.in_order import InOrder, resynchronize
+
 
 class _ParameterOptimizers:
     """One optimizer a parameter, so that each can step when its gradient is there.
@@ -44,7 +46,7 @@ class _ParameterOptimizers:
             one.load_state_dict(state)
 
 
-class Averaging:
+class Averaging(InOrder):
     """Trains a model that is averaged with those of other workers each iteration.
 
     When backward has made a parameter's gradient, the parameter is updated locally and its average with others starts;
@@ -52,38 +54,27 @@ class Averaging:
     parameters (SWA); with a decay of 0 that is the parameters themselves.
 
     The model is used as it is, and its gradients belong to the trainer: no zero_grad(). All ranks start from rank 0's
-    parameters. A parameter without a gradient on this rank is averaged as it is.
+    parameters. Within no_sync() gradients are only accumulated. A parameter without a gradient on this rank is averaged
+    as it is. A parameter is to be used by its module's forward(), or by that of the module around it if that has
+    parameters of its own.
 
-    Invariants:
-    1. Averages start in one order, that of the parameters from last to first, so on all ranks alike.
-    2. A parameter changes when its average is complete, never in part.
+    Invariant: a parameter changes when its average is complete, never in part.
     """
 
     def __init__(self, model, optimizer, *, swa_decay=0.0):
         if not 0 <= swa_decay < 1:
             raise ValueError(f"swa_decay: {swa_decay}; from 0 to below 1 is allowed")
+        super().__init__(model, [p for p in model.parameters() if p.requires_grad])
         self._decay = swa_decay
-        self._model = model
         self.iteration = 0
-        self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._optimizers = _ParameterOptimizers(optimizer, self._parameters)
         self._sums = [torch.empty_like(p) for p in self._parameters]  # what others have a hand in
         self._share_first()
         self._swa = [p.detach().clone() for p in self._parameters]
-        self._works = {}  # position: (works in flight, how many models are in the sum)
-        self._ready = set()  # positions whose gradient is complete
-        self._next = len(self._parameters) - 1  # the position that starts next
-        position_of = {p: i for i, p in enumerate(self._parameters)}
-        for module in model.modules():
-            used = [position_of[p] for p in module.parameters(recurse=False) if p in position_of]
-            if used:
-                module.register_forward_pre_hook(lambda _m, _i, used=used: self._wait(used))
-        for position, parameter in enumerate(self._parameters):
-            parameter.register_post_accumulate_grad_hook(lambda _, position=position: self._on_gradient(position))
+        self._attach()  # self._works: (works in flight, how many models are in the sum)
 
     def _share_first(self):
-        for tensor in (*self._model.parameters(), *self._model.buffers()):
-            dist.broadcast(tensor.detach(), 0)
+        resynchronize(self._model)
 
     def _exchange(self, position):
         """For a subclass: starts to add other workers' parameters to self._sums[position], which holds this worker's.
@@ -93,16 +84,6 @@ class Averaging:
     def _on_failure(self, error):
         """For a subclass: an average has failed, and this worker keeps what it has."""
         raise error
-
-    def _on_gradient(self, position):
-        self._ready.add(position)
-        self._start_ready()
-
-    @torch.no_grad()
-    def _start_ready(self):
-        while self._next >= 0 and self._next in self._ready:
-            self._start(self._next)
-            self._next -= 1
 
     def _start(self, position):
         parameter = self._parameters[position]
@@ -117,10 +98,12 @@ class Averaging:
 
     def step(self):
         """After backward, on every rank."""
+        if not self._hooks:
+            raise self._error("step() after finish(), which has ended the training")
+        self._wait_for_unused()
         self._ready.update(range(len(self._parameters)))
         self._start_ready()
-        self._ready.clear()
-        self._next = len(self._parameters) - 1
+        self._end_round()
         self.iteration += 1
 
     @torch.no_grad()
@@ -145,9 +128,11 @@ class Averaging:
 
     @torch.no_grad()
     def finish(self, batches=None):
-        """Makes the model the exact average of all workers' weight averages, the same on all ranks, and recomputes
-        the statistics of batch normalization from the batches, if any are given."""
+        """Ends the training: makes the model the exact average of all workers' weight averages, the same on all ranks,
+        and recomputes the statistics of batch normalization from the batches, if any are given. The model is then as
+        any other, without hooks."""
         self.flush()
+        self._detach()
         for parameter, average in zip(self._parameters, self._swa, strict=True):
             parameter.data.copy_(average)
             dist.all_reduce(parameter.data)
@@ -166,7 +151,13 @@ class Averaging:
                 "optimizers": self._optimizers.state_dict()}
 
     def load_state_dict(self, state):
-        """On all ranks together. Training goes on at the iteration of the checkpoint."""
+        """On all ranks together. Training goes on at the iteration of the checkpoint; averages in flight are of no
+        use to it."""
+        for works, _ in self._works.values():
+            for work in works:
+                work.wait()
+        self._works.clear()
+        self._end_round()
         self.iteration = state["iteration"]
         for mine, saved in zip(self._swa, state["swa"], strict=True):
             mine.copy_(saved)

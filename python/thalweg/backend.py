@@ -1,6 +1,6 @@
 """The backend "thalweg" of torch.distributed: how it is registered and made."""
 import atexit
-import weakref
+import sys
 
 import torch
 import torch.distributed as dist
@@ -8,7 +8,6 @@ import torch.distributed as dist
 from thalweg.options import Options
 
 NAME = "thalweg"
-_made = weakref.WeakSet()
 
 
 def register():
@@ -40,18 +39,16 @@ def _create(group, options):
         options = Options()
     if not isinstance(options, Options):
         raise TypeError(f"pg_options: {type(options).__name__}; the backend takes thalweg.Options")
-    backend = native().Backend(group.store, group.group_rank, group.group_size, group.timeout.total_seconds(),
-                              transport=options.transport, scheme=options.scheme, topology=options.topology,
-                              line_rate_gbps=options.line_rate_gbps)
-    _made.add(backend)
-    return backend
+    return native().Backend(group.store, group.group_rank, group.group_size, group.timeout.total_seconds(),
+                            transport=options.transport, scheme=options.scheme, topology=options.topology,
+                            line_rate_gbps=options.line_rate_gbps)
 
 
 @atexit.register
 def _leave():
     """A program that ends without destroy_process_group(): threads must not outlive the interpreter."""
-    for backend in list(_made):
-        backend.shutdown()
+    if "thalweg._C" in sys.modules:
+        native().shutdown_all()
 
 
 def backend_of(group, device):

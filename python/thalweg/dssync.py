@@ -16,8 +16,8 @@ from thalweg.members import NEWCOMER
 
 logger = logging.getLogger(__name__)
 
-DIGEST_HALF = 1 << 32  # a digest travels as two numbers that a float64 holds
 _made = weakref.WeakSet()
+MOST_GROUPS = 4096  # of a schedule, each a process group with connections of its own; 1,024 workers have some 1,100
 
 
 @atexit.register
@@ -26,7 +26,6 @@ def _leave():
     for trainer in list(_made):
         trainer._works.clear()
         trainer._process_groups.clear()
-
 
 
 def racks_of_sizes(sizes):
@@ -44,8 +43,11 @@ class _Alone:
     def period(self):
         return [[[0]]]
 
-    def digest(self):
-        return 0
+    def group_of(self, _iteration, worker):
+        return [worker]
+
+    def word(self, from_iteration):
+        return [1, 0, 0, from_iteration]
 
     def rho(self):
         return 0.0
@@ -82,7 +84,7 @@ class DSSync(Averaging):
         self._members, self._seed, self._window, self._adapt = members, seed, window, adapt
         self._pg_options, self._on_review = pg_options, on_review
         self._failure = None
-        self._process_groups = {}
+        self._process_groups = {}  # members: theirs
         self.changes = []  # (iteration, slow racks, slow workers), as the schedule changed
         if members is None:
             self._set_racks(racks)
@@ -111,11 +113,10 @@ class DSSync(Averaging):
             raise ValueError(f"racks: {workers} workers; the world has {dist.get_world_size()}")
         self._racks = [list(rack) for rack in racks]
         alone = self._members is not None and workers == 1
-        self._groups = _Alone() if alone else Groups(self._racks, self._seed, self._window)
+        self._groups = _Alone() if alone else Groups(self._racks, self._seed)
 
     def _begin(self):
         """From this iteration on, by the schedule of self._groups; the network is learnt anew."""
-        self._process_groups = {}
         self._first_window = self.iteration
         self._seconds = [0.0] * self._window  # of the iterations of this window
         self._started = {}  # iteration: when its first average started
@@ -123,34 +124,35 @@ class DSSync(Averaging):
 
     def _use_schedule(self):
         """Makes the process groups of the schedule, which all ranks do together, and checks that it is theirs too."""
-        digest = self._groups.digest()
-        words = self._gathered([self.iteration, self._seed, digest // DIGEST_HALF, digest % DIGEST_HALF])
-        for rank, word in enumerate(words):
-            if word != words[0]:
-                what = ["first iteration", "seed", "schedule", "schedule"]
-                names = ", ".join(dict.fromkeys(n for n, a, b in zip(what, word, words[0], strict=True) if a != b))
-                raise ValueError(f"DSSync: rank {rank} differs from rank 0 in: {names}")
+        Groups.check_words(self._gathered(self._groups.word(self.iteration), torch.int64))
+        self._group_now = (-1, ())  # an iteration, and this worker's group in it
         self._period = self._groups.period()
-        for groups in self._period:
-            for group in groups:
-                members = tuple(group)
-                if len(members) > 1 and members not in self._process_groups:
-                    self._process_groups[members] = dist.new_group(list(members), pg_options=self._pg_options)
+        # In the order of the period, the same on all ranks.
+        needed = dict.fromkeys(tuple(group) for groups in self._period for group in groups if len(group) > 1)
+        if len(needed) > MOST_GROUPS:
+            raise ValueError(f"racks: their schedule has {len(needed)} groups of workers; at most {MOST_GROUPS} are allowed")
+        # Nobody is still in one of them: all had waited for their averages before they gathered words.
+        for members in self._process_groups.keys() - needed.keys():
+            dist.destroy_process_group(self._process_groups.pop(members))
+        for members in needed:
+            if members not in self._process_groups:
+                self._process_groups[members] = dist.new_group(list(members), pg_options=self._pg_options)
 
-    @staticmethod
-    def _gathered(numbers):
-        mine = torch.tensor(numbers, dtype=torch.float64)
+    def _gathered(self, numbers, dtype):
+        """Of all ranks; by tensors of the model's device, since a backend may move no others."""
+        mine = torch.tensor(numbers, dtype=dtype, device=self._parameters[0].device)
         lists = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
         dist.all_gather(lists, mine)
         return [one.tolist() for one in lists]
 
     def _group(self, iteration):
-        rank = dist.get_rank()
-        groups = self._period[iteration % len(self._period)]
-        return next(tuple(group) for group in groups if rank in group)
+        """This worker's, itself among them."""
+        return tuple(self._groups.group_of(iteration, dist.get_rank()))
 
     def _exchange(self, position):
-        members = self._group(self.iteration)
+        if self._group_now[0] != self.iteration:
+            self._group_now = (self.iteration, self._group(self.iteration))
+        members = self._group_now[1]
         if len(members) == 1 or self._failure is not None:
             return (), 1
         work = dist.all_reduce(self._sums[position], group=self._process_groups[members], async_op=True)
@@ -192,7 +194,7 @@ class DSSync(Averaging):
         seconds, self._seconds = self._seconds, [0.0] * self._window
         self._started.clear()
         others_wait = self._members is not None and self._members.others_wait()
-        rows = self._gathered([*seconds, float(others_wait)])
+        rows = self._gathered([*seconds, float(others_wait)], torch.float64)
         all_seconds = [row[:-1] for row in rows]
         if self._on_review is not None:
             self._on_review(first, all_seconds, self._period)
@@ -221,6 +223,7 @@ class DSSync(Averaging):
     def _begin_generation(self):
         while True:
             self._failure = None
+            self._process_groups = {}  # they went with the default group
             try:
                 self._take_state()
                 self._set_racks(self._members.racks)
@@ -262,5 +265,6 @@ class DSSync(Averaging):
             if state[field] != ours:
                 raise ValueError(f"{field}: the checkpoint has {state[field]}, this job {ours}")
         super().load_state_dict(state)
+        self.changes.clear()
         self._set_racks(self._racks)
         self._begin()

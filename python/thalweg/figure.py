@@ -6,7 +6,7 @@ A figure is a dict, as JSON has it (optional keys end in ?):
     panel   kind: lines | steps | points | area | stack | bars
             title? x_label? y_label? log_x? log_y? x_range? y_range? x_ticks?
             categories[] (bars only), series[], marks?[], references?[]
-    series  name, x[] (not for bars), y[] (null: a gap), reference?, color?
+    series  name, x[] (not for bars), y[] (null: a gap), reference?, color?; of lines also low?[] and high?[], a band
     mark    x, label?           a vertical line: something happened then
     reference line  y, label    a horizontal line: a limit or a target
 
@@ -115,6 +115,8 @@ def _draw_series(axes, kind, one, color):
     else:
         marker = "o" if kind == "lines" and len(x) <= FEW_POINTS else None
         axes.plot(x, y, marker=marker, **dashes, **face, **common)
+    if "low" in one:
+        axes.fill_between(x, one["low"], one["high"], color=color, alpha=0.12, linewidth=0, zorder=2)
     if kind == "area":
         axes.fill_between(x, y, color=color, alpha=0.18, linewidth=0, zorder=2)
 

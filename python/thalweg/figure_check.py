@@ -49,9 +49,20 @@ def _numbers(values, where, positive, gaps=False):
             raise FigureError(f"{where}[{i}]: {value} cannot be on a logarithmic axis")
 
 
+def _check_band(series, where, log):
+    if ("low" in series) != ("high" in series):
+        raise FigureError(f"{where}: 'low' and 'high' come together")
+    for key in ("low", "high"):
+        if key in series:
+            _numbers(series[key], f"{where}.{key}", log)
+            if len(series[key]) != len(series["y"]):
+                raise FigureError(f"{where}.{key}: has {len(series[key])} values, but y has {len(series['y'])}")
+
+
 def _check_series(series, where, panel):
     bars = panel["kind"] == "bars"
-    check_map(series, where, ("name", "y") if bars else ("name", "x", "y"), ("reference", "color"))
+    check_map(series, where, ("name", "y") if bars else ("name", "x", "y"), ("reference", "color", *(["low", "high"] if panel["kind"] == "lines" else [])))
+    _check_band(series, where, panel.get("log_y", False))
     _numbers(series["y"], f"{where}.y", panel.get("log_y", False), gaps=True)
     if not bars:
         _numbers(series["x"], f"{where}.x", panel.get("log_x", False))

@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -15,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/share.h"
 #include "base/units.h"
 #include "cli/allreduce/crew.h"
 #include "cli/allreduce/libraries.h"
@@ -105,19 +105,6 @@ Result<std::vector<Bytes>> sizes_of(const Options& options, DType type) {
   return sizes;
 }
 
-// "0.5%" or "0.005".
-Result<double> parse_probability(const std::string& text) {
-  double value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [after, error] = std::from_chars(text.data(), end, value);
-  const std::string_view rest(after, static_cast<std::size_t>(end - after));
-  if (rest == "%") value /= 100;
-  if (error != std::errc() || (!rest.empty() && rest != "%") || !(value >= 0 && value < 1)) {
-    return Error(fmt::format("'{}': write a share from 0 to below 1, as in 0.5% or 0.005", text));
-  }
-  return value;
-}
-
 double slowest_host_gbps(const Topology& topology) {
   double slowest = std::numeric_limits<double>::infinity();
   for (const Link& link : topology.links()) {
@@ -169,10 +156,10 @@ Result<Settings> settings_of(const Options& options) {
     settings.rate_gbps = static_cast<double>(rate.bps()) * 1e-9;
   }
   if (!options.loss.empty()) {
-    THALWEG_TRY(settings.loss, within("--loss", parse_probability(options.loss)));
+    THALWEG_TRY(settings.loss, within("--loss", parse_share(options.loss)));
   }
   if (!options.bound.empty()) {
-    THALWEG_TRY(settings.bound, within("--bound", parse_probability(options.bound)));
+    THALWEG_TRY(settings.bound, within("--bound", parse_share(options.bound)));
     if (std::ranges::find(options.transports, "dlcp") == options.transports.end() ||
         !is_floating(settings.work.type) || settings.work.op != ReduceOp::kSum) {
       return Error("--bound: of sums of floats with --transport dlcp");

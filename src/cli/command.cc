@@ -69,6 +69,11 @@ std::optional<Error> missing_subcommand(const CLI::App& program) {
   return Error(fmt::format("{}: {}; there are: {}", path, problem, fmt::join(names, ", ")));
 }
 
+Status print_now(std::string_view text) {
+  if (std::cout << text << std::flush) return ok_status();
+  return Error("cannot write to standard output");
+}
+
 Result<std::string> read_file(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {

@@ -28,6 +28,8 @@ void exit_unless_zero(int code);
 // If a subcommand was due and none came: the word that came instead, and those there are.
 [[nodiscard]] std::optional<Error> missing_subcommand(const CLI::App& program);
 
+// To standard output, at once: of a command that goes on, somebody may wait for it.
+Status print_now(std::string_view text);
 Result<std::string> read_file(const std::string& path);
 // The first word of a file below /proc or /sys; empty if there is none.
 std::string system_setting(const char* path);

@@ -6,17 +6,14 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
-#include <sstream>
 
 #include "base/check.h"
-#include "cli/child_process.h"
+#include "cli/system_command.h"
 #include "net/system.h"
 
 namespace thalweg {
 namespace {
 
-constexpr std::chrono::seconds kCommandLimit{10};
 constexpr const char* kHub = "hub";
 // Of the shaped link: at 1 Gb/s some 80 ms, so that only what is meant to be lost is lost.
 constexpr const char* kQueue = "10mb";
@@ -25,17 +22,6 @@ constexpr const char* kBurst = "8kb";
 // At the switch, where packets come as the hosts shaped them: late timers must not slow the link.
 constexpr const char* kHubBurst = "60kb";
 constexpr int kLossParts = 1'000'000;
-
-// Words without quotes or blanks inside.
-Status command(const std::string& line) {
-  ChildRequest request;
-  std::istringstream words(line);
-  for (std::string word; words >> word;) request.command.push_back(word);
-  request.limit = kCommandLimit;
-  THALWEG_TRY(const ChildOutcome outcome, run_child(request));
-  if (outcome.exit_code == 0) return ok_status();
-  return Error(fmt::format("'{}' failed: {}", line, outcome.errors + outcome.output));
-}
 
 Result<Fd> current_namespace() {
   Fd fd(open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
@@ -46,9 +32,10 @@ Result<Fd> current_namespace() {
 std::string path_of(const Fd& fd) { return fmt::format("/proc/{}/fd/{}", getpid(), fd.get()); }
 
 Status shape_device(const std::string& device, double gbps, const char* burst) {
-  if (gbps <= 0) return command(fmt::format("tc qdisc del dev {} root", device));
-  return command(fmt::format("tc qdisc replace dev {} root tbf rate {:.0f}kbit burst {} limit {}",
-                             device, gbps * 1e6, burst, kQueue));
+  if (gbps <= 0) return system_command(fmt::format("tc qdisc del dev {} root", device));
+  return system_command(
+      fmt::format("tc qdisc replace dev {} root tbf rate {:.0f}kbit burst {} limit {}", device,
+                  gbps * 1e6, burst, kQueue));
 }
 
 std::string port_of(int host) { return fmt::format("port{}", host); }
@@ -93,8 +80,8 @@ Result<EmulatedNetwork> EmulatedNetwork::make(int hosts) {
     for (int host = 0; host < hosts; ++host) THALWEG_TRY_STATUS(network.plug_in(host, kHub));
   } else {
     THALWEG_TRY_STATUS(network.inside(0, [&] {
-      return command(fmt::format("ip link add {} type veth peer name {} netns {}", kDevice, kDevice,
-                                 network.path(1)));
+      return system_command(fmt::format("ip link add {} type veth peer name {} netns {}", kDevice,
+                                        kDevice, network.path(1)));
     }));
   }
   for (int host = 0; host < hosts; ++host) THALWEG_TRY_STATUS(network.bring_up(host));
@@ -144,15 +131,15 @@ Result<EmulatedNetwork> EmulatedNetwork::make(const Topology& tree) {
 
 Status EmulatedNetwork::add_bridge(const std::string& name) const {
   THALWEG_TRY(const Visit visit, Visit::begin(hub_.get()));
-  THALWEG_TRY_STATUS(command(fmt::format("ip link add {} type bridge", name)));
-  return command(fmt::format("ip link set {} up", name));
+  THALWEG_TRY_STATUS(system_command(fmt::format("ip link add {} type bridge", name)));
+  return system_command(fmt::format("ip link set {} up", name));
 }
 
 Status EmulatedNetwork::plug_in(int host, const std::string& bridge) const {
   THALWEG_TRY(const Visit visit, Visit::begin(hub_.get()));
-  THALWEG_TRY_STATUS(command(fmt::format("ip link add {} type veth peer name {} netns {}",
-                                         port_of(host), kDevice, path(host))));
-  return command(fmt::format("ip link set {} master {} up", port_of(host), bridge));
+  THALWEG_TRY_STATUS(system_command(fmt::format("ip link add {} type veth peer name {} netns {}",
+                                                port_of(host), kDevice, path(host))));
+  return system_command(fmt::format("ip link set {} master {} up", port_of(host), bridge));
 }
 
 Status EmulatedNetwork::add_trunk(std::size_t link, const std::string& a, const std::string& b,
@@ -160,18 +147,20 @@ Status EmulatedNetwork::add_trunk(std::size_t link, const std::string& a, const 
   THALWEG_TRY(const Visit visit, Visit::begin(hub_.get()));
   const std::string at_a = fmt::format("trunk{}a", link);
   const std::string at_b = fmt::format("trunk{}b", link);
-  THALWEG_TRY_STATUS(command(fmt::format("ip link add {} type veth peer name {}", at_a, at_b)));
-  THALWEG_TRY_STATUS(command(fmt::format("ip link set {} master {} up", at_a, a)));
-  THALWEG_TRY_STATUS(command(fmt::format("ip link set {} master {} up", at_b, b)));
+  THALWEG_TRY_STATUS(
+      system_command(fmt::format("ip link add {} type veth peer name {}", at_a, at_b)));
+  THALWEG_TRY_STATUS(system_command(fmt::format("ip link set {} master {} up", at_a, a)));
+  THALWEG_TRY_STATUS(system_command(fmt::format("ip link set {} master {} up", at_b, b)));
   THALWEG_TRY_STATUS(shape_device(at_a, gbps, kHubBurst));
   return shape_device(at_b, gbps, kHubBurst);
 }
 
 Status EmulatedNetwork::bring_up(int host) const {
   return inside(host, [&]() -> Status {
-    THALWEG_TRY_STATUS(command("ip link set lo up"));
-    THALWEG_TRY_STATUS(command(fmt::format("ip addr add {}/24 dev {}", address(host), kDevice)));
-    return command(fmt::format("ip link set {} up", kDevice));
+    THALWEG_TRY_STATUS(system_command("ip link set lo up"));
+    THALWEG_TRY_STATUS(
+        system_command(fmt::format("ip addr add {}/24 dev {}", address(host), kDevice)));
+    return system_command(fmt::format("ip link set {} up", kDevice));
   });
 }
 
@@ -196,23 +185,23 @@ Status EmulatedNetwork::shape(int host, double gbps) const {
 
 Status EmulatedNetwork::lose(int host, double probability) const {
   return inside(host, [&]() -> Status {
-    THALWEG_TRY_STATUS(command("nft flush ruleset"));
+    THALWEG_TRY_STATUS(system_command("nft flush ruleset"));
     const auto parts = static_cast<int>(probability * kLossParts + 0.5);
     if (parts == 0) return ok_status();
-    THALWEG_TRY_STATUS(command("nft add table netdev loss"));
-    THALWEG_TRY_STATUS(
-        command(fmt::format("nft add chain netdev loss in {{ type filter hook ingress device {} "
-                            "priority 0 ; }}",
-                            kDevice)));
-    return command(fmt::format("nft add rule netdev loss in numgen random mod {} < {} drop",
-                               kLossParts, parts));
+    THALWEG_TRY_STATUS(system_command("nft add table netdev loss"));
+    THALWEG_TRY_STATUS(system_command(
+        fmt::format("nft add chain netdev loss in {{ type filter hook ingress device {} "
+                    "priority 0 ; }}",
+                    kDevice)));
+    return system_command(fmt::format("nft add rule netdev loss in numgen random mod {} < {} drop",
+                                      kLossParts, parts));
   });
 }
 
 Result<bool> can_make_networks() {
   if (geteuid() != 0) return Error("not root");
   for (const char* tool : {"ip -V", "tc -V", "nft -v"}) {
-    THALWEG_TRY_STATUS(command(tool));
+    THALWEG_TRY_STATUS(system_command(tool));
   }
   return true;
 }

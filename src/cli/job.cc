@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "net/address.h"
 #include "net/atp/switch_client.h"
 #include "net/system.h"
 
@@ -34,8 +34,21 @@ Result<json> ask(const Arguments& arguments, json request) {
   return client.ask(std::move(request), until);
 }
 
+// A switch takes numbers alone: it does not wait for names.
+Status look_up(std::vector<std::string>& ends, const char* field) {
+  for (std::string& end : ends) {
+    const Result<SocketAddress> address = SocketAddress::resolve(end);
+    if (!address.ok()) return address.error().within(field);
+    end = address->to_string();
+  }
+  return ok_status();
+}
+
 Result<int> create(const Arguments& arguments) {
-  json request = to_json(arguments.request);
+  JobRequest wanted = arguments.request;
+  THALWEG_TRY_STATUS(look_up(wanted.workers, "--workers"));
+  THALWEG_TRY_STATUS(look_up(wanted.servers, "--servers"));
+  json request = to_json(wanted);
   request["op"] = "create";
   THALWEG_TRY(const json answer, ask(arguments, std::move(request)));
   THALWEG_TRY(const JobGrant grant, job_grant_from(answer));
@@ -115,7 +128,15 @@ void add_job(CLI::App& app) {
     command.add_option("--timeout", arguments->timeout_s, "Seconds to wait for the switch")
         ->check(CLI::Range(0.001, 3600.0))
         ->capture_default_str();
-    on_run(command, [arguments, run] { return run(*arguments); });
+    on_run(command, [arguments, run]() -> Result<int> {
+      // What answers may be no switch.
+      try {
+        return run(*arguments);
+      } catch (const json::exception& odd) {
+        return Error(fmt::format("the switch at {}: its answer makes no sense: {}",
+                                 arguments->address, odd.what()));
+      }
+    });
     return &command;
   };
   CLI::App* made = add("create", "Let a job in: its identifier, key and where to send", create);
@@ -128,6 +149,13 @@ void add_job(CLI::App& app) {
       ->delimiter(',');
   made->add_option("--limit", arguments->request.limit,
                    "Aggregators that it may hold at a time; 0: as many as are free");
+  made->add_option("--job", arguments->request.id,
+                   "The number that another switch of the job has given it; 0: any");
+  made->add_option("--groups", arguments->request.groups,
+                   "Bits of the groups of workers whose first switch this is")
+      ->capture_default_str();
+  made->add_flag("--second-level", arguments->request.second_level,
+                 "This is the servers' switch, where sums of groups meet");
   made->add_flag("--keyed", arguments->request.keyed, "Packets carry a tag by a key");
   CLI::App* listed = add("list", "The jobs there are", list);
   CLI::App* removed = add("remove", "End a job", remove);

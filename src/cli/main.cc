@@ -20,7 +20,10 @@
 #include "cli/run.h"
 #include "cli/sim_run.h"
 #include "cli/switch.h"
+#include "cli/testbed.h"
+#include "cli/top.h"
 #include "cli/trace_replay.h"
+#include "cli/tune_bound.h"
 #include "cli/tune_thresholds.h"
 
 namespace {
@@ -56,7 +59,15 @@ int main(int argc, char** argv) {
   thalweg::add_switch(app);
   thalweg::add_job(app);
   thalweg::add_ps(app);
-  thalweg::add_run(app, thalweg::take_rank_command(argc, argv));
+  thalweg::add_top(app);
+  const std::vector<std::string> command = thalweg::take_rank_command(argc, argv);
+  thalweg::add_run(app, command);
+
+  CLI::App& testbed = *app.add_subcommand("testbed", "a network of this machine's own");
+  testbed.require_subcommand(1);
+  thalweg::add_testbed_up(testbed);
+  thalweg::add_testbed_control(testbed);
+  thalweg::add_testbed_run(testbed, command);
 
   CLI::App& bench = *app.add_subcommand("bench", "measure, with the peer and the limit beside");
   bench.require_subcommand(1);
@@ -69,6 +80,7 @@ int main(int argc, char** argv) {
 
   CLI::App& tune = *app.add_subcommand("tune", "settings from a model and a network");
   tune.require_subcommand(1);
+  thalweg::add_tune_bound(tune);
   thalweg::add_tune_thresholds(tune);
 
   CLI::App& trace = *app.add_subcommand("trace", "recordings of real connections");

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <iostream>
 #include <memory>
 #include <string>
 
@@ -19,8 +18,12 @@ Result<int> run(const std::string& path) {
   THALWEG_TRY(const PsConfig config, PsConfig::parse(text, path));
   const EndSignals ends;
   THALWEG_TRY(const std::unique_ptr<ParameterServer> server, ParameterServer::start(config));
-  std::cout << fmt::format("listen {}\n", server->address()) << std::flush;
+  THALWEG_TRY_STATUS(print_now(fmt::format("listen {}\n", server->address())));
   ends.wait();
+  const ParameterServer::Counters counted = server->counters();
+  THALWEG_TRY_STATUS(print_now(fmt::format(
+      "pushes {}\npulls {}\npush_bytes {}\nlost_elements {}\nrefused {}\n", counted.pushes,
+      counted.pulls, counted.push_bytes, counted.lost_elements, counted.refused)));
   return 0;
 }
 

@@ -42,29 +42,6 @@ constexpr std::uint64_t kFirstMasterPort = 20'000;
 constexpr std::uint64_t kMasterPorts = 12'000;
 constexpr std::size_t kLongestAgentLine = std::size_t{64} << 20;
 
-Result<Duration> positive_duration(const char* option, const std::string& text) {
-  const Result<Duration> value = parse_duration(text);
-  if (!value.ok()) return value.error().within(option);
-  if (*value <= Duration()) return Error(fmt::format("{}: {} must be above 0", option, text));
-  return *value;
-}
-
-// -x NAME: as it is here; NAME=value: that.
-Result<Variables> given_variables(const std::vector<std::string>& given) {
-  Variables variables;
-  for (const std::string& text : given) {
-    const std::size_t equals = text.find('=');
-    const std::string name = text.substr(0, equals);
-    if (name.empty()) return Error(fmt::format("-x: '{}': write NAME or NAME=value", text));
-    const auto here = process_environment()(name);
-    if (equals == std::string::npos && !here) {
-      return Error(fmt::format("-x: {} is not set here: write {}=value", name, name));
-    }
-    variables[name] = equals == std::string::npos ? *here : text.substr(equals + 1);
-  }
-  return variables;
-}
-
 // Those of ours that the launcher does not set: ranks on other hosts need them too.
 void add_our_settings(Variables& variables) {
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -106,18 +83,13 @@ std::string address_towards(const std::vector<RunHost>& hosts) {
   return name.data();
 }
 
-// One that is free now.
-Result<int> free_port() {
-  THALWEG_TRY(const Fd listener, listen_tcp("127.0.0.1:0"));
-  return static_cast<int>(SocketAddress::local_of(listener.get()).port());
-}
-
 Result<int> run_here(const Arguments& arguments, HostRanks ranks,
                      const std::optional<Duration>& timeout) {
   ranks.count = arguments.ranks;
   THALWEG_TRY(Supervisor supervisor, Supervisor::prepare());
   RunMeeting meeting{.size = ranks.count, .token = random_number(), .master_host = "127.0.0.1"};
-  THALWEG_TRY(const StoreServer store, StoreServer::start("127.0.0.1:0", meeting.token));
+  THALWEG_TRY(const std::optional<JobKey> key, job_key_from(process_environment()));
+  THALWEG_TRY(const StoreServer store, StoreServer::start("127.0.0.1:0", meeting.token, key));
   meeting.store = store.address();
   THALWEG_TRY(meeting.master_port, free_port());
   ranks.variables.merge(variables_of(meeting));
@@ -149,7 +121,8 @@ Result<int> run_on_hosts(const Arguments& arguments, HostRanks ranks,
   for (const RunHost& host : hosts) meeting.size += host.slots;
   meeting.master_host = meeting.master_host.substr(meeting.master_host.rfind('@') + 1);
   meeting.master_port = static_cast<int>(kFirstMasterPort + meeting.token % kMasterPorts);
-  THALWEG_TRY(const StoreServer store, StoreServer::start("*:0", meeting.token));
+  THALWEG_TRY(const std::optional<JobKey> key, job_key_from(process_environment()));
+  THALWEG_TRY(const StoreServer store, StoreServer::start("*:0", meeting.token, key));
   THALWEG_TRY(HostPort address, HostPort::parse(store.address()));
   address.host = arguments.address.empty() ? address_towards(hosts) : arguments.address;
   meeting.store = address.to_string();
@@ -224,7 +197,9 @@ Result<int> run(const Arguments& arguments, std::vector<std::string> command) {
 }  // namespace
 
 std::vector<std::string> take_rank_command(int& argc, char** argv) {
-  if (argc < 2 || std::string_view(argv[1]) != "run") return {};
+  const auto word = [&](int i) { return i < argc ? std::string_view(argv[i]) : ""; };
+  const bool in_testbed = word(1) == "testbed" && (word(2) == "run" || word(2) == "exec");
+  if (word(1) != "run" && !in_testbed) return {};
   const auto dashes = std::find(argv + 2, argv + argc, std::string_view("--"));
   if (dashes == argv + argc) return {};
   std::vector<std::string> command(dashes + 1, argv + argc);

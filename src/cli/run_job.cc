@@ -6,6 +6,9 @@
 
 #include <thalweg/version.h>
 
+#include "net/bootstrap/environment.h"
+#include "net/tcp.h"
+
 namespace thalweg {
 
 using Json = nlohmann::json;
@@ -19,6 +22,33 @@ Variables variables_of(const RunMeeting& meeting) {
           {"WORLD_SIZE", size},
           {"MASTER_ADDR", meeting.master_host},
           {"MASTER_PORT", std::to_string(meeting.master_port)}};
+}
+
+Result<Duration> positive_duration(const char* option, const std::string& text) {
+  const Result<Duration> value = parse_duration(text);
+  if (!value.ok()) return value.error().within(option);
+  if (*value <= Duration()) return Error(fmt::format("{}: {} must be above 0", option, text));
+  return *value;
+}
+
+Result<Variables> given_variables(const std::vector<std::string>& given) {
+  Variables variables;
+  for (const std::string& text : given) {
+    const std::size_t equals = text.find('=');
+    const std::string name = text.substr(0, equals);
+    if (name.empty()) return Error(fmt::format("-x: '{}': write NAME or NAME=value", text));
+    const auto here = process_environment()(name);
+    if (equals == std::string::npos && !here) {
+      return Error(fmt::format("-x: {} is not set here: write {}=value", name, name));
+    }
+    variables[name] = equals == std::string::npos ? *here : text.substr(equals + 1);
+  }
+  return variables;
+}
+
+Result<int> free_port() {
+  THALWEG_TRY(const Fd listener, listen_tcp("127.0.0.1:0"));
+  return static_cast<int>(SocketAddress::local_of(listener.get()).port());
 }
 
 std::vector<SupervisedProcess> processes_of(const HostRanks& ranks) {

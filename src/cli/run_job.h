@@ -28,6 +28,13 @@ struct RunMeeting {
 // As environment_from() (net/bootstrap) and torch.distributed read it.
 Variables variables_of(const RunMeeting& meeting);
 
+// Arguments as NAME (as it is here) or NAME=value.
+Result<Variables> given_variables(const std::vector<std::string>& given);
+// The error names the option.
+Result<Duration> positive_duration(const char* option, const std::string& text);
+// A TCP port of this network namespace that is free now.
+Result<int> free_port();
+
 // Ranks of one host.
 struct HostRanks {
   std::string folder = {};  // to run in

@@ -44,6 +44,7 @@ void print(const ScenarioResult& r, const Scenario& scenario) {
     }
     std::cout << format_table(rows) << '\n';
   }
+  for (const std::string& failure : r.failures) std::cout << "failed: " << failure << '\n';
   const Histogram times = completion_times_ms(r.flows);
   if (times.count() > 0) {
     std::cout << format_table(

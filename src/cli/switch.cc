@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <iostream>
 #include <memory>
 #include <string>
 
@@ -26,11 +25,11 @@ Result<int> run(const Arguments& arguments) {
   }
   const EndSignals ends;
   THALWEG_TRY(const std::unique_ptr<SwitchDaemon> daemon, SwitchDaemon::start(config));
-  std::cout << fmt::format("control {}\n", daemon->control_address());
+  std::string addresses = fmt::format("control {}\n", daemon->control_address());
   for (const std::string& address : daemon->data_addresses()) {
-    std::cout << fmt::format("data {}\n", address);
+    addresses += fmt::format("data {}\n", address);
   }
-  std::cout << std::flush;
+  THALWEG_TRY_STATUS(print_now(addresses));
   ends.wait();
   return 0;
 }

@@ -59,13 +59,23 @@ std::string HostPort::to_string() const {
   return v6 ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
 }
 
-Result<SocketAddress> SocketAddress::resolve(const std::string& text) {
+Result<SocketAddress> SocketAddress::resolve(const std::string& text) { return find(text, 0); }
+
+Result<SocketAddress> SocketAddress::numeric(const std::string& text) {
+  return find(text, AI_NUMERICHOST);
+}
+
+Result<SocketAddress> SocketAddress::find(const std::string& text, int flags) {
   THALWEG_TRY(const HostPort parsed, HostPort::parse(text));
   addrinfo hints{};
+  hints.ai_flags = flags;
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   const int failure = getaddrinfo(parsed.host.c_str(), nullptr, &hints, &found);
+  if (failure != 0 && flags == AI_NUMERICHOST) {
+    return Error(fmt::format("'{}' is no number: an IPv4 or IPv6 address is allowed", parsed.host));
+  }
   if (failure != 0) {
     return Error(fmt::format("no address of '{}': {}", parsed.host, gai_strerror(failure)));
   }
@@ -114,6 +124,15 @@ bool SocketAddress::loopback() const {
   return plain.family() == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&host);
 }
 
+bool SocketAddress::wildcard() const {
+  const SocketAddress plain = unmapped();
+  if (plain.family() == AF_INET) {
+    return reinterpret_cast<const sockaddr_in*>(plain.get())->sin_addr.s_addr == INADDR_ANY;
+  }
+  const in6_addr& host = reinterpret_cast<const sockaddr_in6*>(plain.get())->sin6_addr;
+  return plain.family() == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&host);
+}
+
 void SocketAddress::set_port(std::uint16_t port) {
   reinterpret_cast<sockaddr_in*>(&storage_)->sin_port = htons(port);
 }
@@ -139,6 +158,14 @@ std::string SocketAddress::to_string() const {
 
 bool SocketAddress::operator==(const SocketAddress& other) const {
   return size_ == other.size_ && std::memcmp(&storage_, &other.storage_, size_) == 0;
+}
+
+Result<std::vector<SocketAddress>> numeric_addresses(const std::vector<std::string>& texts) {
+  std::vector<SocketAddress> addresses;
+  for (const std::string& text : texts) {
+    THALWEG_TRY(addresses.emplace_back(), SocketAddress::numeric(text));
+  }
+  return addresses;
 }
 
 std::int64_t interface_bps(const SocketAddress& local) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <thalweg/result.h>
 
@@ -24,6 +25,8 @@ class SocketAddress {
   SocketAddress() = default;
   // "host:port" or "[v6]:port"; the host may be a name, which is looked up.
   static Result<SocketAddress> resolve(const std::string& text);
+  // Without names: nothing is looked up, and nothing waits.
+  static Result<SocketAddress> numeric(const std::string& text);
   // Of family AF_INET or AF_INET6.
   static SocketAddress from(const sockaddr& address);
   // The two ends of a socket.
@@ -35,6 +38,7 @@ class SocketAddress {
   [[nodiscard]] int family() const { return storage_.ss_family; }
   [[nodiscard]] std::uint16_t port() const;
   [[nodiscard]] bool loopback() const;  // of this host alone
+  [[nodiscard]] bool wildcard() const;  // all addresses of a host: none to send to
   void set_port(std::uint16_t port);
   // An IPv4 address that came in IPv6 clothes, as itself.
   [[nodiscard]] SocketAddress unmapped() const;
@@ -42,9 +46,15 @@ class SocketAddress {
   bool operator==(const SocketAddress& other) const;
 
  private:
+  // `flags` of getaddrinfo.
+  static Result<SocketAddress> find(const std::string& text, int flags);
+
   sockaddr_storage storage_ = {};
   socklen_t size_ = 0;
 };
+
+// numeric() of each.
+Result<std::vector<SocketAddress>> numeric_addresses(const std::vector<std::string>& texts);
 
 // The speed of the interface that has this address, in bits per second; 0 if it is not of hardware
 // or does not say.

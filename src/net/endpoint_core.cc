@@ -41,11 +41,6 @@ void add(NetCounters& sum, const NetCounters& more) {
   sum.receive_calls += more.receive_calls;
 }
 
-std::optional<Time> earlier(std::optional<Time> a, std::optional<Time> b) {
-  if (!a || !b) return a ? a : b;
-  return std::min(*a, *b);
-}
-
 Status validate(const EndpointOptions& options) {
   if (options.name.size() > kMaxPeerName) {
     return Error(fmt::format("name: '{}' has {} bytes, at most {} are allowed", options.name,

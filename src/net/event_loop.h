@@ -4,6 +4,7 @@
 // All methods but post() and stop() are for the thread in run(), or before it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,6 +19,12 @@
 #include "net/fd.h"
 
 namespace thalweg {
+
+// Of two times at which a wait must end, where none means never.
+inline std::optional<Time> earlier(std::optional<Time> a, std::optional<Time> b) {
+  if (!a || !b) return a ? a : b;
+  return std::min(*a, *b);
+}
 
 class EventLoop {
  public:

@@ -139,15 +139,16 @@ std::size_t UdpSocket::fill_control(std::span<std::byte> control, std::uint8_t t
 UdpSocket::Sent UdpSocket::send(std::span<const UdpPacket> packets, std::uint8_t traffic_class,
                                 const SocketAddress* to) {
   CHECK(!packets.empty() && packets.size() <= kMaxPackets);
-  if (offload_) {
+  // What is left of a batch that was busy is sent as it was.
+  if (offload_ && sent_of_batch_ == 0) {
     std::size_t count = 0;
     for (const UdpPacket& packet : packets) {
       pieces_[count++] = piece(packet.header);
       pieces_[count++] = piece(packet.payload);
     }
-    const Sent sent =
+    const std::optional<Sent> sent =
         send_pieces(count, packets.front().size(), packets.size() > 1, traffic_class, to);
-    if (offload_) return sent;
+    if (sent) return *sent;
   }
   return send_each(packets, traffic_class, to);
 }
@@ -155,10 +156,12 @@ UdpSocket::Sent UdpSocket::send(std::span<const UdpPacket> packets, std::uint8_t
 UdpSocket::Sent UdpSocket::send_run(std::span<const std::byte> bytes, std::size_t packet_size,
                                     std::uint8_t traffic_class, const SocketAddress* to) {
   CHECK(!bytes.empty() && packet_size > 0 && bytes.size() <= packet_size * kMaxPackets);
-  if (offload_) {
+  // What is left of a batch that was busy is sent as it was.
+  if (offload_ && sent_of_batch_ == 0) {
     pieces_[0] = piece(bytes);
-    const Sent sent = send_pieces(1, packet_size, bytes.size() > packet_size, traffic_class, to);
-    if (offload_) return sent;
+    const std::optional<Sent> sent =
+        send_pieces(1, packet_size, bytes.size() > packet_size, traffic_class, to);
+    if (sent) return *sent;
   }
   std::array<UdpPacket, kMaxPackets> packets;
   std::size_t count = 0;
@@ -174,8 +177,9 @@ static UdpSocket::Sent sent_of(int error_number) {
   return error_number == EMSGSIZE ? UdpSocket::Sent::kTooBig : UdpSocket::Sent::kLost;
 }
 
-UdpSocket::Sent UdpSocket::send_pieces(std::size_t pieces, std::size_t packet_size, bool several,
-                                       std::uint8_t traffic_class, const SocketAddress* to) {
+std::optional<UdpSocket::Sent> UdpSocket::send_pieces(std::size_t pieces, std::size_t packet_size,
+                                                      bool several, std::uint8_t traffic_class,
+                                                      const SocketAddress* to) {
   alignas(cmsghdr) ControlBuffer control{};
   msghdr message{};
   aim(message, to);
@@ -189,7 +193,11 @@ UdpSocket::Sent UdpSocket::send_pieces(std::size_t pieces, std::size_t packet_si
   if (sent < 0 && errno == ECONNREFUSED) sent = sendmsg(fd(), &message, 0);
   if (sent >= 0) return Sent::kAll;
   // No checksum offload, or cutting is not possible on this path.
-  if (several && (errno == EIO || errno == EINVAL || errno == EOPNOTSUPP)) offload_ = false;
+  if (several && (errno == EIO || errno == EINVAL || errno == EOPNOTSUPP)) {
+    // Ways to other ends may have it.
+    if (to == nullptr) offload_ = false;
+    return std::nullopt;
+  }
   return sent_of(errno);
 }
 

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -92,9 +93,9 @@ class UdpSocket {
 
  private:
   UdpSocket(Fd fd, int family, bool offload);
-  // The first `pieces` of pieces_ as one message.
-  Sent send_pieces(std::size_t pieces, std::size_t packet_size, bool several,
-                   std::uint8_t traffic_class, const SocketAddress* to);
+  // The first `pieces` of pieces_ as one message. None: the system cannot cut it on this way.
+  std::optional<Sent> send_pieces(std::size_t pieces, std::size_t packet_size, bool several,
+                                  std::uint8_t traffic_class, const SocketAddress* to);
   Sent send_each(std::span<const UdpPacket> packets, std::uint8_t traffic_class,
                  const SocketAddress* to);
   std::size_t fill_control(std::span<std::byte> control, std::uint8_t traffic_class,

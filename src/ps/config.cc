@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "net/address.h"
+#include "net/parameter/words.h"
 #include "topology/text.h"
 #include "topology/yaml_document.h"
 #include "topology/yaml_source.h"
+#include "wire/atp_packet.h"
 
 namespace thalweg {
 namespace {
@@ -24,21 +26,18 @@ class ConfigReader : private YamlSource {
 
   Result<PsConfig> read(const YAML::Node& root) {
     static constexpr std::array<std::string_view, 1> kRequired{"workers"};
-    static constexpr std::array<std::string_view, 10> kOptional{
-        "listen",   "mode",  "staleness", "optimizer", "rate",
-        "momentum", "beta1", "beta2",     "epsilon",   "max_elements"};
+    static constexpr std::array<std::string_view, 16> kOptional{
+        "listen", "mode",  "staleness", "optimizer",    "rate",      "momentum",
+        "beta1",  "beta2", "epsilon",   "max_elements", "transport", "push_loss",
+        "switch", "token", "elements",  "pull_loss"};
     THALWEG_TRY(const Fields fields, fields_of(root, "a parameter server", kRequired, kOptional));
     PsConfig config;
     ParameterOptions& out = config.parameters;
-    if (const auto found = fields.find("listen"); found != fields.end()) {
-      THALWEG_TRY(config.listen, text_of(found->second, "listen"));
-      if (const auto parsed = HostPort::parse(config.listen); !parsed.ok()) {
-        return error(found->second, fmt::format("'listen': {}", parsed.error().message()));
-      }
-    }
-    THALWEG_TRY_STATUS(whole(fields, "workers", 1, kMaxWorkers, out.workers));
-    THALWEG_TRY_STATUS(whole(fields, "staleness", 0, kMaxStaleness, out.staleness));
-    THALWEG_TRY_STATUS(whole(fields, "max_elements", 1, kMaxElements, out.max_elements));
+    THALWEG_TRY_STATUS(host_port(fields, "listen", config.listen));
+    THALWEG_TRY_STATUS(read_transport(fields, config));
+    THALWEG_TRY_STATUS(whole_into(fields, "workers", 1, kMaxWorkers, out.workers));
+    THALWEG_TRY_STATUS(whole_into(fields, "staleness", 0, kMaxStaleness, out.staleness));
+    THALWEG_TRY_STATUS(whole_into(fields, "max_elements", 1, kMaxElements, out.max_elements));
     THALWEG_TRY_STATUS(choice(fields, "mode",
                               std::array{std::pair{"synchronous", PsMode::kSynchronous},
                                          std::pair{"asynchronous", PsMode::kAsynchronous},
@@ -55,25 +54,44 @@ class ConfigReader : private YamlSource {
     THALWEG_TRY_STATUS(real(fields, "beta1", 0, kBelowOne, out.beta1));
     THALWEG_TRY_STATUS(real(fields, "beta2", 0, kBelowOne, out.beta2));
     THALWEG_TRY_STATUS(real(fields, "epsilon", 1e-30, 1, out.epsilon));
+    if (const Status valid = config.validate(); !valid.ok()) {
+      return error(root, valid.error().message());
+    }
     return config;
   }
 
  private:
-  template <class T>
-  Status whole(const Fields& fields, std::string_view field, std::int64_t least, std::int64_t most,
-               T& out) const {
+  Status read_transport(const Fields& fields, PsConfig& config) const {
+    THALWEG_TRY_STATUS(
+        choice(fields, "transport",
+               std::array{std::pair{"tcp", Transport::kTcp}, std::pair{"dlcp", Transport::kDlcp},
+                          std::pair{"atp", Transport::kAtp}},
+               config.transport));
+    constexpr double kMostLoss = 0.99;
+    THALWEG_TRY_STATUS(real(fields, "push_loss", 0, kMostLoss, config.push_loss));
+    THALWEG_TRY_STATUS(real(fields, "pull_loss", 0, kMostLoss, config.pull_loss));
+    THALWEG_TRY_STATUS(host_port(fields, "switch", config.switch_address));
+    if (const auto found = fields.find("token"); found != fields.end()) {
+      THALWEG_TRY(config.switch_token, text_of(found->second, "token"));
+    }
+    return whole_into(fields, "elements", 1, kAtpMostElements, config.elements);
+  }
+  Status host_port(const Fields& fields, std::string_view field, std::string& out) const {
     const auto found = fields.find(field);
     if (found == fields.end()) return ok_status();
-    THALWEG_TRY(const std::int64_t value, whole_of(found->second, field, least, most));
-    out = static_cast<T>(value);
+    THALWEG_TRY(out, text_of(found->second, field));
+    if (const auto parsed = HostPort::parse(out); !parsed.ok()) {
+      return error(found->second, fmt::format("'{}': {}", field, parsed.error().message()));
+    }
     return ok_status();
   }
+  template <class T>
   Status real(const Fields& fields, std::string_view field, double least, double most,
-              float& out) const {
+              T& out) const {
     const auto found = fields.find(field);
     if (found == fields.end()) return ok_status();
     THALWEG_TRY(const double value, number_of(found->second, field, least, most));
-    out = static_cast<float>(value);
+    out = static_cast<T>(value);
     return ok_status();
   }
   template <class Names, class T>
@@ -95,6 +113,33 @@ class ConfigReader : private YamlSource {
 };
 
 }  // namespace
+
+Status PsConfig::validate() const {
+  if (transport != Transport::kDlcp && (push_loss > 0 || pull_loss > 0)) {
+    return Error(fmt::format(
+        "'push_loss' and 'pull_loss': {} and {} over {}, which is exact; above 0 is for dlcp",
+        push_loss, pull_loss, ps_transport_name(transport)));
+  }
+  if (pull_loss > push_loss) {
+    return Error(
+        fmt::format("'pull_loss': {}; at most 'push_loss', {}, is allowed", pull_loss, push_loss));
+  }
+  if (transport != Transport::kAtp) {
+    if (switch_address.empty()) return ok_status();
+    return Error(fmt::format("'switch': {} over {}; it is for atp", switch_address,
+                             ps_transport_name(transport)));
+  }
+  if (parameters.mode != PsMode::kSynchronous) {
+    return Error(
+        "'transport': atp sums the gradients of all workers, which is for 'mode' synchronous; the "
+        "others step with every push and go over tcp or dlcp");
+  }
+  if (parameters.workers > static_cast<int>(kMaxJobWorkers)) {
+    return Error(fmt::format("'workers': {}; over atp up to {} are allowed", parameters.workers,
+                             kMaxJobWorkers));
+  }
+  return ok_status();
+}
 
 Result<PsConfig> PsConfig::parse(std::string_view text, std::string_view source) {
   THALWEG_TRY_STATUS(check_text(text, source));

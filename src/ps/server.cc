@@ -1,226 +1,138 @@
 #include "ps/server.h"
 
-#include <sys/epoll.h>
 #include <sys/socket.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstring>
-#include <optional>
-#include <thread>
-#include <unordered_map>
+#include <future>
 #include <utility>
-#include <vector>
 
 #include "net/address.h"
-#include "net/event_loop.h"
-#include "net/fd.h"
+#include "net/system.h"
 #include "net/tcp.h"
-#include "wire/ps_message.h"
+#include "ps/server_core.h"
 
 namespace thalweg {
 namespace {
 
-struct Client {
-  Fd fd;
-  std::array<std::byte, kPsHeaderSize> head;
-  std::vector<std::byte> body;
-  std::size_t received = 0;  // of head and body
-  PsHeader request;
-  std::optional<std::uint32_t> worker;  // once it has said so
-  bool waiting = false;                 // its pull has no answer yet
-  std::vector<std::byte> out;
-  std::size_t sent = 0;
-
-  [[nodiscard]] std::string name() const {
-    return {reinterpret_cast<const char*>(body.data()), request.text};
-  }
-};
+// So that a client that sends much does not keep the others waiting.
+constexpr std::size_t kBytesPerTurn = std::size_t{8} << 20;
+// How often a client's DLCP connection is looked for.
+constexpr Duration kLook = Duration::milliseconds(1);
 
 }  // namespace
 
-class ParameterServer::Core final : public EventLoop::Handler {
- public:
-  Core(const PsConfig& config, std::unique_ptr<EventLoop> loop, Fd listener)
-      : loop_(std::move(loop)),
-        listener_(std::move(listener)),
-        address_(SocketAddress::local_of(listener_.get()).unmapped().to_string()),
-        config_(config),
-        table_(config.parameters) {}
-  ~Core() override {
-    loop_->stop();
-    if (thread_.joinable()) thread_.join();
-  }
-  Core(const Core&) = delete;
-  Core& operator=(const Core&) = delete;
+ParameterServer::Core::Core(const PsConfig& config, std::unique_ptr<EventLoop> loop, Fd listener,
+                            std::optional<DlcpPeers> peers)
+    : config_(config),
+      loop_(std::move(loop)),
+      streams_(*loop_, std::move(listener), kMaxClients, *this),
+      address_(SocketAddress::local_of(streams_.listener()).unmapped().to_string()),
+      table_(config.parameters),
+      group_(
+          config_, table_, [this](std::function<void()> work) { loop_->post(std::move(work)); },
+          [this](const AtpGroup::Replies& replies) {
+            if (replies.front().kind == PsKind::kValue) ++counters_.pushes;
+            deliver(replies);
+            retry();
+          }),
+      peers_(std::move(peers)) {}
 
-  Status start() {
-    THALWEG_TRY_STATUS(loop_->add(listener_.get(), EPOLLIN, *this));
-    thread_ = std::thread([this] { loop_->run([] { return std::optional<Time>(); }); });
-    return ok_status();
-  }
-  [[nodiscard]] const std::string& address() const { return address_; }
+ParameterServer::Core::~Core() {
+  // Its transfers end while there is a loop to be told.
+  peers_.reset();
+  loop_->stop();
+  if (thread_.joinable()) thread_.join();
+}
 
-  void on_ready(int fd, std::uint32_t events) override {
-    if (fd == listener_.get()) {
-      accept_all();
-      return;
-    }
-    const auto found = clients_.find(fd);
-    if (found == clients_.end()) return;
-    bool alive = (events & (EPOLLERR | EPOLLHUP)) == 0;
-    if (alive && (events & EPOLLOUT) != 0) alive = flush(found->second);
-    if (alive && (events & EPOLLIN) != 0) alive = receive(found->second);
-    if (!alive) gone_.push_back(fd);
-    drop_gone();
-  }
+Status ParameterServer::Core::start() {
+  THALWEG_TRY_STATUS(streams_.start());
+  thread_ = std::thread([this] { loop_->run([this] { return turn(); }); });
+  return ok_status();
+}
 
- private:
-  void accept_all() {
-    while (true) {
-      Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-      if (!fd.valid()) return;
-      const int number = fd.get();
-      if (clients_.size() >= kMaxClients || !loop_->add(number, EPOLLIN, *this).ok()) continue;
-      prepare_stream(number);
-      clients_[number].fd = std::move(fd);
-    }
-  }
+ParameterServer::Counters ParameterServer::Core::counters() {
+  std::promise<Counters> answer;
+  loop_->post([&] {
+    Counters counters = counters_;
+    counters.push_bytes += group_.bytes();
+    answer.set_value(counters);
+  });
+  return answer.get_future().get();
+}
 
-  // False: the connection is over.
-  bool receive(Client& client) {
-    while (true) {
-      const bool in_head = client.received < kPsHeaderSize;
-      std::byte* const to = in_head ? &client.head[client.received]
-                                    : client.body.data() + (client.received - kPsHeaderSize);
-      const std::size_t room = in_head ? kPsHeaderSize - client.received
-                                       : kPsHeaderSize + client.body.size() - client.received;
-      const ssize_t got = recv(client.fd.get(), to, room, 0);
-      if (got == 0) return false;
-      if (got < 0) return errno == EAGAIN;
-      client.received += static_cast<std::size_t>(got);
-      if (client.received < kPsHeaderSize) continue;
-      if (in_head && !begin(client)) return false;
-      if (client.received < kPsHeaderSize + client.body.size()) continue;
-      // A client asks one thing at a time: more before the answer is not listened to.
-      if (client.waiting || !serve(client)) return false;
+bool ParameterServer::Core::on_readable(Client& client) {
+  RequestReader& reader = client.state.reader;
+  for (std::size_t read = 0; read < kBytesPerTurn;) {
+    const std::span<std::byte> room = reader.room();
+    const ssize_t got = recv(client.fd.get(), room.data(), room.size(), 0);
+    if (got == 0) return false;
+    if (got < 0) return errno == EAGAIN || errno == EINTR;
+    // A client asks one thing at a time: more before the answer is not listened to.
+    if (client.state.waiting != Waiting::kNothing || client.unsent() > 0) return false;
+    read += static_cast<std::size_t>(got);
+    switch (reader.on_received(static_cast<std::size_t>(got))) {
+      case RequestReader::Progress::kMore:
+        break;
+      case RequestReader::Progress::kNamed:
+        if (const Status may = check(client); !may.ok()) reader.refuse(may.error());
+        break;
+      case RequestReader::Progress::kComplete:
+        if (!serve(client)) return false;
+        break;
+      case RequestReader::Progress::kBad:
+        return false;
     }
   }
+  return true;
+}
 
-  // The header is there.
-  bool begin(Client& client) {
-    if (decode_ps_header(client.head, client.request) != WireError::kNone) return false;
-    const PsKind kind = client.request.kind;
-    if (kind != PsKind::kInit && kind != PsKind::kPush && kind != PsKind::kPull) return false;
-    if (client.request.elements > config_.parameters.max_elements) return false;
-    client.body.resize(client.request.body());
-    return true;
-  }
+void ParameterServer::Core::on_closed(Client& client) {
+  if (peers_) peers_->forget(client.state.peer_name);
+  if (!client.state.worker) return;
+  const auto own = by_worker_.find(*client.state.worker);
+  // A worker that has come back has another connection.
+  if (own == by_worker_.end() || own->second != client.number) return;
+  by_worker_.erase(own);
+  worker_left(*client.state.worker);
+}
 
-  // The request is complete.
-  bool serve(Client& client) {
-    client.received = 0;
-    client.worker = client.request.worker;
-    const std::string name = client.name();
-    std::vector<float> elements(client.request.elements);
-    if (!elements.empty()) {
-      std::memcpy(elements.data(), client.body.data() + client.request.text,
-                  elements.size() * sizeof(float));
+void ParameterServer::Core::worker_left(std::uint32_t worker) {
+  table_.leave(worker);
+  deliver(group_.leave(worker));
+  retry();
+}
+
+std::optional<Time> ParameterServer::Core::turn() {
+  if (!peers_) return std::nullopt;
+  bool waits = false;
+  for (auto& [number, client] : streams_.clients()) {
+    if (client.state.waiting != Waiting::kPeer) continue;
+    if (client.state.reader.header().kind == PsKind::kPushTransfer) {
+      push_transfer(client);
+    } else {
+      pull(client);
     }
-    if (client.request.kind == PsKind::kPull) return pull(client);
-    if (client.request.kind == PsKind::kInit) {
-      const Result<ParameterTable::View> view = table_.init(name, elements);
-      return view.ok() ? answer(client, *view) : refuse(client, view.error());
-    }
-    const Status pushed = table_.push(client.request.worker, name, elements);
-    const bool alive = pushed.ok() ? answer(client, {}) : refuse(client, pushed.error());
-    retry();
-    return alive;
+    waits |= client.state.waiting == Waiting::kPeer;
   }
-
-  bool pull(Client& client) {
-    const auto view = table_.pull(client.request.worker, client.name());
-    client.waiting = view.ok() && !view->has_value();
-    if (!view.ok()) return refuse(client, view.error());
-    return client.waiting || answer(client, **view);
-  }
-
-  // Pulls that wait may be answered now.
-  void retry() {
-    for (auto& [fd, client] : clients_) {
-      if (client.waiting && !pull(client)) gone_.push_back(fd);
-    }
-  }
-
-  bool answer(Client& client, const ParameterTable::View& view) {
-    PsHeader header;
-    header.elements = view.values.size();
-    header.clock = view.clock;
-    return reply(client, header, std::as_bytes(view.values));
-  }
-  bool refuse(Client& client, const Error& error) {
-    const std::string text = error.message().substr(0, kMaxPsText);
-    PsHeader header;
-    header.kind = PsKind::kError;
-    header.text = static_cast<std::uint32_t>(text.size());
-    return reply(client, header, std::as_bytes(std::span(text)));
-  }
-  bool reply(Client& client, const PsHeader& header, std::span<const std::byte> body) {
-    client.out.resize(kPsHeaderSize + body.size());
-    encode_ps_header(header, std::span(client.out).first<kPsHeaderSize>());
-    std::ranges::copy(body, client.out.begin() + kPsHeaderSize);
-    client.sent = 0;
-    return flush(client);
-  }
-
-  bool flush(Client& client) {
-    while (client.sent < client.out.size()) {
-      const ssize_t sent = send(client.fd.get(), client.out.data() + client.sent,
-                                client.out.size() - client.sent, MSG_NOSIGNAL);
-      if (sent < 0 && errno != EAGAIN) return false;
-      if (sent < 0) break;
-      client.sent += static_cast<std::size_t>(sent);
-    }
-    const bool blocked = client.sent < client.out.size();
-    loop_->change(client.fd.get(), blocked ? EPOLLIN | EPOLLOUT : EPOLLIN);
-    return true;
-  }
-
-  void drop_gone() {
-    // Whoever waits for a worker that is gone is told, and may be gone too.
-    while (!gone_.empty()) {
-      const int next = gone_.back();
-      gone_.pop_back();
-      const auto found = clients_.find(next);
-      if (found == clients_.end()) continue;
-      const std::optional<std::uint32_t> worker = found->second.worker;
-      loop_->remove(next);
-      clients_.erase(found);
-      if (!worker) continue;
-      table_.leave(*worker);
-      retry();
-    }
-  }
-
-  std::unique_ptr<EventLoop> loop_;
-  Fd listener_;
-  std::string address_;
-  PsConfig config_;
-  ParameterTable table_;
-  std::unordered_map<int, Client> clients_;  // by descriptor
-  std::vector<int> gone_;                    // to be dropped
-  std::thread thread_;
-};
+  return waits ? std::optional(monotonic_now() + kLook) : std::nullopt;
+}
 
 ParameterServer::ParameterServer(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 ParameterServer::~ParameterServer() = default;
 const std::string& ParameterServer::address() const { return core_->address(); }
+ParameterServer::Counters ParameterServer::counters() { return core_->counters(); }
 
 Result<std::unique_ptr<ParameterServer>> ParameterServer::start(const PsConfig& config) {
+  THALWEG_TRY_STATUS(config.validate());
   THALWEG_TRY(Fd listener, listen_tcp(config.listen));
   THALWEG_TRY(std::unique_ptr<EventLoop> loop, EventLoop::make());
-  auto core = std::make_unique<Core>(config, std::move(loop), std::move(listener));
+  std::optional<DlcpPeers> peers;
+  if (config.transport == Transport::kDlcp) {
+    THALWEG_TRY(const HostPort at, HostPort::parse(config.listen));
+    THALWEG_TRY(peers, DlcpPeers::listen(at.host, config.lose));
+  }
+  auto core =
+      std::make_unique<Core>(config, std::move(loop), std::move(listener), std::move(peers));
   THALWEG_TRY_STATUS(core->start());
   return std::unique_ptr<ParameterServer>(new ParameterServer(std::move(core)));
 }

@@ -1,6 +1,7 @@
-// The parameter server: ParameterTable behind TCP, in one thread.
+// The parameter server: ParameterTable behind TCP, DLCP and ATP, in one thread.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -14,6 +15,14 @@ class ParameterServer {
  public:
   static constexpr std::size_t kMaxClients = 4096;
 
+  struct Counters {
+    std::uint64_t pushes = 0;         // over ATP one of all workers is one
+    std::uint64_t pulls = 0;          // answered
+    std::uint64_t push_bytes = 0;     // of gradients that arrived; over ATP of packets
+    std::uint64_t lost_elements = 0;  // of gradients, within the bound
+    std::uint64_t refused = 0;        // requests that were answered by an error
+  };
+
   // Listens; its thread runs from here on.
   [[nodiscard]] static Result<std::unique_ptr<ParameterServer>> start(const PsConfig& config);
   ~ParameterServer();
@@ -22,6 +31,7 @@ class ParameterServer {
 
   // "host:port"
   [[nodiscard]] const std::string& address() const;
+  [[nodiscard]] Counters counters();
 
  private:
   class Core;

@@ -20,19 +20,26 @@ class Aggregation {
   // The worker's next tensor; `then` is called when it has the sum. All workers of the job send the
   // same tensors in the same order.
   void send(Rank worker, Bytes size, std::function<void()> then) {
-    const std::size_t other = (worker.index() + 1) % spec_.workers.size();
-    const FlowId flow = network_.start_flow(
-        {.source = spec_.servers.empty() ? spec_.workers[other] : spec_.servers.front(),
-         .target = spec_.workers[worker.index()],
-         .bytes = static_cast<std::uint64_t>(size.count()),
-         .transport = spec_.transport,
-         .tag = tag_,
-         .aggregation = number_,
-         .worker = worker.value()});
+    const Rank target = spec_.workers[worker.index()];
+    const FlowId flow = network_.start_flow({.source = other_end(target),
+                                             .target = target,
+                                             .bytes = static_cast<std::uint64_t>(size.count()),
+                                             .transport = spec_.transport,
+                                             .tag = tag_,
+                                             .aggregation = number_,
+                                             .worker = worker.value()});
     ends_.expect(flow, std::move(then));
   }
 
  private:
+  // Of a sum that comes from a switch; Network::add_aggregation() saw to it that there is one.
+  [[nodiscard]] Rank other_end(Rank target) const {
+    for (const Rank server : spec_.servers) {
+      if (server != target) return server;
+    }
+    return spec_.workers[spec_.workers.front() == target ? 1 : 0];
+  }
+
   Network& network_;
   FlowEnds& ends_;
   const AggregationSpec spec_;

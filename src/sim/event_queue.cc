@@ -1,6 +1,7 @@
 #include "sim/event_queue.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 
@@ -69,6 +70,14 @@ EventQueue::EventQueue(Duration bucket) : heads_(kBuckets, kNone) {
 void EventQueue::advance_to(std::int64_t time_ps) {
   CHECK(time_ps >= now_ps_);
   now_ps_ = time_ps;
+}
+
+std::optional<Time> EventQueue::next_time() {
+  if (next_ == current_.size() && soon_.empty() && !advance()) return std::nullopt;
+  std::int64_t next_ps = std::numeric_limits<std::int64_t>::max();
+  if (next_ < current_.size()) next_ps = current_[next_].time_ps;
+  if (!soon_.empty()) next_ps = std::min(next_ps, soon_.top().time_ps);
+  return Time::at(Duration::picoseconds(next_ps));
 }
 
 std::uint64_t EventQueue::next_wheel_bucket() const {

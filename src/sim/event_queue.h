@@ -18,6 +18,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/units.h"
@@ -89,6 +90,8 @@ class EventQueue {
 
   // Takes the next event if it is due by `until_ps`, and moves now() to it.
   bool pop(std::int64_t until_ps, Event& out);
+  // When the next event is due, void ones included; none if there is none.
+  [[nodiscard]] std::optional<Time> next_time();
   // Moves now() forward over a stretch without events.
   void advance_to(std::int64_t time_ps);
   // The event after the one just taken, where that is known already; it may come later than one

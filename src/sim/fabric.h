@@ -59,7 +59,8 @@ class Fabric {
 
   // A host sends a packet; the fabric owns it from here on.
   void send(Rank host, std::uint32_t packet);
-  // Who looks into packets for the stage; must outlive the fabric. Null: nobody.
+  // Who looks into packets for the stage; must outlive all calls of arrive() and restart_switch().
+  // Null: nobody.
   void set_stage(SwitchStage* stage) { stage_ = stage; }
   // For the stage. Passes a packet on from a node towards its target.
   void forward(std::uint32_t node, std::uint32_t place);
@@ -82,6 +83,8 @@ class Fabric {
   void set_link_up(LinkId link, bool up);
   // Returns the new rate.
   Bandwidth set_rate_factor(LinkId link, double factor);
+  // For packets that are sent from now on.
+  void set_delay(LinkId link, Duration delay);
   void set_host_paused(Rank host, bool paused);
   void restart_switch(NodeId node);
 

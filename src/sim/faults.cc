@@ -94,6 +94,13 @@ Bandwidth Fabric::set_rate_factor(LinkId link, double factor) {
   return rate;
 }
 
+void Fabric::set_delay(LinkId link, Duration delay) {
+  CHECK(delay >= Duration(), "a delay of {}", to_string(delay));
+  for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
+    ports_[link.index() * 2 + side].delay_ps = delay.ps();
+  }
+}
+
 void Fabric::set_host_paused(Rank host, bool paused) {
   for (const ArcId id : topology_.arcs_from(topology_.host(host))) {
     const auto arc = static_cast<std::uint32_t>(id.value());

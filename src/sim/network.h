@@ -182,7 +182,7 @@ class Network {
   // transport must outlive the network. Errors: hosts that cannot take part, no memory left.
   Result<std::int32_t> add_aggregation(const AggregationSpec& spec);
   [[nodiscard]] AggregationCounters aggregation_counters(std::int32_t aggregation) const;
-  // Why jobs with aggregation failed: one text a worker. Their flows do not end.
+  // Why jobs with aggregation failed: a text for each end that gave up. Their flows do not end.
   [[nodiscard]] const std::vector<std::string>& aggregation_failures() const;
 
   // Starts a flow now. A flow to oneself or of 0 bytes is a bug.

@@ -151,6 +151,11 @@ Status ScenarioReader::read_network(const YAML::Node& node) {
   return ok_status();
 }
 
+Result<NetworkOptions> ScenarioReader::network_of(const YAML::Node& section) {
+  THALWEG_TRY_STATUS(read_network(section));
+  return scenario_.network;
+}
+
 // What appendix B of the DLCP paper gives: thresholds and limits of the data queues, one by one.
 Status ScenarioReader::read_queues(const Fields& fields, QueueOptions& queues,
                                    const YAML::Node& node) const {
@@ -235,6 +240,13 @@ Result<Scenario> ScenarioReader::read(const YAML::Node& root) {
     return error(root, "the scenario has neither 'jobs' nor 'flows' nor 'background'");
   }
   return std::move(scenario_);
+}
+
+Result<NetworkOptions> network_options_from_yaml(std::string_view text, std::string_view source) {
+  THALWEG_TRY_STATUS(check_text(text, source));
+  THALWEG_TRY(const YAML::Node document, load_yaml_document(text, source));
+  const ScenarioLoaders no_files;
+  return ScenarioReader(source, no_files).network_of(document);
 }
 
 Result<Scenario> scenario_from_yaml(std::string_view text, std::string_view source,

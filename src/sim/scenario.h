@@ -111,6 +111,9 @@ struct ScenarioLoaders {
   std::function<Result<ModelTable>(const std::string&)> model;
 };
 
+// The section 'network' of a scenario, by itself.
+Result<NetworkOptions> network_options_from_yaml(std::string_view text, std::string_view source);
+
 // Every error names the line, what stands there and what is allowed, and the settings if there are
 // any.
 Result<Scenario> scenario_from_yaml(std::string_view text, std::string_view source,

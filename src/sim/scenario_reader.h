@@ -21,6 +21,8 @@ class ScenarioReader : private YamlSource {
       : YamlSource(source), loaders_(loaders) {}
 
   Result<Scenario> read(const YAML::Node& root);
+  // The section 'network' alone.
+  Result<NetworkOptions> network_of(const YAML::Node& section);
 
  private:
   using Words = std::span<const std::string_view>;
@@ -64,7 +66,7 @@ class ScenarioReader : private YamlSource {
   Result<RandomPauseFault> read_random_pause(const YAML::Node& node) const;
   Result<ScenarioFault> read_fault(const YAML::Node& node) const;
 
-  static constexpr std::int64_t kMaxSlots = 1 << 26;
+  static constexpr std::int64_t kMaxSlots = 1 << 22;
 
   // Reads a field into `out` if it is there.
   template <class T, class Read>

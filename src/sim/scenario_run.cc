@@ -172,6 +172,8 @@ ScenarioResult ScenarioRun::run(const std::function<void(Time now)>& progress) {
     result_.finished = recorder_ != nullptr ? recorder_->run(until) : network_.run(until);
     if (progress) progress(network_.now());
   }
+  // A job that failed leaves an idle network, but not nothing to do.
+  result_.finished = result_.finished && !work_left();
   if (recorder_ != nullptr) recorder_->finish();
   result_.end = network_.now();
   for (std::size_t j = 0; j < jobs_.size(); ++j) {

@@ -127,6 +127,11 @@ Status ScenarioReader::read_aggregation_of_job(const Fields& fields, ScenarioJob
                  "a job whose transport aggregates in switches has neither 'scheme' nor "
                  "'scatter'");
   }
+  for (const auto& [field, unused] : {std::pair("partition", true), {"slot_limit", switchml}}) {
+    if (!unused || !fields.contains(field)) continue;
+    return error(node, fmt::format("'{}' means nothing to a job over {}", field,
+                                   switchml ? "switchml" : "atp"));
+  }
   if (fields.contains("servers") == switchml) {
     return error(node, switchml ? "a job over switchml has no 'servers': the switch is"
                                 : "a job over atp needs 'servers'");

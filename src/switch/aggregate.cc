@@ -59,6 +59,8 @@ const char* name_of(Cause cause) {
       return "out-of-window";
     case Cause::kBadKind:
       return "bad-kind";
+    case Cause::kFlagged:
+      return "flagged";
   }
   return "?";
 }
@@ -171,7 +173,7 @@ AggregateAction AggregateTable::decide(Job& job, AtpHeader& header, Time now) {
   const bool here = first ? (job.about.groups & atp_bit(header.group)) != 0
                           : header.level == kAtpSecondLevel && job.about.second_level;
   if (!here) return {.emit = Emit::kPacket, .cause = Cause::kNotHere};
-  if (header.collision) return pass_on(header, Cause::kCollision);
+  if (header.collision) return pass_on(header, Cause::kFlagged);
   if ((first ? header.fan_in : header.group_count) == 1) return pass_on(header, Cause::kAlone);
 
   const std::uint8_t place = first ? header.group : kSecondLevelPlace;
@@ -388,7 +390,8 @@ void AggregateTable::encode_state(std::string& out) const {
       out += '-';
       continue;
     }
-    out += fmt::format("{},{},{},{};", slot.job, slot.sequence, slot.place, slot.members);
+    out += fmt::format("{},{},{},{},{},{},{};", slot.job, slot.sequence, slot.place, slot.members,
+                       slot.fan_in, slot.elements, slot.exponent);
   }
 }
 

@@ -39,7 +39,8 @@ struct AggregateOptions {
   // a slot freed too early costs its contributions a retransmission each, never the sum.
   Duration lifetime = Duration::milliseconds(1'000);
   // Where sequence s of a job begins: at hash(job, s), as in the paper; or, the default, at
-  // hash(job) + s, so that the sequences of one job never take each other's slots.
+  // hash(job) + s, so that sequences of one job take each other's slots only where it has more of
+  // them in flight than there are slots (for each of its places here).
   bool hash_sequences = false;
   // A retransmission that reaches the second level goes on alone and the slot's sum is lost, as in
   // the paper (step 7); by default it takes the sum along.
@@ -109,7 +110,8 @@ class AggregateTable {
   // Of packets of no known job.
   [[nodiscard]] const AggregateCounters& unknown() const { return unknown_; }
 
-  // Appends all that decides about later packets, times excepted: equal texts, equal behaviour.
+  // Appends what decides about later packets: equal texts, equal behaviour. Excepted are times and
+  // what only travels along: marks and the exponent needed later.
   void encode_state(std::string& out) const;
 
  private:

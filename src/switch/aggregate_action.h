@@ -4,17 +4,15 @@
 
 #include <cstdint>
 
+#include "wire/atp_packet.h"
+
 namespace thalweg {
 
 // In this order: the payload into the slot, then what is emitted, then the slot is free. The stage
 // has rewritten the packet's header to that of the packet to emit.
 struct AggregateAction {
-  enum class Payload : std::uint8_t {
-    kNothing,
-    kStore,  // overwrites the slot
-    kAdd,    // adds to it, saturating; if an element saturates, the driver calls mark_saturated()
-             // and sets `saturated` in what it emits
-  };
+  // If an element saturates, the driver also sets `saturated` in what it emits.
+  using Payload = AtpPayload;
   enum class Emit : std::uint8_t {
     kNothing,       // the packet ends here
     kPacket,        // it goes on with its own elements
@@ -44,6 +42,7 @@ struct AggregateAction {
     kStale,        // drop: SwitchML, of an earlier round
     kOutOfWindow,  // drop: SwitchML, of a round that cannot have begun
     kBadKind,      // drop: not a kind that this stage knows
+    kFlagged,      // came with the collision flag: passes
   };
 
   Payload payload = Payload::kNothing;
@@ -52,7 +51,7 @@ struct AggregateAction {
   bool freed = false;      // the slot is free once this is done
   std::uint32_t slot = 0;  // where payload or emit speak of one
 };
-inline constexpr int kAggregateCauseCount = 20;
+inline constexpr int kAggregateCauseCount = 21;
 const char* name_of(AggregateAction::Cause cause);
 
 }  // namespace thalweg

@@ -159,8 +159,6 @@ void SwitchmlTable::make_result(const Slot& slot, AtpHeader& header, std::uint32
   header.collision = false;
 }
 
-void SwitchmlTable::mark_saturated(std::uint32_t slot) { slots_[slot].saturated = true; }
-
 void SwitchmlTable::restart() { std::ranges::fill(slots_, Slot()); }
 
 void SwitchmlTable::encode_state(std::string& out) const {

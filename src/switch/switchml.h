@@ -46,7 +46,6 @@ class SwitchmlTable {
 
   // An update packet whose header decoded well. Emitted headers are those of results.
   AggregateAction on_update(AtpHeader& header);
-  void mark_saturated(std::uint32_t slot);
   void restart();
 
   [[nodiscard]] std::uint32_t slots_in_use() const;

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "net/address.h"
+#include "net/atp/job_message.h"
+#include "net/udp_socket.h"
 #include "topology/text.h"
 #include "topology/yaml_document.h"
 #include "topology/yaml_source.h"
@@ -19,7 +21,9 @@ constexpr std::int64_t kMaxAggregators = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxElements = 2048;  // of a packet in jumbo frames
 constexpr std::int64_t kMaxJobs = 4096;
 constexpr std::int64_t kMaxReceiveBuffer = std::int64_t{1} << 30;
-// All aggregators' elements.
+// Of elements, and of packets that leave together: each end of each job may have a train of them in
+// each shard.
+constexpr std::int64_t kTrainsOfJob = kMaxJobWorkers + kMaxJobServers + 1;
 constexpr std::int64_t kMaxMemory = std::int64_t{16} << 30;
 
 class ConfigReader : private YamlSource {
@@ -45,13 +49,12 @@ class ConfigReader : private YamlSource {
         return error(found->second, fmt::format("'{}': {}", field, parsed.error().message()));
       }
     }
-    std::int64_t shards = config.shards;
-    THALWEG_TRY_STATUS(whole(fields, "shards", kMaxShards, shards));
-    config.shards = static_cast<int>(shards);
-    THALWEG_TRY_STATUS(whole(fields, "aggregators", kMaxAggregators, config.aggregators));
-    THALWEG_TRY_STATUS(whole(fields, "elements", kMaxElements, config.elements));
-    THALWEG_TRY_STATUS(whole(fields, "max_jobs", kMaxJobs, config.max_jobs));
-    THALWEG_TRY_STATUS(whole(fields, "receive_buffer", kMaxReceiveBuffer, config.receive_buffer));
+    THALWEG_TRY_STATUS(whole_into(fields, "shards", 1, kMaxShards, config.shards));
+    THALWEG_TRY_STATUS(whole_into(fields, "aggregators", 1, kMaxAggregators, config.aggregators));
+    THALWEG_TRY_STATUS(whole_into(fields, "elements", 1, kMaxElements, config.elements));
+    THALWEG_TRY_STATUS(whole_into(fields, "max_jobs", 1, kMaxJobs, config.max_jobs));
+    THALWEG_TRY_STATUS(
+        whole_into(fields, "receive_buffer", 1, kMaxReceiveBuffer, config.receive_buffer));
     THALWEG_TRY_STATUS(read_xdp(fields, config));
     return checked(root, config);
   }
@@ -75,25 +78,19 @@ class ConfigReader : private YamlSource {
     return ok_status();
   }
 
-  template <class T>
-  Status whole(const Fields& fields, std::string_view field, std::int64_t most, T& out) const {
-    const auto found = fields.find(field);
-    if (found == fields.end()) return ok_status();
-    THALWEG_TRY(const std::int64_t value, whole_of(found->second, field, 1, most));
-    out = static_cast<T>(value);
-    return ok_status();
-  }
-
   Result<SwitchConfig> checked(const YAML::Node& root, SwitchConfig config) const {
     if (config.aggregators < static_cast<std::uint32_t>(config.shards)) {
       return error(root, fmt::format("'aggregators': {}; each of {} shards needs one",
                                      config.aggregators, config.shards));
     }
-    const std::int64_t memory = std::int64_t{config.aggregators} * config.elements * 4;
-    if (memory > kMaxMemory) {
-      return error(root, fmt::format("'aggregators' times 'elements': {} bytes; up to {} are "
-                                     "allowed",
-                                     memory, kMaxMemory));
+    const std::int64_t elements = std::int64_t{config.aggregators} * config.elements * 4;
+    const std::int64_t trains = std::int64_t{config.max_jobs} * config.shards * kTrainsOfJob *
+                                static_cast<std::int64_t>(UdpSocket::kMaxMessage);
+    if (elements + trains > kMaxMemory) {
+      return error(root,
+                   fmt::format("'aggregators' times 'elements': {} bytes, and {} for packets of "
+                               "'max_jobs' in 'shards'; up to {} are allowed",
+                               elements, trains, kMaxMemory));
     }
     return config;
   }

@@ -6,16 +6,17 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <unordered_map>
+#include <string_view>
 
 #include <thalweg/result.h>
 
 #include "net/event_loop.h"
 #include "net/fd.h"
+#include "net/stream_server.h"
 
 namespace thalweg {
 
-class ControlServer final : public EventLoop::Handler {
+class ControlServer final : private StreamServer<std::string>::Owner {
  public:
   static constexpr std::size_t kMaxClients = 1024;
 
@@ -30,33 +31,20 @@ class ControlServer final : public EventLoop::Handler {
 
   // Both outlive it; `listener` listens.
   ControlServer(EventLoop& loop, Fd listener, Requests& requests)
-      : loop_(loop), listener_(std::move(listener)), requests_(requests) {}
-  ~ControlServer() override;
-  ControlServer(const ControlServer&) = delete;
-  ControlServer& operator=(const ControlServer&) = delete;
+      : requests_(requests), server_(loop, std::move(listener), kMaxClients, *this) {}
 
-  Status start();
-  void on_ready(int fd, std::uint32_t events) override;
+  [[nodiscard]] Status start() { return server_.start(); }
 
  private:
-  struct Client {
-    Fd fd;
-    std::uint64_t number = 0;
-    std::string in;
-    std::string out;  // what the socket did not take
-  };
-  void accept_all();
-  // False: the connection is over.
-  bool receive(Client& client);
-  void answer(Client& client, std::string_view line);
-  bool flush(Client& client);
-  void drop(int fd);
+  // Of each, the line that has not ended.
+  using Server = StreamServer<std::string>;
 
-  EventLoop& loop_;
-  Fd listener_;
+  [[nodiscard]] bool on_readable(Server::Client& client) override;
+  void on_closed(Server::Client& client) override { requests_.on_closed(client.number); }
+  void answer(Server::Client& client, std::string_view line);
+
   Requests& requests_;
-  std::unordered_map<int, Client> clients_;  // by descriptor
-  std::uint64_t next_number_ = 0;
+  Server server_;
 };
 
 }  // namespace thalweg

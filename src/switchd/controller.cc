@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "net/system.h"
@@ -29,18 +29,23 @@ std::string hex_of(const JobKey& key) {
   return text;
 }
 
-Result<std::vector<SocketAddress>> resolve_all(const std::vector<std::string>& texts,
-                                               const char* field) {
-  std::vector<SocketAddress> addresses;
+// Where packets may go by a socket of this family: to each of the ends, once.
+Result<std::vector<SocketAddress>> ends_of(const std::vector<std::string>& texts, const char* field,
+                                           int family) {
+  std::vector<SocketAddress> ends;
   for (const std::string& text : texts) {
-    const Result<SocketAddress> address = SocketAddress::resolve(text);
-    if (!address.ok()) return address.error().within(field);
-    if (std::ranges::find(addresses, *address) != addresses.end()) {
+    const Result<SocketAddress> end = SocketAddress::numeric(text);
+    if (!end.ok()) return end.error().within(field);
+    if (end->port() == 0 || end->wildcard() || end->family() != family) {
+      return Error(fmt::format("{}: '{}'; an {} address of one host with a port above 0 is allowed",
+                               field, text, family == AF_INET ? "IPv4" : "IPv6"));
+    }
+    if (std::ranges::find(ends, *end) != ends.end()) {
       return Error(fmt::format("{}: '{}' is there twice", field, text));
     }
-    addresses.push_back(*address);
+    ends.push_back(*end);
   }
-  return addresses;
+  return ends;
 }
 
 json counters_json(const SwitchPlane::Counters& counters) {
@@ -111,13 +116,17 @@ Result<json> Controller::create(std::uint64_t client, const json& request) {
   THALWEG_TRY(const JobRequest wanted, job_request_from(request));
   THALWEG_TRY_STATUS(admit(wanted));
   AdmittedJob job;
-  THALWEG_TRY(job.workers, resolve_all(wanted.workers, "workers"));
-  THALWEG_TRY(job.servers, resolve_all(wanted.servers, "servers"));
+  THALWEG_TRY(job.workers, ends_of(wanted.workers, "workers", plane_.family()));
+  THALWEG_TRY(job.servers, ends_of(wanted.servers, "servers", plane_.family()));
   // The number of a job in packets; a switch that has given all must be started anew.
-  if (last_id_ == std::numeric_limits<std::uint16_t>::max()) {
+  if (last_id_ == kMaxJobId) {
     return Error("the switch has given all identifiers of jobs: start it again");
   }
-  job.id = last_id_ + 1;
+  if (wanted.id != 0 && wanted.id <= last_id_) {
+    return Error(fmt::format("job: {}; from {} to {} is allowed: those before were given",
+                             wanted.id, last_id_ + 1, kMaxJobId));
+  }
+  job.id = wanted.id != 0 ? wanted.id : last_id_ + 1;
   job.about = wanted;
   if (wanted.keyed) job.key = random_key();
   THALWEG_TRY_STATUS(plane_.install(job));

@@ -1,5 +1,5 @@
 // Which jobs a switch serves: admission, identifiers, keys, limits; and what the control socket is
-// told about them. No I/O of its own but the looking up of addresses.
+// told about them. No I/O of its own.
 //
 // 1. Identifiers are given once: a packet of a job that is over is never taken for another's.
 // 2. A job is with the data plane from the answer to its creation until that to its removal.
@@ -54,6 +54,8 @@ class SwitchPlane {
   virtual ~SwitchPlane() = default;
   // "host:port" of each shard.
   [[nodiscard]] virtual std::vector<std::string> data_addresses() const = 0;
+  // Of their sockets: AF_INET or AF_INET6.
+  [[nodiscard]] virtual int family() const = 0;
   [[nodiscard]] virtual Status install(const AdmittedJob& job) = 0;
   virtual void remove(std::uint32_t id) = 0;
   // Of a job that is installed.

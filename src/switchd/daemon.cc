@@ -29,15 +29,17 @@ void add_up(SwitchPlane::Counters& sum, const SwitchPlane::Counters& more) {
 class ShardedPlane final : public SwitchPlane {
  public:
   // `xdp`: null for none.
-  ShardedPlane(std::vector<std::unique_ptr<Shard>> shards, const std::string& host,
+  ShardedPlane(std::vector<std::unique_ptr<Shard>> shards, SocketAddress told,
                std::unique_ptr<XdpPlane> xdp)
-      : shards_(std::move(shards)), xdp_(std::move(xdp)) {
+      : shards_(std::move(shards)), xdp_(std::move(xdp)), family_(told.family()) {
     for (const auto& shard : shards_) {
-      addresses_.push_back(HostPort{host, shard->port()}.to_string());
+      told.set_port(shard->port());
+      addresses_.push_back(told.to_string());
     }
   }
 
   [[nodiscard]] std::vector<std::string> data_addresses() const override { return addresses_; }
+  [[nodiscard]] int family() const override { return family_; }
 
   Status install(const AdmittedJob& job) override {
     AdmittedJob share = job;
@@ -98,9 +100,31 @@ class ShardedPlane final : public SwitchPlane {
  private:
   std::vector<std::unique_ptr<Shard>> shards_;
   std::unique_ptr<XdpPlane> xdp_;
+  int family_;
   std::vector<std::string> addresses_;
   std::map<std::uint32_t, AdmittedJob> jobs_;
 };
+
+// Where jobs are told that it is; the port is not said.
+Result<SocketAddress> told_address(const SwitchConfig& config) {
+  THALWEG_TRY(SocketAddress data, SocketAddress::resolve(config.data));
+  if (data.wildcard() && !config.xdp.empty()) {
+    return Error(
+        fmt::format("data: '{}' with xdp; the address of a device is allowed", config.data));
+  }
+  if (config.advertise.empty()) {
+    if (!data.wildcard()) return data;
+    return Error(
+        fmt::format("data: '{}' without 'advertise'; jobs must be told one address", config.data));
+  }
+  Result<SocketAddress> told = SocketAddress::resolve(HostPort{config.advertise, 0}.to_string());
+  if (!told.ok()) return told.error().within("advertise");
+  if (told->wildcard() || told->family() != data.family()) {
+    return Error(fmt::format("advertise: '{}'; one address of the family of data '{}' is allowed",
+                             config.advertise, config.data));
+  }
+  return told;
+}
 
 // Null if the configuration asks for none.
 Result<std::unique_ptr<XdpPlane>> start_xdp(const SwitchConfig& config, std::uint16_t port) {
@@ -161,20 +185,16 @@ std::string SwitchDaemon::control_address() const { return core_->control_addres
 std::vector<std::string> SwitchDaemon::data_addresses() const { return core_->data_addresses(); }
 
 Result<std::unique_ptr<SwitchDaemon>> SwitchDaemon::start(const SwitchConfig& config) {
+  THALWEG_TRY(const SocketAddress told, told_address(config));
   std::vector<std::unique_ptr<Shard>> shards;
   for (int i = 0; i < config.shards; ++i) {
     THALWEG_TRY(std::unique_ptr<Shard> shard, Shard::start(config, i));
     shards.push_back(std::move(shard));
   }
-  std::string host = config.advertise;
-  if (host.empty()) {
-    THALWEG_TRY(const HostPort data, HostPort::parse(config.data));
-    host = data.host;
-  }
   THALWEG_TRY(std::unique_ptr<XdpPlane> xdp, start_xdp(config, shards.front()->port()));
   THALWEG_TRY(Fd listener, listen_tcp(config.control));
   THALWEG_TRY(std::unique_ptr<EventLoop> loop, EventLoop::make());
-  auto plane = std::make_unique<ShardedPlane>(std::move(shards), host, std::move(xdp));
+  auto plane = std::make_unique<ShardedPlane>(std::move(shards), told, std::move(xdp));
   auto core =
       std::make_unique<Core>(config, std::move(loop), std::move(plane), std::move(listener));
   THALWEG_TRY_STATUS(core->start());

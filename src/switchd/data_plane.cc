@@ -90,11 +90,15 @@ void DataPlane::on_run(const Run& run, const SocketAddress& from, Time now) {
   CHECK(run.packet_size > 0 || run.bytes.empty());
   const auto found = ends_.find(from);
   if (found == ends_.end()) {
-    strangers_ +=
-        (run.bytes.size() + run.packet_size - 1) / std::max<std::size_t>(run.packet_size, 1);
+    strangers_ += run.bytes.empty() ? 1 : (run.bytes.size() - 1) / run.packet_size + 1;
     return;
   }
   End& end = found->second;
+  if (run.bytes.empty()) {
+    ++end.received.packets;
+    ++malformed_;
+    return;
+  }
   Context context{.end = &end};
   for (std::size_t at = 0; at < run.bytes.size(); at += run.packet_size) {
     const auto packet = run.bytes.subspan(at, std::min(run.packet_size, run.bytes.size() - at));
@@ -136,15 +140,15 @@ bool DataPlane::admit(std::span<const std::byte> packet, const AtpHeader& header
   Job& job = *context.job;
   const bool up = header.kind == AtpKind::kGradient || header.kind == AtpKind::kUpdate;
   if (!(up ? context.worker : context.server)) {
-    ++job.refused->foreign;
+    ++job.refused.foreign;
     return false;
   }
   if (header.keyed != job.verifier.has_value()) {
-    ++job.refused->keying;
+    ++job.refused.keying;
     return false;
   }
   if (job.verifier && !job.verifier->genuine(packet)) {
-    ++job.refused->forged;
+    ++job.refused.forged;
     return false;
   }
   return true;

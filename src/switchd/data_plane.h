@@ -10,7 +10,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -53,9 +52,8 @@ class DataPlane {
   // Drops that the aggregation stage never sees.
   struct Refused {
     std::uint64_t foreign = 0;  // not from a member of the job with that role
-    std::uint64_t keying =
-        0;  // without a tag though there is a key, or with one though there is none
-    std::uint64_t forged = 0;  // the tag is wrong
+    std::uint64_t keying = 0;   // no tag though the job has a key, or one though it has none
+    std::uint64_t forged = 0;   // the tag is wrong
   };
 
   // `output` outlives it. `shard`: its number at this switch.
@@ -72,8 +70,9 @@ class DataPlane {
   // Of an end that some job has named; zeros if none has.
   [[nodiscard]] Received received_from(const SocketAddress& end) const;
   // Of an installed job.
-  [[nodiscard]] const Refused& refused(std::uint32_t job) const { return *jobs_.at(job).refused; }
-  // Packets of no job: malformed ones by cause, strangers.
+  [[nodiscard]] const Refused& refused(std::uint32_t job) const { return jobs_.at(job).refused; }
+  // Packets of no job: those that are not ATP's, and those of a job that is not here or from an end
+  // that no job has named.
   [[nodiscard]] std::uint64_t malformed() const { return malformed_; }
   [[nodiscard]] std::uint64_t strangers() const { return strangers_; }
 
@@ -88,7 +87,7 @@ class DataPlane {
     std::vector<const End*> servers;
     std::optional<AtpSealer> sealer;
     std::optional<AtpVerifier> verifier;
-    std::unique_ptr<Refused> refused = std::make_unique<Refused>();
+    Refused refused = {};
   };
   struct AddressHash {
     std::size_t operator()(const SocketAddress& address) const;

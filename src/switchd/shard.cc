@@ -52,30 +52,34 @@ class TrainOutput final : public DataPlane::Output {
     }
     jobs_.emplace(job.id, std::move(trains));
   }
+  // Requires that nothing waits.
   void remove(std::uint32_t id) { jobs_.erase(id); }
   [[nodiscard]] const JobTrains& of(std::uint32_t id) const { return jobs_.at(id); }
 
   std::span<std::byte> to_server(std::uint32_t job, std::uint64_t sequence,
                                  std::size_t size) override {
     std::vector<PacketTrain>& servers = jobs_.at(job).servers;
-    return servers[sequence % servers.size()].add(size);
+    return room(servers[sequence % servers.size()], size);
   }
   std::span<std::byte> to_workers(std::uint32_t job, std::optional<std::size_t> worker,
                                   std::size_t size) override {
     JobTrains& trains = jobs_.at(job);
-    return worker ? trains.workers[*worker].add(size) : trains.everyone.add(size);
+    return room(worker ? trains.workers[*worker] : trains.everyone, size);
   }
   void flush() {
-    for (auto& [id, trains] : jobs_) {
-      for (PacketTrain& train : trains.servers) train.flush();
-      for (PacketTrain& train : trains.workers) train.flush();
-      trains.everyone.flush();
-    }
+    for (PacketTrain* train : waiting_) train->flush();
+    waiting_.clear();
   }
 
  private:
+  std::span<std::byte> room(PacketTrain& train, std::size_t size) {
+    if (train.empty()) waiting_.push_back(&train);
+    return train.add(size);
+  }
+
   UdpSocket& socket_;
   std::unordered_map<std::uint32_t, JobTrains> jobs_;
+  std::vector<PacketTrain*> waiting_;  // those with packets, each once
 };
 
 SwitchPlane::Counters table_counters(const AggregateCounters& of) {

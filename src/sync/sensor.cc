@@ -50,8 +50,10 @@ Result<std::vector<GroupTime>> merge_reports(std::span<const SenseReport> report
     for (const Group& group : schedule.at(first.from_iteration + static_cast<std::int64_t>(i))) {
       if (group.size() == 1) continue;
       const auto time = [&](Rank worker) { return reports[worker.index()].seconds[i]; };
-      exchanges.push_back(
-          {.members = group, .seconds = std::ranges::min(group | std::views::transform(time))});
+      const auto noted = [](double seconds) { return seconds > 0; };
+      auto times = group | std::views::transform(time) | std::views::filter(noted);
+      if (times.empty()) continue;
+      exchanges.push_back({.members = group, .seconds = std::ranges::min(times)});
     }
   }
   return exchanges;

@@ -12,7 +12,7 @@
 // suspected, the one that explains most first; what it explains implicates nobody else, except
 // those that cannot be told from it, which later, smaller groups acquit.
 //
-// Hysteresis: a suspicion counts after kWindows windows in a row, an acquittal too, and acquittal
+// Hysteresis: a suspicion counts after `windows` windows in a row, an acquittal too, and acquittal
 // asks for fewer slow exchanges than suspicion does.
 #pragma once
 
@@ -25,7 +25,6 @@
 namespace thalweg {
 
 struct SensingOptions {
-  int window = 32;          // iterations between decisions; at least the schedule's period is best
   double slow_above = 1.6;  // times the usual: slow
   double suspect_part = 0.75;  // of the exchanges slow: suspected
   double acquit_part = 0.6;    // fewer than this part slow: acquitted
@@ -35,7 +34,8 @@ struct SensingOptions {
 // What a worker says of a window.
 struct SenseReport {
   std::int64_t from_iteration = 0;
-  // [iteration − from_iteration]: how long its exchange took, in seconds; 0 where it was alone.
+  // [iteration − from_iteration]: how long its exchange took, in seconds; 0 where it was alone or
+  // has not noted it.
   std::vector<double> seconds;
 };
 
@@ -46,7 +46,8 @@ struct GroupTime {
 };
 
 // reports[r] is rank r's. A group's time is the shortest that a member saw: the others waited for
-// the last to begin. Errors name the rank whose report is of another window.
+// the last to begin. A group's exchange that no member has noted is left out. Errors name the rank
+// whose report is of another window.
 Result<std::vector<GroupTime>> merge_reports(std::span<const SenseReport> reports,
                                              const Schedule& schedule);
 

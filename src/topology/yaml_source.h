@@ -42,6 +42,16 @@ class YamlSource {
                                                         std::string_view field) const;
   [[nodiscard]] Result<std::int64_t> whole_of(const YAML::Node& node, std::string_view field,
                                               std::int64_t least, std::int64_t most) const;
+  // The same of a field that need not be there: `out` then stays as it is.
+  template <class T>
+  [[nodiscard]] Status whole_into(const Fields& fields, std::string_view field, std::int64_t least,
+                                  std::int64_t most, T& out) const {
+    const auto found = fields.find(field);
+    if (found == fields.end()) return ok_status();
+    THALWEG_TRY(const std::int64_t value, whole_of(found->second, field, least, most));
+    out = static_cast<T>(value);
+    return ok_status();
+  }
   [[nodiscard]] Result<double> number_of(const YAML::Node& node, std::string_view field,
                                          double least, double most) const;
   // A quantity with a unit (base/units.h).

@@ -31,6 +31,13 @@ enum class AtpKind : std::uint8_t {
   kResult = 'R',     // SwitchML: the sum, from the switch
 };
 
+// What a switch or server does with the elements of a packet that arrived.
+enum class AtpPayload : std::uint8_t {
+  kNothing,
+  kStore,  // overwrites the slot
+  kAdd,    // adds to it, saturating; if an element saturates, the driver calls mark_saturated()
+};
+
 // Where a gradient packet is headed: the paper's edge-switch identifier.
 inline constexpr std::uint8_t kAtpFirstLevel = 0;   // the workers' switch
 inline constexpr std::uint8_t kAtpSecondLevel = 1;  // the server's switch

@@ -6,21 +6,53 @@
 namespace thalweg {
 namespace {
 
-WireError check(const PsHeader& header) {
-  switch (header.kind) {
+// What a kind of message has.
+struct Shape {
+  bool known = true;
+  bool worker = false;
+  bool text = false;
+  bool bytes = false;
+  bool elements = false;
+  bool clock = false;
+};
+
+Shape shape_of(PsKind kind) {
+  switch (kind) {
+    case PsKind::kHello:
+      return {.worker = true};
     case PsKind::kInit:
     case PsKind::kPush:
+      return {.text = true, .elements = true};
     case PsKind::kPull:
-    case PsKind::kValue:
+    case PsKind::kJoin:
     case PsKind::kError:
-      break;
-    default:
-      return WireError::kKind;
+      return {.text = true};
+    case PsKind::kPushTransfer:
+    case PsKind::kPullTransfer:
+      return {.text = true, .elements = true, .clock = true};
+    case PsKind::kPushSum:
+      return {.text = true, .bytes = true, .elements = true, .clock = true};
+    case PsKind::kValue:
+      return {.elements = true, .clock = true};
+    case PsKind::kWelcome:
+    case PsKind::kGroup:
+    case PsKind::kGo:
+      return {.bytes = true};
+    case PsKind::kJoinAgain:
+      return {};
   }
-  const bool has_text = header.kind != PsKind::kValue;
-  if (header.text > kMaxPsText || (header.text == 0) == has_text) return WireError::kField;
-  const bool no_elements = header.kind == PsKind::kPull || header.kind == PsKind::kError;
-  if (header.elements > (no_elements ? 0 : kMaxPsElements)) return WireError::kLength;
+  return {.known = false};
+}
+
+WireError check(const PsHeader& header) {
+  const Shape shape = shape_of(header.kind);
+  if (!shape.known) return WireError::kKind;
+  if (header.text > kMaxPsText || (header.text > 0) != shape.text) return WireError::kField;
+  if ((header.worker > 0 && !shape.worker) || (header.clock > 0 && !shape.clock)) {
+    return WireError::kField;
+  }
+  if (header.bytes > kMaxPsBytes || (header.bytes > 0) != shape.bytes) return WireError::kLength;
+  if (header.elements > (shape.elements ? kMaxPsElements : 0)) return WireError::kLength;
   return WireError::kNone;
 }
 
@@ -34,7 +66,7 @@ void encode_ps_header(const PsHeader& header, std::span<std::byte, kPsHeaderSize
   writer.put(std::uint16_t{0});
   writer.put(header.worker);
   writer.put(header.text);
-  writer.put(std::uint32_t{0});
+  writer.put(header.bytes);
   writer.put(header.elements);
   writer.put(header.clock);
   CHECK(writer.ok() && writer.used() == kPsHeaderSize);
@@ -47,10 +79,10 @@ WireError decode_ps_header(std::span<const std::byte, kPsHeaderSize> in, PsHeade
   const auto reserved = reader.get<std::uint16_t>();
   out.worker = reader.get<std::uint32_t>();
   out.text = reader.get<std::uint32_t>();
-  const auto more_reserved = reader.get<std::uint32_t>();
+  out.bytes = reader.get<std::uint32_t>();
   out.elements = reader.get<std::uint64_t>();
   out.clock = reader.get<std::uint64_t>();
-  if (reserved != 0 || more_reserved != 0) return WireError::kReserved;
+  if (reserved != 0) return WireError::kReserved;
   return check(out);
 }
 

@@ -1,4 +1,6 @@
 """`thalweg ps` with the workers of examples/ps_regression."""
+import os
+import shutil
 import subprocess
 
 import pytest
@@ -12,6 +14,8 @@ WORKER = ROOT / "build/release/examples/ps_regression"
     "mode: synchronous\nrate: 0.5\n",
     "mode: asynchronous\noptimizer: momentum\nrate: 0.05\n",
     "mode: stale\nstaleness: 2\noptimizer: adam\nrate: 0.05\n",
+    "transport: dlcp\nrate: 0.5\n",
+    "transport: atp\nrate: 0.5\n",
 ])
 def test_workers_fit_a_line(tmp_path, settings):
     config = tmp_path / "ps.yaml"
@@ -35,9 +39,39 @@ def test_workers_fit_a_line(tmp_path, settings):
     ("workers: 1\nmode: lazy", "synchronous, asynchronous, stale"),
     ("workers: 1\noptimizer: newton", "sgd, momentum, adam"),
     ("workers: 1\nmomentum: 2", "'momentum'"),
+    ("workers: 1\ntransport: rdma", "tcp, dlcp, atp"),
+    ("workers: 1\ntransport: atp\nmode: asynchronous", "tcp or dlcp"),
+    ("workers: 33\ntransport: atp", "up to 32"),
+    ("workers: 1\npush_loss: 0.1", "for dlcp"),
+    ("workers: 1\ntransport: dlcp\npush_loss: 0.1\npull_loss: 0.2", "'pull_loss': 0.2"),
+    ("workers: 1\ntransport: dlcp\npush_loss: 1", "'push_loss'"),
+    ("workers: 1\nswitch: 127.0.0.1:7700", "for atp"),
+    ("workers: 1\ntransport: atp\nswitch: here", "'switch'"),
+    ("workers: 1\ntransport: atp\nelements: 0", "'elements'"),
 ])
 def test_bad_configuration(thalweg, tmp_path, text, error):
     config = tmp_path / "ps.yaml"
     config.write_text(text + "\n")
     answer = thalweg("ps", "--config", config)
     assert answer.code == 2 and error in answer.err
+
+
+def test_an_address_that_cannot_be_told_is_an_error(tmp_path):
+    config = tmp_path / "ps.yaml"
+    config.write_text("listen: 127.0.0.1:0\nworkers: 1\n")
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run([PROGRAM, "ps", "--config", config], stdout=full, stderr=subprocess.PIPE, text=True, timeout=30)
+    assert done.returncode == 2 and "standard output" in done.stderr
+
+
+def test_bytes_that_reach_the_server_over_each_transport():
+    if os.geteuid() != 0:
+        pytest.skip("needs root to make network namespaces")
+    if missing := [tool for tool in ("ip", "tc") if shutil.which(tool) is None]:
+        pytest.skip(f"needs {' and '.join(missing)}")
+    done = subprocess.run([ROOT / "examples/ps_bytes.sh", "6", "100000"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    part = {line.split(":")[0]: float(line.split("(")[1].split(")")[0]) for line in done.stdout.splitlines()}
+    assert part["tcp"] == 1 and part["dlcp"] == 1
+    # A third, and what a busy machine sends again for being late.
+    assert part["atp"] < 0.7

@@ -134,3 +134,17 @@ def test_bad_files(thalweg, tmp_path):
                         "links:\n  - {between: [a, s]}\n  - {between: [b, s]}\n")
     done = thalweg("tune", "thresholds", "--model", "resnet50", "--topology", topology)
     assert done.code == 2, done.out
+
+
+def test_bound__starts_the_profiler(thalweg):
+    done = thalweg("tune", "bound", "--model", "digits-cnn", "--samples", 64, "--epochs", 1, "--seeds", 1, "--fractions",
+                   "50%", "--where", "all", "--json", "-")
+    assert done.json()["points"][0]["fraction"] == 0.5
+
+
+def test_bound__refuses(thalweg, monkeypatch):
+    done = thalweg("tune", "bound", "--model", "nosuch")
+    assert done.code == 2 and "'nosuch'; digits-cnn" in done.err
+    monkeypatch.setenv("THALWEG_PYTHON", "/nowhere/python")
+    done = thalweg("tune", "bound", "--model", "digits-cnn")
+    assert done.code == 2 and "/nowhere/python" in done.err and "tools/setup" in done.err

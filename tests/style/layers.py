@@ -18,7 +18,7 @@ BELOW = {
     "exec": {"base", "tensor", "topology", "plan"},
     "switch": {"base", "wire"},
     "sim": {"base", "trace", "wire", "tensor", "proto", "topology", "plan", "sync", "switch"},
-    "ps": {"base", "wire", "topology", "net"},
+    "ps": {"base", "wire", "tensor", "topology", "net"},
     "switchd": {"base", "wire", "tensor", "topology", "switch", "net"},
     "cli": {"base", "trace", "wire", "tensor", "proto", "net", "topology", "tune", "plan", "sync", "exec", "switch",
             "sim", "switchd", "ps", "mpi_module"},

@@ -4,7 +4,8 @@
 
 The tests are torch.testing._internal.distributed.distributed_test of the PyTorch that is installed, with nothing
 changed: which of them are for Gloo, and what they do for it, they decide by the name of the backend. So the module is
-loaded as for Gloo, and then given a name that makes our backend and passes for Gloo's. Each test runs in processes of its own, forked from this one; what they print goes to --log.
+loaded as for Gloo, and then given a name that makes our backend and passes for Gloo's. Each test runs in processes of
+its own, forked from this one; what they print goes to --log.
 """
 import argparse
 import fnmatch

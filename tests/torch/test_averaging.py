@@ -140,3 +140,48 @@ def test_a_worker_dies_and_another_joins__the_others_go_on():
         assert last == newcomer[1] and last > 11
         assert model == newcomer[2]
     assert [members for _, members, _ in newcomer[0]] == names[2:]
+
+
+def loss_of_one(model):
+    return model(torch.ones(1, 1)).sum()
+
+
+def what_it_cannot_do(_rank, _size):
+    model = nn.Linear(1, 1, bias=False)
+    trainer = LocalSGD(model, sgd, every=1)
+    loss_of_one(model).backward()
+    with pytest.raises(RuntimeError, match=r"LocalSGD: a forward pass between backward\(\) and step\(\)"):
+        loss_of_one(model)
+    trainer.step()
+    with pytest.raises(RuntimeError, match=r"LocalSGD: weight was used without a call of its module's forward\(\)"):
+        model.weight.sum().backward()
+    model.weight.grad = None
+    trainer.finish()
+    before = model.weight.item()
+    loss_of_one(model).backward()
+    assert model.weight.item() == before and model.weight.grad.item() == 1
+    with pytest.raises(RuntimeError, match=r"step\(\) after finish\(\)"):
+        trainer.step()
+
+
+def test_averaging__what_it_cannot_do_is_an_error_and_the_end_is_one():
+    run_ranks(2, what_it_cannot_do)
+
+
+def load_in_flight(rank, _size):
+    """A checkpoint is loaded while averages are in flight: neither they nor their times count afterwards."""
+    model = nn.Linear(1, 1, bias=False)
+    trainer = DSSync(model, sgd, [[0, 1]], swa_decay=0.0)
+    state = trainer.state_dict()
+    loss_of_one(model).backward()
+    trainer.step()
+    with torch.no_grad():
+        model.weight.fill_(5.0)
+    trainer.load_state_dict(state)
+    trainer.flush()
+    assert model.weight.item() == 5.0 and trainer.iteration == 0
+    assert trainer._seconds == [0.0] * len(trainer._seconds) and not trainer._started
+
+
+def test_dssync__a_checkpoint_may_be_loaded_with_averages_in_flight():
+    run_ranks(2, load_in_flight)

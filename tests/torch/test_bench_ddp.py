@@ -32,7 +32,16 @@ def test_runs_all_variants_and_leaves_nothing_behind(tmp_path):
     assert "tw-bench-" not in subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+def test_ranks_that_are_late__end_with_an_error(tmp_path):
+    run = bench("--steps", "100000", "--timeout", "1", "--models", "communication")
+    assert run.returncode == 1 and "rank 0 has not ended within --timeout 1 s" in run.stderr, run.stderr
+    assert "Traceback" not in run.stderr
+
+
 @pytest.mark.parametrize(("words", "wanted"), [(["--loss", "1"], "--loss: 1.0; from 0 to below 1"),
+                                               (["--loss", "1e-7"], "--loss: 1e-07; 0, or from 1e-06 on"),
+                                               (["--timeout", "0"], "--timeout: 0.0; from 1 to below 1e+06"),
                                                (["--ranks", "1"], "--ranks: 1; from 2 to below 31")])
 def test_arguments_that_make_no_sense(words, wanted):
     run = bench(*words, THALWEG_BACKEND="0")  # PyTorch is not loaded for it

@@ -161,6 +161,47 @@ def test_groups_come_and_go():
     run_ranks(SIZE, body)
 
 
+def test_groups_that_were_split_off__end_with_the_interpreter():
+    from thalweg.backend import _leave
+
+    def body(rank, size):
+        # torch.distributed.split_group() asks for an accelerator, this one does not.
+        split = dist.group.WORLD.split_group([0, 2])
+        if rank == 1:
+            return
+        tensor = torch.ones(1000)
+        split.allreduce([tensor]).wait()
+        assert tensor.eq(2).all()
+        _leave()
+        with pytest.raises(RuntimeError, match="was shut down"):
+            split.allreduce([tensor])
+
+    run_ranks(SIZE, body)
+
+
+def test_all_to_all__what_does_not_fit_is_refused():
+    def body(rank, size):
+        with pytest.raises(RuntimeError, match="the input has 4 rows, which 3 ranks cannot share equally"):
+            dist.all_to_all_single(torch.empty(6, 3), torch.zeros(4, 3))
+        with pytest.raises(RuntimeError, match="the output has 4 rows, which 3 ranks cannot share equally"):
+            dist.all_to_all_single(torch.empty(4, 3), torch.zeros(6, 2))
+        with pytest.raises(RuntimeError, match="tensor 0 is Int; all must be Float"):
+            dist.group.WORLD.alltoall([torch.empty(1, dtype=torch.int32) for _ in range(size)], [torch.zeros(1)] * size)
+
+    run_ranks(SIZE, body)
+
+
+def test_sparse_tensors__of_different_counts_are_added():
+    def body(rank, size):
+        dense = torch.zeros(4, 2)
+        dense[:rank] = rank  # nothing on rank 0
+        mine = dense.to_sparse()
+        dist.all_reduce(mine)
+        assert mine.to_dense().tolist() == [[3.0] * 2, [2.0] * 2, [0.0] * 2, [0.0] * 2]
+
+    run_ranks(SIZE, body)
+
+
 def test_a_topology_and_dlcp_by_options():
     import thalweg
 

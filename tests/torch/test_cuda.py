@@ -2,25 +2,26 @@
 
     python -m pytest tests/torch/test_cuda.py
 """
-import multiprocessing
-import os
-import tempfile
-import traceback
-from pathlib import Path
-
 import pytest
 import torch
 import torch.distributed as dist
-from ranks import SECONDS
+from ranks import SECONDS, run_ranks
 
-import thalweg  # noqa: F401
 import thalweg.torch
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 SIZE = 2
+A_WHILE = 500_000_000  # of a GPU's cycles
 
 
-def every_call(rank, size, device):
+def own_device(rank):
+    device = torch.device("cuda", rank % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device
+
+
+def every_call(rank, size):
+    device = own_device(rank)
     for elements in (5, 1_000_003, 5_000_000):  # also in several pieces
         values = torch.full((elements,), rank + 1.0, device=device)
         dist.all_reduce(values)
@@ -52,7 +53,8 @@ def every_call(rank, size, device):
     dist.barrier()
 
 
-def trains(rank, size, device):
+def trains(rank, size):
+    device = own_device(rank)
     torch.manual_seed(rank)
     model = torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.ReLU(), torch.nn.Linear(512, 8)).to(device)
     model = torch.nn.parallel.DistributedDataParallel(model)
@@ -68,29 +70,38 @@ def trains(rank, size, device):
     assert all(torch.equal(flat, other) for other in others)
 
 
-def run_rank(body, backend, rank, store, pipe):
-    try:
-        device = torch.device("cuda", rank % torch.cuda.device_count())
-        torch.cuda.set_device(device)
-        dist.init_process_group(backend, init_method=f"file://{store}", rank=rank, world_size=SIZE)
-        body(rank, SIZE, device)
-        dist.destroy_process_group()
-        pipe.send("")
-    except BaseException:  # noqa: BLE001
-        pipe.send(traceback.format_exc())
+def message_beside_a_copy(rank, size):
+    """A message of the CPU starts before the collective ahead of it in one work, whose copy from the device is late."""
+    device = own_device(rank)
+    values, received = torch.full((1_000_000,), rank + 1.0, device=device), torch.empty(3)
+    torch.cuda._sleep(A_WHILE)
+    group = dist.group.WORLD
+    group._start_coalescing(device)
+    group.allreduce([values])
+    group.send([torch.full((3,), float(rank))], 1 - rank, 0)
+    group.recv([received], 1 - rank, 0)
+    group._end_coalescing(device).wait()
+    assert values.eq(3).all() and received.eq(1 - rank).all()
+
+
+def sparse_behind_a_copy(rank, size):
+    """Also where one rank's copy is late, both start the sparse reduction behind the dense one."""
+    device = own_device(rank)
+    values, mine = torch.full((1000,), rank + 1.0, device=device), torch.eye(4).to_sparse()
+    if rank == 0:
+        torch.cuda._sleep(A_WHILE)
+    work = dist.all_reduce(values, async_op=True)
+    dist.all_reduce(mine)
+    work.wait()
+    assert values.eq(3).all() and torch.equal(mine.to_dense(), 2 * torch.eye(4))
 
 
 @pytest.mark.parametrize("backend", ["thalweg", "cpu:gloo,cuda:thalweg"])
 @pytest.mark.parametrize("body", [every_call, trains])
 def test_on_a_gpu(body, backend):
-    spawn = multiprocessing.get_context("spawn")  # a process with CUDA cannot be forked
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    with tempfile.TemporaryDirectory() as folder:
-        pipes = []
-        for rank in range(SIZE):
-            ours, theirs = spawn.Pipe(duplex=False)
-            spawn.Process(target=run_rank, args=(body, backend, rank, f"{folder}/store", theirs), daemon=True).start()
-            pipes.append(ours)
-        for rank, pipe in enumerate(pipes):
-            assert pipe.poll(4 * SECONDS), f"rank {rank} has not ended"
-            assert pipe.recv() == ""
+    run_ranks(SIZE, body, backend=backend, method="spawn", seconds=4 * SECONDS)
+
+
+@pytest.mark.parametrize("body", [message_beside_a_copy, sparse_behind_a_copy])
+def test_beside_the_cpu(body):
+    run_ranks(SIZE, body, method="spawn", seconds=4 * SECONDS)

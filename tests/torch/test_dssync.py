@@ -39,7 +39,7 @@ def average_in_groups(rank, size):
     model = small_model()
     trainer = DSSync(model, sgd, RACKS)
     replicas = [copy.deepcopy(model) for _ in range(size)]
-    period = Groups(RACKS, 1, 32).period()
+    period = Groups(RACKS, 1).period()
     train(model, trainer, rank, 7)
     trainer.flush()
     for iteration in range(7):
@@ -110,6 +110,8 @@ def notice(rank, _size):
     model = small_model()
     trainer = SlowLink(model, sgd, [[0, 1, 2, 3]], window=10)
     train(model, trainer, rank, 80)
+    own = {tuple(group) for groups in trainer.period for group in groups if rank in group and len(group) > 1}
+    assert len(dist.distributed_c10d._world.pg_map) == len(own) + 1, "groups of another schedule are left"
     return trainer.changes
 
 
@@ -121,7 +123,7 @@ def test_slow_link__all_change_the_schedule_at_one_iteration():
 
 
 def other_seed(rank, _size):
-    with pytest.raises(ValueError, match="rank 1 differs from rank 0 in: seed"):
+    with pytest.raises(ValueError, match="rank 1 has another seed than rank 0: 2, not 1"):
         DSSync(small_model(), sgd, RACKS, seed=2 if rank == 1 else 1)
 
 

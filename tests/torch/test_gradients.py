@@ -1,16 +1,15 @@
-"""thalweg.torch: the hook of DDP and the layer-wise wrapper train as they should."""
+"""thalweg.torch: the hook of DDP, the layer-wise wrapper and averages of all in each iteration train as DDP does."""
 import copy
 
 import pytest
 import torch
-import torch._dynamo  # noqa: F401  optimizers load it: once here, not in every rank
 import torch.distributed as dist
 from ranks import run_ranks
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import thalweg.torch
-from thalweg.torch import GradientState, LayerWise
+from thalweg.torch import DSSync, GradientState, LayerWise
 
 STEPS = 6
 
@@ -50,14 +49,14 @@ def make_optimizer(parameters):
     return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
 
 
-def train_ddp(rank, state=None):
+def train_ddp(rank, state=None, spare=lambda step: step % 2 == 1):
     model = DistributedDataParallel(Network(), find_unused_parameters=True, bucket_cap_mb=0.001)
     if state:
         model.register_comm_hook(state, thalweg.torch.reduce_hook)
     optimizer = make_optimizer(model.parameters())
     for step in range(STEPS):
         optimizer.zero_grad()
-        loss_of(model, step, rank, spare=step % 2 == 1).backward()
+        loss_of(model, step, rank, spare(step)).backward()
         optimizer.step()
     return model.module
 
@@ -99,33 +98,83 @@ def test_hook__with_a_bound_parameters_and_buffers_still_go_exactly():
     run_ranks(2, body)
 
 
-@pytest.mark.parametrize("accumulate", [False, True])
-def test_layer_wise__trains_as_ddp_does(accumulate):
-    def body(rank, size):
-        reference = DistributedDataParallel(Network(), find_unused_parameters=True)
-        optimizer = make_optimizer(reference.parameters())
-        model = copy.deepcopy(reference.module)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(rank)  # the wrapper gives all rank 0's
-        trainer = LayerWise(model, make_optimizer, resynchronize_every=4, find_unused_parameters=True)
-        for step in range(STEPS):
-            spare = step % 2 == 1
-            optimizer.zero_grad()
-            if accumulate:
-                with reference.no_sync(), trainer.no_sync():
-                    loss_of(reference, step + 50, rank, spare).backward()
-                    loss_of(model, step + 50, rank, spare).backward()
-            loss_of(reference, step, rank, spare).backward()
-            optimizer.step()
-            loss_of(model, step, rank, spare).backward()
-            trainer.step()
-        trainer.detach()
-        assert same_on_all_ranks(flat(model))
-        return flat(model).tolist(), flat(reference.module).tolist()
+def average_all(model, make_optimizer):
+    return DSSync(model, make_optimizer, [[0, 1]], swa_decay=0.0)
 
-    for found, wanted in run_ranks(2, body):
-        assert torch.allclose(torch.tensor(found), torch.tensor(wanted), rtol=1e-6, atol=1e-7)
+
+def layer_wise(model, make_optimizer):
+    return LayerWise(model, make_optimizer, resynchronize_every=4, find_unused_parameters=True)
+
+
+def train_beside_ddp(rank, network, make_trainer, accumulate=False):
+    """The same steps by a trainer and by DDP: both models."""
+    reference = DistributedDataParallel(network, find_unused_parameters=True)
+    optimizer = make_optimizer(reference.parameters())
+    model = copy.deepcopy(network)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(rank)  # the wrapper gives all rank 0's
+    trainer = make_trainer(model, make_optimizer)
+    for step in range(STEPS):
+        spare = step % 2 == 1
+        optimizer.zero_grad()
+        if accumulate:
+            with reference.no_sync(), trainer.no_sync():
+                loss_of(reference, step + 50, rank, spare).backward()
+                loss_of(model, step + 50, rank, spare).backward()
+        loss_of(reference, step, rank, spare).backward()
+        optimizer.step()
+        loss_of(model, step, rank, spare).backward()
+        trainer.step()
+    trainer.finish()
+    return model, network
+
+
+@pytest.mark.parametrize("make_trainer", [layer_wise, average_all])
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_trains_as_ddp_does(make_trainer, accumulate):
+    def body(rank, size):
+        model, reference = train_beside_ddp(rank, Network(), make_trainer, accumulate)
+        assert same_on_all_ranks(flat(model))
+        torch.testing.assert_close(flat(model), flat(reference), rtol=1e-5, atol=1e-6)
+
+    run_ranks(2, body)
+
+
+class Attention(nn.Module):
+    """Whose inner module uses a parameter of its child without calling it."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(4)
+        self.inner = nn.MultiheadAttention(16, 2, batch_first=True)
+
+    def forward(self, x, spare=False):
+        return self.inner(x[None], x[None], x[None])[0][0]
+
+
+@pytest.mark.parametrize("make_trainer", [LayerWise, average_all])
+def test_a_child_whose_forward_is_not_called_is_waited_for(make_trainer):
+    def body(rank, size):
+        model, reference = train_beside_ddp(rank, Attention(), make_trainer)
+        torch.testing.assert_close(flat(model), flat(reference), rtol=1e-5, atol=1e-7)
+
+    run_ranks(2, body)
+
+
+def test_layer_wise__a_gradient_of_no_sync_alone_counts():
+    def body(rank, size):
+        model = nn.ModuleList([nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)])
+        trainer = LayerWise(model, make_optimizer, find_unused_parameters=True)
+        before = flat(model)
+        with trainer.no_sync():
+            model[1](torch.ones(1, 1)).sum().backward()
+        model[0](torch.ones(1, 1)).sum().backward()
+        trainer.step()
+        trainer.finish()
+        torch.testing.assert_close(flat(model), before - 0.1)
+
+    run_ranks(2, body)
 
 
 def test_layer_wise__what_it_cannot_do_is_an_error():
@@ -139,9 +188,91 @@ def test_layer_wise__what_it_cannot_do_is_an_error():
             model(torch.ones(1, 4))
         trainer.step()
         trainer.finish()
+        twice = model(torch.ones(1, 4)).sum()
+        twice.backward(retain_graph=True)
+        with pytest.raises(RuntimeError, match=r"has a second gradient before step\(\)"):
+            twice.backward()
+        trainer.step()
+        with pytest.raises(RuntimeError, match=r"0.weight was used without a call of its module's forward\(\)"):
+            model.weight.sum().backward()
+        trainer.finish()
         unused = LayerWise(nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)]), make_optimizer)
         unused._model[0](torch.ones(1, 4)).sum().backward()
         with pytest.raises(RuntimeError, match="1.weight has no gradient: .*find_unused_parameters=True"):
             unused.step()
 
     run_ranks(2, body)
+
+
+def test_layer_wise__in_a_sub_group_leaves_later_groups_alone():
+    def body(rank, size):
+        some = dist.new_group([0, 1])
+        if rank < 2:
+            model = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+            trainer = LayerWise(model, make_optimizer, GradientState(group=some), find_unused_parameters=True)
+            model[rank](torch.ones(1, 4)).sum().backward()
+            trainer.step()
+            trainer.finish()
+        everyone = dist.new_group()  # also by rank 2, which has made one group less
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor, group=everyone)
+        assert tensor.item() == size
+
+    run_ranks(3, body)
+
+
+def test_error_feedback__what_was_missing_goes_with_the_next_gradient():
+    def body(rank, size):
+        state = GradientState(loss_bound=0.01, error_feedback=True)  # of nine packets none may be lost
+        gradient = torch.zeros(3000)
+        state.start(gradient, 0, key="g").wait()
+        state._residuals["g"].fill_(4.0 * rank)
+        gradient.fill_(1.0)
+        state.start(gradient, 0, key="g").wait()
+        assert torch.equal(gradient, torch.full_like(gradient, 3.0))  # the mean of 1 and 1 + 4
+        assert not state._residuals["g"].any()
+        hooked = flat(train_ddp(rank, GradientState(loss_bound=0.3, error_feedback=True)))
+        assert hooked.isfinite().all()
+
+    run_ranks(2, body)
+    with pytest.raises(ValueError, match="error_feedback: True with a loss_bound of 0"):
+        GradientState(error_feedback=True)
+
+
+def test_distributed_optimizer__trains_as_ddp_does():
+    def body(rank, size):
+        reference = train_ddp(rank, spare=lambda step: True)
+        model = Network()
+        optimizer = thalweg.DistributedOptimizer(make_optimizer(model.parameters()))
+        thalweg.torch.resynchronize(model)
+        for step in range(STEPS):
+            optimizer.zero_grad()
+            loss_of(model, step, rank, spare=True).backward()
+            if step == 3:
+                optimizer.synchronize()
+            optimizer.step()
+        assert same_on_all_ranks(flat(model))
+        assert torch.allclose(flat(model), flat(reference), rtol=1e-4, atol=1e-6)
+        # A layer that this rank did not use counts as zeros, and nobody waits for it.
+        optimizer.zero_grad()
+        loss_of(model, STEPS, rank, spare=rank == 1).backward()
+        optimizer.step()
+        assert same_on_all_ranks(flat(model))
+
+    run_ranks(2, body)
+
+
+def test_distributed_optimizer__accumulates_and_refuses():
+    def body(rank, size):
+        model = nn.Linear(4, 4)
+        thalweg.torch.resynchronize(model)
+        before = model.weight.detach().clone()
+        optimizer = thalweg.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0), backward_passes_per_step=2)
+        for _ in range(2):
+            (model(torch.ones(1, 4)) * (rank + 1)).sum().backward()
+        optimizer.step()
+        assert torch.allclose(before - model.weight, torch.full((4, 4), 3.0))  # twice the mean of 1 and 2
+
+    run_ranks(2, body)
+    with pytest.raises(ValueError, match="backward_passes_per_step: 0"):
+        thalweg.DistributedOptimizer(torch.optim.SGD([nn.Parameter(torch.ones(1))]), backward_passes_per_step=0)

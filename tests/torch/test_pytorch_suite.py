@@ -35,6 +35,7 @@ def test_a_failure_is_one(tmp_path):
 def test_the_report_tells_what_fails_with_us_alone(monkeypatch, own, reason, unexpected):
     import side_by_side
     monkeypatch.setattr(side_by_side, "EXPECTED", {"test_a": reason} if reason else {})
-    text, found = side_by_side.report({"test_a": {"outcome": "passed", "why": ""}}, {"test_a": {"outcome": own, "why": "x"}})
+    text, found = side_by_side.report({"test_a": {"outcome": "passed", "why": ""}},
+                                      {"test_a": {"outcome": own, "why": "x"}})
     assert found == unexpected
     assert ("test_a" in text) == (own != "passed") and "| gloo | 1 | 0 | 0 |" in text

@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from thalweg.bench.hosts import DEVICE, address, hosts, missing
+from thalweg.bench.hosts import DEVICE, PARTS, address, hosts, missing
 
 MODELS = ("communication", "computation")
 VARIANTS = ("gloo", "thalweg", "thalweg-dlcp")
@@ -114,11 +114,15 @@ def run(arguments):
         processes = [subprocess.Popen(["ip", "netns", "exec", name, *words, "--rank", str(rank)], env=environment,
                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
                      for rank, name in enumerate(names)]
+        end = time.monotonic() + arguments.timeout
         try:
             for rank, process in enumerate(processes):
-                text, _ = process.communicate(timeout=arguments.timeout)
+                try:
+                    text, _ = process.communicate(timeout=max(0.0, end - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    sys.exit(f"thalweg.bench.ddp: rank {rank} has not ended within --timeout {arguments.timeout:g} s")
                 if process.returncode != 0:
-                    raise RuntimeError(f"rank {rank} ended with {process.returncode}:\n{text[-3000:]}")
+                    sys.exit(f"thalweg.bench.ddp: rank {rank} ended with {process.returncode}:\n{text[-3000:]}")
         finally:
             for process in processes:
                 process.kill()
@@ -141,10 +145,13 @@ def main():
     if arguments.rank is not None:
         rank_main(arguments)
         return
-    for name, low, high in (("loss", 0, 1), ("bound", 0, 1), ("rate", 1e-3, 1e3), ("ranks", 2, 31), ("steps", 1, 1e6)):
+    for name, low, high in (("loss", 0, 1), ("bound", 0, 1), ("rate", 1e-3, 1e3), ("ranks", 2, 31), ("steps", 1, 1e6),
+                            ("timeout", 1, 1e6)):
         value = getattr(arguments, name)
         if not low <= value < high:
             parser.error(f"--{name}: {value}; from {low:g} to below {high:g} is allowed")
+    if 0 < arguments.loss < 1 / PARTS:
+        parser.error(f"--loss: {arguments.loss:g}; 0, or from {1 / PARTS:g} on is allowed")
     if missing():
         parser.error(f"cannot make hosts: {missing()}")
     rows = run(arguments)

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 
 DEVICE = "tw0"
+PARTS = 1_000_000  # losses are in whole parts of it
 
 
 def _do(*words):
@@ -53,7 +54,7 @@ def hosts(count, gbps, loss):
                         "128k", "latency", "50ms")
             if loss > 0:
                 _inside(name, "nft", f"add table inet lossy; add chain inet lossy in {{ type filter hook input priority "
-                        f"0; }}; add rule inet lossy in iif {DEVICE} numgen random mod 100000 < {round(loss * 100000)} "
+                        f"0; }}; add rule inet lossy in iif {DEVICE} numgen random mod {PARTS} < {round(loss * PARTS)} "
                         "drop")
         yield ends
     finally:

@@ -15,8 +15,8 @@ constexpr int kCalls = 11;
 // The communicator passes on what it has of a chunk at once; the simulator by parts of this size.
 constexpr const char* kPart = "64KiB";
 
-// Round trip and buffers as the emulated network has them (emulated_network.cc); the kernel's
-// minimum for a retransmission timer.
+// Buffers as the emulated network has them (emulated_network.cc), the kernel's minimum for a
+// retransmission timer; delays are the topology's, which the emulated network does not add.
 std::string scenario_text(const Topology& topology, const SimulatedCall& call) {
   const std::string transport = call.transport == "dlcp"
                                     ? fmt::format("{{kind: dlcp, bound: {}}}", call.bound)

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "net/address.h"
+#include "wire/atp_packet.h"
 
 namespace thalweg {
 namespace {
@@ -38,13 +40,12 @@ Result<std::vector<std::string>> addresses_from(const json& fields, const char* 
 }
 
 Result<std::uint32_t> whole_from(const json& fields, const char* field, std::uint32_t otherwise,
-                                 std::uint32_t least = 0) {
+                                 std::uint32_t least = 0, std::uint32_t most = 0xffff'ffff) {
   if (!fields.contains(field)) return otherwise;
   const json& value = fields.at(field);
-  constexpr std::uint32_t kMost = 0xffff'ffff;
-  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > kMost ||
+  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > most ||
       value.get<std::uint64_t>() < least) {
-    return bad_field(field, value, fmt::format("a whole number from {} to {}", least, kMost));
+    return bad_field(field, value, fmt::format("a whole number from {} to {}", least, most));
   }
   return value.get<std::uint32_t>();
 }
@@ -66,20 +67,29 @@ Result<std::string> text_from(const json& fields, const char* field, std::size_t
 }  // namespace
 
 json to_json(const JobRequest& request) {
-  return {{"name", request.name},   {"workers", request.workers}, {"servers", request.servers},
-          {"limit", request.limit}, {"keyed", request.keyed},     {"lease", request.lease}};
+  return {{"job", request.id},
+          {"name", request.name},
+          {"workers", request.workers},
+          {"servers", request.servers},
+          {"limit", request.limit},
+          {"window", request.window},
+          {"groups", request.groups},
+          {"keyed", request.keyed},
+          {"second_level", request.second_level},
+          {"lease", request.lease}};
 }
 
 Result<JobRequest> job_request_from(const json& fields) {
   for (const auto& [field, value] : fields.items()) {
-    static constexpr const char* kKnown[] = {"op",           "token", "name",   "workers",
-                                             "servers",      "limit", "window", "groups",
-                                             "second_level", "keyed", "lease"};
+    static constexpr const char* kKnown[] = {"op",      "job",          "token", "name",
+                                             "workers", "servers",      "limit", "window",
+                                             "groups",  "second_level", "keyed", "lease"};
     if (std::ranges::find(kKnown, field) == std::end(kKnown)) {
       return bad_field(field.c_str(), value, "none of that name");
     }
   }
   JobRequest request;
+  THALWEG_TRY(request.id, whole_from(fields, "job", 0, 0, kMaxJobId));
   THALWEG_TRY(request.name, text_from(fields, "name", kMaxJobName));
   THALWEG_TRY(request.workers, addresses_from(fields, "workers", 1, kMaxJobWorkers));
   THALWEG_TRY(request.servers, addresses_from(fields, "servers", 1, kMaxJobServers));
@@ -107,8 +117,21 @@ Result<JobGrant> job_grant_from(const json& fields) {
   THALWEG_TRY(grant.id, whole_from(fields, "job", 0));
   THALWEG_TRY(grant.key, text_from(fields, "key", kKeyDigits));
   THALWEG_TRY(grant.data, addresses_from(fields, "data", 0, kMaxShards));
-  THALWEG_TRY(grant.elements, whole_from(fields, "elements", 0));
+  THALWEG_TRY(grant.elements, whole_from(fields, "elements", 1, 1, kAtpMostElements));
   return grant;
+}
+
+json to_json(const AtpJob& job) {
+  json fields = to_json(job.grant);
+  fields["servers"] = job.servers;
+  return fields;
+}
+
+Result<AtpJob> atp_job_from(const json& fields) {
+  AtpJob job;
+  THALWEG_TRY(job.grant, job_grant_from(fields));
+  THALWEG_TRY(job.servers, whole_from(fields, "servers", 1, 1, kMaxJobServers));
+  return job;
 }
 
 Result<json> parse_control_line(std::string_view line) {

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +15,8 @@ namespace thalweg {
 inline constexpr std::size_t kMaxJobWorkers = 32;  // bits of a packet's bitmap
 inline constexpr std::size_t kMaxJobServers = 32;
 inline constexpr std::size_t kMaxJobName = 64;
+// Of the numbers that a switch gives to jobs: each once, in turn.
+inline constexpr std::uint32_t kMaxJobId = 0xffff;
 // A longer request ends the connection; so does a longer answer, of which statistics are the
 // longest.
 inline constexpr std::size_t kMaxControlLine = std::size_t{1} << 16;
@@ -23,6 +24,8 @@ inline constexpr std::size_t kMaxControlAnswer = std::size_t{4} << 20;
 
 // A job as its owner describes it.
 struct JobRequest {
+  // The number that another switch of the job has given it: packets carry one. 0: any.
+  std::uint32_t id = 0;
   std::string name;
   // "host:port", in the order of the packets' bitmap: where results go, and whose gradients count.
   std::vector<std::string> workers;
@@ -40,6 +43,7 @@ struct JobRequest {
   bool keyed = false;
   // The job ends with the connection that created it.
   bool lease = false;
+  bool operator==(const JobRequest&) const = default;
 };
 
 // What the switch answers.
@@ -49,7 +53,16 @@ struct JobGrant {
   // "host:port" of each shard's data socket (shard_of() says whose a packet is). None: there is no
   // switch.
   std::vector<std::string> data;
-  std::uint32_t elements = 0;  // that fit an aggregator
+  std::uint32_t elements = 1;  // that fit an aggregator
+  bool operator==(const JobGrant&) const = default;
+};
+
+// What the ranks of a communicator must agree on: the grant, with the elements of a packet, and how
+// many of the first ranks are servers.
+struct AtpJob {
+  JobGrant grant;
+  std::uint32_t servers = 1;
+  bool operator==(const AtpJob&) const = default;
 };
 
 // Which shard of a switch a sequence belongs to: runs of kShardRun, so that packets sent together
@@ -64,6 +77,8 @@ constexpr std::size_t shard_of(std::uint32_t job, std::uint64_t sequence, std::s
 [[nodiscard]] Result<JobRequest> job_request_from(const nlohmann::json& fields);
 [[nodiscard]] nlohmann::json to_json(const JobGrant& grant);
 [[nodiscard]] Result<JobGrant> job_grant_from(const nlohmann::json& fields);
+[[nodiscard]] nlohmann::json to_json(const AtpJob& job);
+[[nodiscard]] Result<AtpJob> atp_job_from(const nlohmann::json& fields);
 
 // One object from a line; the error is for the other end.
 [[nodiscard]] Result<nlohmann::json> parse_control_line(std::string_view line);

@@ -7,15 +7,39 @@
 
 namespace thalweg {
 
-AtpMember::AtpMember(const AtpNodeOptions& options, UdpSocket& socket) : options_(options) {
+std::vector<std::uint8_t> atp_groups(const AtpNodeOptions& options) {
+  if (!options.groups.empty()) return options.groups;
+  return {static_cast<std::uint8_t>(options.members.size())};
+}
+
+AtpPlace atp_place(const AtpNodeOptions& options) {
+  AtpPlace place;
+  int index = options.rank;
+  for (const std::uint8_t size : atp_groups(options)) {
+    if (index < size) break;
+    index -= size;
+    ++place.group;
+  }
+  place.index = static_cast<std::uint8_t>(index);
+  return place;
+}
+
+AtpMember::AtpMember(const AtpNodeOptions& options, UdpSocket& socket)
+    : options_(options), groups_(atp_groups(options)) {
   for (const SocketAddress& shard : options.shards) {
     shards_.emplace_back(socket, std::vector{shard});
+  }
+  for (const SocketAddress& shard : options.server_shards) {
+    server_shards_.emplace_back(socket, std::vector{shard});
   }
   for (const SocketAddress& member : options.members) {
     members_.emplace_back(socket, std::vector{member});
   }
+  if (options.server_apart) members_.emplace_back(socket, std::vector{*options.server_apart});
   if (options.key) {
-    sealer_.emplace(*options.key, AtpOrigin{.member = static_cast<std::uint16_t>(options.rank),
+    const std::size_t own =
+        options.on_sum ? options.members.size() : static_cast<std::size_t>(options.rank);
+    sealer_.emplace(*options.key, AtpOrigin{.member = static_cast<std::uint16_t>(own),
                                             .mark = static_cast<std::uint16_t>(random_number()),
                                             .first_count = random_number()});
     verifier_.emplace(*options.key);
@@ -26,11 +50,29 @@ std::uint32_t AtpMember::everyone() const {
   return atp_all(static_cast<unsigned>(options_.members.size()));
 }
 
+std::uint32_t AtpMember::ranks_of(const AtpHeader& header) const {
+  std::uint32_t ranks = 0;
+  unsigned first = 0;
+  for (unsigned g = 0; g < groups_.size(); ++g) {
+    const std::uint32_t all = atp_all(groups_[g]);
+    std::uint32_t of_group = g == header.group ? header.workers & all : 0;
+    if ((header.groups & atp_bit(g)) != 0) of_group = all;
+    ranks |= of_group << first;
+    first += groups_[g];
+  }
+  return ranks;
+}
+
 AtpMember::Sender AtpMember::sender(const SocketAddress& from) const {
-  if (std::ranges::find(options_.shards, from) != options_.shards.end()) return {true, {}};
+  for (const auto* shards : {&options_.shards, &options_.server_shards}) {
+    if (std::ranges::find(*shards, from) != shards->end()) return {.is_switch = true};
+  }
+  if (from == options_.server_apart) return {.is_server = true};
   const auto member = std::ranges::find(options_.members, from);
   if (member == options_.members.end()) return {};
-  return {false, static_cast<std::size_t>(member - options_.members.begin())};
+  const auto rank = static_cast<std::size_t>(member - options_.members.begin());
+  const bool server = !options_.server_apart && rank < static_cast<std::size_t>(options_.servers);
+  return {.is_server = server, .rank = rank};
 }
 
 bool AtpMember::read(std::span<const std::byte> packet, AtpHeader& header) {
@@ -47,11 +89,17 @@ AtpMember::Slot AtpMember::fill(const AtpHeader& header, PacketTrain& train) {
 }
 
 AtpMember::Slot AtpMember::to_switch(const AtpHeader& header) {
-  return fill(header, shards_[shard_of(header.job, header.sequence, shards_.size())]);
+  const bool up = header.kind == AtpKind::kGradient || server_shards_.empty();
+  std::vector<PacketTrain>& trains = up ? shards_ : server_shards_;
+  return fill(header, trains[shard_of(header.job, header.sequence, trains.size())]);
 }
 
-AtpMember::Slot AtpMember::to_member(const AtpHeader& header, std::size_t rank) {
+AtpMember::Slot AtpMember::to_rank(const AtpHeader& header, std::size_t rank) {
   return fill(header, members_[rank]);
+}
+
+AtpMember::Slot AtpMember::to_server(const AtpHeader& header, std::size_t server) {
+  return fill(header, options_.server_apart ? members_.back() : members_[server]);
 }
 
 void AtpMember::seal(const Slot& slot) {
@@ -60,6 +108,7 @@ void AtpMember::seal(const Slot& slot) {
 
 void AtpMember::flush() {
   for (PacketTrain& train : shards_) train.flush();
+  for (PacketTrain& train : server_shards_) train.flush();
   for (PacketTrain& train : members_) train.flush();
 }
 

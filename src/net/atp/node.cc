@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <future>
+#include <numeric>
 #include <thread>
 #include <utility>
 
+#include "base/check.h"
 #include "net/atp/member.h"
 #include "net/atp/server_driver.h"
 #include "net/atp/worker_driver.h"
@@ -21,11 +23,6 @@ constexpr int kRunsPerTurn = 32;
 // As much as the packets of a window from every rank.
 constexpr std::size_t kSocketBuffer = std::size_t{8} << 20;
 
-std::optional<Time> earlier(std::optional<Time> a, std::optional<Time> b) {
-  if (!a || !b) return a ? a : b;
-  return std::min(*a, *b);
-}
-
 Status check(const AtpNodeOptions& options) {
   const std::size_t ranks = options.members.size();
   if (ranks < 1 || ranks > kAtpMostWorkersPerGroup) {
@@ -35,6 +32,11 @@ Status check(const AtpNodeOptions& options) {
   if (options.servers < 1 || static_cast<std::size_t>(options.servers) > ranks) {
     return Error(fmt::format("atp_servers: {}; from 1 to {} are allowed", options.servers, ranks));
   }
+  const std::vector<std::uint8_t> groups = atp_groups(options);
+  const bool some = std::ranges::none_of(groups, [](std::uint8_t size) { return size == 0; });
+  CHECK(some && std::accumulate(groups.begin(), groups.end(), std::size_t{0}) == ranks);
+  CHECK(!options.server_apart || options.servers == 1);
+  CHECK(!options.on_sum || options.server_apart);
   return ok_status();
 }
 
@@ -57,21 +59,25 @@ class AtpNode::Core final : public EventLoop::Handler {
   Status join(const AtpNodeOptions& options) {
     THALWEG_TRY_STATUS(check(options));
     member_.emplace(options, socket_);
-    worker_.emplace(*member_);
-    if (options.rank < options.servers) server_.emplace(*member_);
+    if (!options.on_sum) worker_.emplace(*member_);
+    if (options.on_sum || (!options.server_apart && options.rank < options.servers)) {
+      server_.emplace(*member_);
+    }
     THALWEG_TRY_STATUS(loop_->add(socket_.fd(), EPOLLIN, *this));
     thread_ = std::thread([this] { loop_->run([this] { return turn(); }); });
     return ok_status();
   }
   void start(AtpReduction reduction) { worker_->start(std::move(reduction), monotonic_now()); }
-  void fail(const std::string& cause) { worker_->fail(cause, monotonic_now()); }
+  void fail(const std::string& cause) {
+    if (worker_) worker_->fail(cause, monotonic_now());
+  }
   [[nodiscard]] Counters counters() const {
-    return {.worker = worker_->counters(),
+    return {.worker = worker_ ? worker_->counters() : AtpWorkerCounters(),
             .server_packets = server_ ? server_->packets() : 0,
             .server_bytes = server_ ? server_->bytes() : 0,
-            .sent_direct = worker_->sent_direct(),
+            .sent_direct = worker_ ? worker_->sent_direct() : 0,
             .refused = refused_,
-            .switch_gone = worker_->switch_gone()};
+            .switch_gone = worker_ && worker_->switch_gone()};
   }
 
  private:
@@ -82,6 +88,7 @@ class AtpNode::Core final : public EventLoop::Handler {
     for (int i = 0; i < kRunsPerTurn; ++i) {
       if (socket_.receive(arrival, &from) != UdpSocket::Received::kPackets) return;
       const AtpMember::Sender sender = member_->sender(from);
+      if (arrival.bytes.empty()) ++refused_;
       for (std::size_t at = 0; at < arrival.bytes.size(); at += arrival.packet_size) {
         on_packet(
             arrival.bytes.subspan(at, std::min(arrival.packet_size, arrival.bytes.size() - at)),
@@ -99,13 +106,12 @@ class AtpNode::Core final : public EventLoop::Handler {
     }
     header.congested = header.congested || marked;
     const bool up = header.kind == AtpKind::kGradient;
-    const auto servers = static_cast<std::size_t>(member_->options().servers);
     // Straight from a member: its own gradient, or a server's sum.
     const bool own =
-        sender.is_switch ||
-        (up ? header.groups == 0 && header.workers == atp_bit(static_cast<unsigned>(*sender.rank))
-            : *sender.rank < servers);
-    if (!own || (up && !server_)) {
+        sender.is_switch || (up ? sender.rank && member_->ranks_of(header) ==
+                                                     atp_bit(static_cast<unsigned>(*sender.rank))
+                                : sender.is_server);
+    if (!own || (up ? !server_ : !worker_)) {
       ++refused_;
     } else if (up) {
       server_->on_packet(header, packet, sender.is_switch, now);
@@ -117,15 +123,15 @@ class AtpNode::Core final : public EventLoop::Handler {
   std::optional<Time> turn() {
     const Time now = monotonic_now();
     const auto due = [&](const std::optional<Time>& time) { return time && *time <= now; };
-    if (due(worker_->next_timeout())) worker_->on_timeout(now);
+    if (worker_ && due(worker_->next_timeout())) worker_->on_timeout(now);
     if (server_ && due(server_->next_timeout())) {
       server_->on_timeout(now);
       server_->pump();
     }
-    const bool idle = worker_->pump(now);
+    const bool idle = !worker_ || worker_->pump(now);
     member_->flush();
     if (!idle) return now;
-    return earlier(worker_->next_timeout(),
+    return earlier(worker_ ? worker_->next_timeout() : std::optional<Time>(),
                    server_ ? server_->next_timeout() : std::optional<Time>());
   }
 

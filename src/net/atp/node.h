@@ -1,6 +1,7 @@
-// One rank's part of an ATP job on real sockets: its worker, and a parameter server if it is among
-// the first ranks, on one UDP socket and one thread. The protocol is proto/atp's; this moves bytes
-// between tensors, packets and the server's slots.
+// One member's part of an ATP job on real sockets, on one UDP socket and one thread: a rank with
+// its worker, and a parameter server if it is among the first ranks; or a server apart, that is no
+// rank and takes the sums for itself. The protocol is proto/atp's; this moves bytes between
+// tensors, packets and the server's slots.
 //
 // Reductions run in the order in which they are given, which must be the same on all ranks.
 #pragma once
@@ -21,6 +22,7 @@
 #include "net/atp/paths.h"
 #include "proto/atp/worker.h"
 #include "tensor/fixed_point.h"
+#include "wire/atp_packet.h"
 #include "wire/authenticate.h"
 
 namespace thalweg {
@@ -28,9 +30,19 @@ namespace thalweg {
 struct AtpNodeOptions {
   std::uint32_t job = 0;
   int rank = 0;
-  int servers = 1;                     // the ranks below it
+  int servers = 1;  // the ranks below it
+  // A server that is no rank, in place of those; `servers` must be 1.
+  std::optional<SocketAddress> server_apart = {};
+  // This node is the server apart, and has no worker; `rank` means nothing. Called in the node's
+  // thread, not to block, once a sequence with its sum: the header is that of its parameter packet.
+  std::function<void(const AtpHeader& header, const std::int32_t* sum)> on_sum = {};
   std::vector<SocketAddress> members;  // of all ranks, this one's too: at most 32
-  std::vector<SocketAddress> shards;   // of the switch; none: without one
+  // How many of the ranks, in their order, are in each group: behind a first switch of their own
+  // (docs/switch.md, two levels). Empty: all in one.
+  std::vector<std::uint8_t> groups = {};
+  std::vector<SocketAddress> shards;  // of the switch, or the group's; none: without one
+  // Of the servers' switch where that is another: sums leave by it. Empty: `shards`.
+  std::vector<SocketAddress> server_shards = {};
   std::optional<JobKey> key;
   std::uint32_t elements = 256;  // of a packet
   std::uint32_t window = 1024;   // packets in flight; a power of two
@@ -70,7 +82,7 @@ class AtpNode {
   // Once, before anything else.
   [[nodiscard]] Status join(const AtpNodeOptions& options);
 
-  // From any thread. False: the node is ending, and `done` is not called.
+  // From any thread; not of a server apart. False: the node is ending, and `done` is not called.
   bool reduce(AtpReduction reduction);
   // What is in flight fails with this cause, and so does all that comes later.
   void fail(const std::string& cause);

@@ -29,7 +29,6 @@ class PacketTrain {
   void flush();
   [[nodiscard]] bool empty() const { return used_ == 0; }
   [[nodiscard]] const Counters& counters() const { return counters_; }
-  [[nodiscard]] const std::vector<SocketAddress>& ends() const { return ends_; }
 
  private:
   UdpSocket& socket_;

@@ -14,9 +14,9 @@ constexpr Duration kDeadline = Duration::milliseconds(3'600'000);
 AtpServerOptions server_options(const AtpNodeOptions& node) {
   AtpServerOptions options;
   options.job = node.job;
-  options.groups = {static_cast<std::uint8_t>(node.members.size())};
+  options.groups = atp_groups(node);
   options.servers = static_cast<std::uint32_t>(node.servers);
-  options.index = static_cast<std::uint32_t>(node.rank);
+  options.index = node.server_apart ? 0 : static_cast<std::uint32_t>(node.rank);
   options.elements = node.elements;
   options.window = node.window;
   options.keyed = node.key.has_value();
@@ -29,14 +29,14 @@ AtpServerOptions server_options(const AtpNodeOptions& node) {
 AtpServerDriver::AtpServerDriver(AtpMember& member)
     : member_(member),
       server_(server_options(member.options())),
-      path_(member.everyone(), member.has_switch()),
+      path_(member.everyone(), member.sums_by_switch()),
       elements_(std::size_t{server_.slots()} * server_.options().elements) {}
 
 void AtpServerDriver::on_packet(const AtpHeader& header, std::span<const std::byte> packet,
                                 bool by_switch, Time now) {
   ++packets_;
   bytes_ += packet.size();
-  path_.on_gradient(by_switch, header.groups != 0 ? member_.everyone() : header.workers);
+  path_.on_gradient(by_switch, member_.ranks_of(header));
   const AtpServerAction action = server_.on_gradient(header, now);
   const std::span<const std::byte> elements = atp_payload(packet, header);
   switch (action.payload) {
@@ -50,6 +50,12 @@ void AtpServerDriver::on_packet(const AtpHeader& header, std::span<const std::by
         server_.mark_saturated(action.slot);
       }
       break;
+  }
+  AtpServerTransmit transmit;
+  // What completes a sequence is followed by nothing but its sum.
+  if (action.completed && member_.options().on_sum && server_.poll_transmit(transmit)) {
+    member_.options().on_sum(transmit.header, slot(transmit.slot));
+    send(transmit);
   }
   pump();
 }
@@ -68,12 +74,12 @@ void AtpServerDriver::put(const AtpMember::Slot& out, const AtpServerTransmit& t
 
 void AtpServerDriver::send(const AtpServerTransmit& transmit) {
   const AtpHeader& header = transmit.header;
-  const bool to_all = header.kind == AtpKind::kAbort || header.groups != 0;
-  const std::uint32_t receivers = to_all ? member_.everyone() : header.workers;
+  const std::uint32_t receivers =
+      header.kind == AtpKind::kAbort ? member_.everyone() : member_.ranks_of(header);
   const std::uint32_t direct = path_.direct(receivers);
   if (direct != receivers) put(member_.to_switch(header), transmit);
   for (std::uint32_t left = direct; left != 0; left &= left - 1) {
-    put(member_.to_member(header, static_cast<std::size_t>(std::countr_zero(left))), transmit);
+    put(member_.to_rank(header, static_cast<std::size_t>(std::countr_zero(left))), transmit);
   }
 }
 

@@ -36,35 +36,50 @@ Result<JobGrant> SwitchClient::create(const JobRequest& request, Time until) {
 }
 
 Result<json> SwitchClient::ask(json request, Time until) {
+  answered_ = false;
   if (!token_.empty()) request["token"] = token_;
   const std::string line = request.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
   for (std::size_t sent = 0; sent < line.size();) {
-    const ssize_t now = send(fd(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
+    const ssize_t now = send(fd_.get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
     if (now >= 0) {
       sent += static_cast<std::size_t>(now);
-    } else if (errno != EAGAIN || !wait_for_socket(fd(), POLLOUT, until)) {
+    } else if (errno == EAGAIN) {
+      if (!wait_for_socket(fd_.get(), POLLOUT, until)) {
+        return Error(name_ + " did not take the request in time");
+      }
+    } else if (errno != EINTR) {
       return system_error(fmt::format("cannot ask {}", name_), errno);
     }
   }
+  THALWEG_TRY(const std::string text, hear(until));
+  Result<json> answer = parse_control_line(text);
+  if (!answer.ok()) return answer.error().within(name_);
+  answered_ = true;
+  const json error = answer->value("error", json());
+  if (error.is_string()) return Error(error.get<std::string>()).within(name_);
+  answer->erase("ok");
+  return answer;
+}
+
+Result<std::string> SwitchClient::hear(Time until) {
   std::size_t end = 0;
   while ((end = in_.find('\n')) == std::string::npos) {
     if (in_.size() > kMaxControlAnswer) {
       return Error(fmt::format("{}: its answer is longer than {} bytes", name_, kMaxControlAnswer));
     }
-    if (!wait_for_socket(fd(), POLLIN, until)) return Error(name_ + " did not answer in time");
+    if (!wait_for_socket(fd_.get(), POLLIN, until)) {
+      return Error(name_ + " did not answer in time");
+    }
     std::array<char, 4096> bytes;
-    const ssize_t got = recv(fd(), bytes.data(), bytes.size(), 0);
+    const ssize_t got = recv(fd_.get(), bytes.data(), bytes.size(), 0);
     if (got == 0) return Error(name_ + " has closed the connection");
-    if (got < 0 && errno == EAGAIN) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (got < 0) return system_error(fmt::format("cannot hear {}", name_), errno);
     in_.append(bytes.data(), static_cast<std::size_t>(got));
   }
-  Result<json> answer = parse_control_line(std::string_view(in_).substr(0, end));
+  std::string line = in_.substr(0, end);
   in_.erase(0, end + 1);
-  if (!answer.ok()) return answer.error().within(name_);
-  const json error = answer->value("error", json());
-  if (error.is_string()) return Error(error.get<std::string>()).within(name_);
-  return answer;
+  return line;
 }
 
 }  // namespace thalweg

@@ -24,10 +24,12 @@ class SwitchClient {
   // What the switch answers to {"op": op, ...fields}, without "ok". Its refusal is an error.
   [[nodiscard]] Result<nlohmann::json> ask(nlohmann::json request, Time until);
 
-  // Readable when the switch has gone.
-  [[nodiscard]] int fd() const { return fd_.get(); }
+  // Whether the switch has answered the last request, be it by a refusal.
+  [[nodiscard]] bool answered() const { return answered_; }
 
  private:
+  // The next line.
+  [[nodiscard]] Result<std::string> hear(Time until);
   SwitchClient(Fd fd, std::string name, std::string token)
       : fd_(std::move(fd)), name_(std::move(name)), token_(std::move(token)) {}
 
@@ -35,6 +37,7 @@ class SwitchClient {
   std::string name_;
   std::string token_;
   std::string in_;
+  bool answered_ = false;
 };
 
 }  // namespace thalweg

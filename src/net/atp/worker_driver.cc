@@ -14,11 +14,22 @@ namespace {
 // So that arrivals are not left waiting for long.
 constexpr int kPacketsPerPump = 2048;
 
+std::span<const BlockExponent> exponent_of(const AtpReduction& reduction, std::int64_t element,
+                                           std::uint32_t block) {
+  return std::span(reduction.exponents).subspan(static_cast<std::size_t>(element) / block, 1);
+}
+
+}  // namespace
+
 AtpWorkerOptions worker_options(const AtpNodeOptions& node) {
   AtpWorkerOptions options;
   options.job = node.job;
-  options.index = static_cast<std::uint8_t>(node.rank);
-  options.fan_in = static_cast<std::uint8_t>(node.members.size());
+  const std::vector<std::uint8_t> groups = atp_groups(node);
+  const AtpPlace place = atp_place(node);
+  options.group = place.group;
+  options.index = place.index;
+  options.fan_in = groups[place.group];
+  options.group_count = static_cast<std::uint8_t>(groups.size());
   options.servers = static_cast<std::uint32_t>(node.servers);
   options.elements = node.elements;
   options.keyed = node.key.has_value();
@@ -26,21 +37,18 @@ AtpWorkerOptions worker_options(const AtpNodeOptions& node) {
   // Ends are processes that share cores: what is late is mostly not lost.
   options.recovery.initial = Duration::milliseconds(100);
   options.recovery.least = Duration::milliseconds(30);
-  // Servers and shards send runs of sums, each in its own time.
+  // Servers and shards send runs of sums, each in its own time; the worker counts for each server.
   const auto ways =
       static_cast<std::uint32_t>(std::max<std::size_t>(options.servers, node.shards.size()));
   if (ways > 1) {
-    options.recovery.out_of_sequence = static_cast<std::uint32_t>(UdpSocket::kMaxPackets) * ways;
+    const std::uint32_t ways_a_server = (ways + options.servers - 1) / options.servers;
+    // A hole must be found before the window stands still.
+    const std::uint32_t most = std::max(options.window / 2 / options.servers, 1U);
+    options.recovery.out_of_sequence =
+        std::min(static_cast<std::uint32_t>(UdpSocket::kMaxPackets) * ways_a_server, most);
   }
   return options;
 }
-
-std::span<const BlockExponent> exponent_of(const AtpReduction& reduction, std::int64_t element,
-                                           std::uint32_t block) {
-  return std::span(reduction.exponents).subspan(static_cast<std::size_t>(element) / block, 1);
-}
-
-}  // namespace
 
 AtpWorkerDriver::AtpWorkerDriver(AtpMember& member)
     : member_(member),
@@ -103,7 +111,7 @@ void AtpWorkerDriver::send(AtpTransmit& transmit, Time now) {
     header.collision = !header.resend;
   }
   const AtpMember::Slot slot =
-      direct ? member_.to_member(header, transmit.server) : member_.to_switch(header);
+      direct ? member_.to_server(header, transmit.server) : member_.to_switch(header);
   if (fixed) {
     of.misfits += to_fixed_point(reduction.type, data, header.elements, block,
                                  exponent_of(reduction, transmit.block.first_element, block),

@@ -14,6 +14,9 @@
 
 namespace thalweg {
 
+// How the worker of a node is set up: what a job over sockets needs.
+[[nodiscard]] AtpWorkerOptions worker_options(const AtpNodeOptions& node);
+
 class AtpWorkerDriver {
  public:
   // `member` outlives it.

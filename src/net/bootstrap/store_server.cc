@@ -1,8 +1,6 @@
 #include "net/bootstrap/store_server.h"
 
-#include <fcntl.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -16,8 +14,10 @@
 #include "net/address.h"
 #include "net/control_stream.h"
 #include "net/event_loop.h"
+#include "net/stream_key.h"
 #include "net/system.h"
 #include "net/tcp.h"
+#include "net/tcp_listener.h"
 
 namespace thalweg {
 namespace {
@@ -29,20 +29,8 @@ constexpr std::size_t kReadSize = std::size_t{1} << 16;
 // A client with so much to read is not listened to.
 constexpr std::size_t kMaxUnread = std::size_t{4} << 20;
 
-// Towards the hard limit, for a process that has run out of descriptors.
-bool raise_open_files() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
-  const rlim_t most = std::min<rlim_t>(limit.rlim_max, 2 * kMaxStoreClients);
-  if (limit.rlim_cur >= most) return false;
-  limit.rlim_cur = most;
-  return setrlimit(RLIMIT_NOFILE, &limit) == 0;
-}
-
-int spare_descriptor(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 0); }
-
-void send_hello(int fd, HelloStatus status) {
-  const auto bytes = encode_store_hello({status, 0});
+void send_hello(int fd, HelloStatus status, std::uint64_t challenge = 0) {
+  const auto bytes = encode_store_hello({status, challenge});
   // It fits an empty buffer; if the client is gone, its socket says so next.
   [[maybe_unused]] const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
 }
@@ -52,7 +40,8 @@ struct Connection {
   StoreTable::Client id = 0;
   Time hello_by;
   bool greeted = false;
-  bool blocked = false;  // there is something to send that the socket did not take
+  std::optional<StreamKey> key = {};  // it has said hello, and has to prove that it holds it
+  bool blocked = false;               // there is something to send that the socket did not take
   std::vector<std::byte> in;
   std::vector<std::byte> out;
   std::size_t sent = 0;  // of out
@@ -64,12 +53,13 @@ struct Connection {
 
 class StoreServer::Core final : public EventLoop::Handler {
  public:
-  Core(std::unique_ptr<EventLoop> loop, Fd listener, JobToken token, const StoreLimits& limits)
+  Core(std::unique_ptr<EventLoop> loop, Fd listener, JobToken token,
+       const std::optional<JobKey>& key, const StoreLimits& limits)
       : loop_(std::move(loop)),
-        listener_(std::move(listener)),
-        spare_(spare_descriptor(listener_.get())),
-        address_(SocketAddress::local_of(listener_.get()).to_string()),
+        listener_(std::move(listener), kMaxStoreClients),
+        address_(SocketAddress::local_of(listener_.fd()).to_string()),
         token_(token),
+        key_(key),
         table_(limits) {}
   ~Core() override {
     loop_->stop();
@@ -79,7 +69,7 @@ class StoreServer::Core final : public EventLoop::Handler {
   Core& operator=(const Core&) = delete;
 
   Status start() {
-    THALWEG_TRY_STATUS(loop_->add(listener_.get(), EPOLLIN, *this));
+    THALWEG_TRY_STATUS(loop_->add(listener_.fd(), EPOLLIN, *this));
     thread_ = std::thread([this] { loop_->run([this] { return turn(); }); });
     return ok_status();
   }
@@ -96,23 +86,23 @@ class StoreServer::Core final : public EventLoop::Handler {
 
  private:
   std::optional<Time> turn();
-  void accept_all();
-  // There are no descriptors left: tells the next client so. False: there is none.
-  bool refuse_one();
   void add(Fd fd);
+  // There is no room for it.
+  void refuse(int fd);
   // False: the connection is over.
   bool receive(Connection& c);
   bool greet(Connection& c);
+  bool check_key(Connection& c);
   bool serve(Connection& c);
   bool flush(Connection& c);
   void deliver(const StoreTable::Replies& replies);
   void drop(int fd);
 
   std::unique_ptr<EventLoop> loop_;
-  Fd listener_;
-  Fd spare_;  // given up to refuse a client when there is no other
+  TcpListener listener_;
   std::string address_;
   JobToken token_;
+  std::optional<JobKey> key_;
   StoreTable table_;
   std::unordered_map<int, Connection> connections_;  // by descriptor
   std::unordered_map<StoreTable::Client, int> descriptors_;
@@ -149,8 +139,9 @@ std::optional<Time> StoreServer::Core::turn() {
 }
 
 void StoreServer::Core::on_ready(int fd, std::uint32_t events) {
-  if (fd == listener_.get()) {
-    accept_all();
+  if (fd == listener_.fd()) {
+    listener_.accept_all([this](Fd client) { add(std::move(client)); },
+                         [this](int client) { refuse(client); });
     return;
   }
   const auto found = connections_.find(fd);
@@ -162,37 +153,15 @@ void StoreServer::Core::on_ready(int fd, std::uint32_t events) {
   if (!alive) drop(fd);
 }
 
-void StoreServer::Core::accept_all() {
-  while (true) {
-    Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (fd.valid()) {
-      add(std::move(fd));
-    } else if (errno == EMFILE || errno == ENFILE) {
-      if (!raise_open_files() && !refuse_one()) return;
-    } else if (errno != ECONNABORTED && errno != EINTR) {
-      return;
-    }
-  }
-}
-
-bool StoreServer::Core::refuse_one() {
-  spare_.reset();
-  Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  const bool refused = fd.valid();
-  if (refused) {
-    ++refused_;
-    send_hello(fd.get(), HelloStatus::kNoRoom);
-  }
-  fd.reset();
-  spare_ = Fd(spare_descriptor(listener_.get()));
-  return refused;
+void StoreServer::Core::refuse(int fd) {
+  ++refused_;
+  send_hello(fd, HelloStatus::kNoRoom);
 }
 
 void StoreServer::Core::add(Fd fd) {
   const int number = fd.get();
   if (connections_.size() >= kMaxStoreClients || !loop_->add(number, EPOLLIN, *this).ok()) {
-    ++refused_;
-    send_hello(number, HelloStatus::kNoRoom);
+    refuse(number);
     return;
   }
   set_signal_options(number, kClientTimeoutMs);
@@ -220,21 +189,47 @@ bool StoreServer::Core::receive(Connection& c) {
 }
 
 bool StoreServer::Core::greet(Connection& c) {
+  if (c.key) return check_key(c);
   if (c.in.size() < kStoreHelloSize) return true;
   StoreHello hello;
   const WireError error =
       decode_store_hello(std::span<const std::byte>(c.in).first<kStoreHelloSize>(), hello);
-  if (error == WireError::kNone && hello.token == token_) {
+  const bool same_key = hello.keyed == key_.has_value();
+  if (error == WireError::kNone && hello.token == token_ && same_key) {
     c.in.erase(c.in.begin(), c.in.begin() + kStoreHelloSize);
+    const std::uint64_t challenge = key_ ? random_number() : 0;
+    send_hello(c.fd.get(), HelloStatus::kHello, challenge);
+    if (key_) {
+      c.key.emplace(*key_, token_, challenge);
+      return check_key(c);
+    }
     c.greeted = true;
     --greeting_;
-    send_hello(c.fd.get(), HelloStatus::kHello);
     return true;
   }
   ++refused_;
-  if (error == WireError::kNone) send_hello(c.fd.get(), HelloStatus::kWrongToken);
   if (error == WireError::kVersion) send_hello(c.fd.get(), HelloStatus::kWrongVersion);
+  if (error != WireError::kNone) return false;
+  send_hello(c.fd.get(), hello.token != token_ ? HelloStatus::kWrongToken
+                         : key_                ? HelloStatus::kKeyNeeded
+                                               : HelloStatus::kKeyless);
   return false;
+}
+
+bool StoreServer::Core::check_key(Connection& c) {
+  if (c.in.size() < StreamKey::kOpeningSize) return true;
+  const std::optional<SessionProof> answer =
+      c.key->admit(std::span<const std::byte>(c.in).first<StreamKey::kOpeningSize>());
+  if (!answer) {
+    ++refused_;
+    return false;
+  }
+  c.in.erase(c.in.begin(), c.in.begin() + StreamKey::kOpeningSize);
+  c.key.reset();
+  c.greeted = true;
+  --greeting_;
+  c.out.insert(c.out.end(), answer->begin(), answer->end());
+  return flush(c);
 }
 
 bool StoreServer::Core::serve(Connection& c) {
@@ -302,10 +297,11 @@ StoreServer::StoreServer(StoreServer&&) noexcept = default;
 StoreServer& StoreServer::operator=(StoreServer&&) noexcept = default;
 
 Result<StoreServer> StoreServer::start(const std::string& listen_address, JobToken token,
+                                       const std::optional<JobKey>& key,
                                        const StoreLimits& limits) {
   THALWEG_TRY(Fd listener, listen_tcp(listen_address));
   THALWEG_TRY(std::unique_ptr<EventLoop> loop, EventLoop::make());
-  auto core = std::make_unique<Core>(std::move(loop), std::move(listener), token, limits);
+  auto core = std::make_unique<Core>(std::move(loop), std::move(listener), token, key, limits);
   THALWEG_TRY_STATUS(core->start());
   return StoreServer(std::move(core));
 }

@@ -6,13 +6,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "net/atp/admission.h"
 #include "net/system.h"
 
 namespace thalweg {
 namespace {
 
-// A switch that does not answer for so long is not there.
-constexpr Duration kSwitchTime = Duration::milliseconds(2'000);
 // How long rank 0 waits for the others to read that the switch refused.
 constexpr Duration kRefusalTime = Duration::milliseconds(2'000);
 // How long a server stays for ranks that have not said that they are done.
@@ -21,28 +20,18 @@ constexpr Duration kStayTurn = Duration::milliseconds(50);
 // How soon a broken communicator is noticed.
 constexpr auto kLook = std::chrono::milliseconds(50);
 
-Result<std::vector<SocketAddress>> resolve_all(const std::vector<std::string>& texts) {
-  std::vector<SocketAddress> addresses;
-  for (const std::string& text : texts) {
-    THALWEG_TRY(const SocketAddress address, SocketAddress::resolve(text));
-    addresses.push_back(address);
-  }
-  return addresses;
-}
-
 }  // namespace
 
 Result<std::shared_ptr<AtpEngine>> AtpEngine::make(AtpEngineOptions options, Time until) {
   std::shared_ptr<AtpEngine> engine(new AtpEngine(std::move(options)));
-  if (const Status status = engine->set_up(until); !status.ok()) {
-    return status.error().within("transport atp");
-  }
+  const Result<bool> made = engine->set_up(until);
+  if (!made.ok()) return made.error().within("transport atp");
+  if (!*made) return std::shared_ptr<AtpEngine>();
   engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });
   return engine;
 }
 
-Status AtpEngine::set_up(Time until) {
-  if (options_.servers == 0) options_.servers = options_.size;
+Result<bool> AtpEngine::set_up(Time until) {
   AtpNodeOptions node;
   THALWEG_TRY(node_, AtpNode::bind(options_.local));
   THALWEG_TRY_STATUS(options_.publish(fmt::format("member/{}", options_.rank),
@@ -53,30 +42,33 @@ Status AtpEngine::set_up(Time until) {
     members.push_back(std::move(member));
   }
   if (options_.rank == 0) {
-    const Result<JobGrant> grant = admit(members, until);
+    const Result<AtpJob> job = admit(members, until);
     const nlohmann::json told =
-        grant.ok() ? to_json(*grant) : nlohmann::json{{"error", grant.error().message()}};
+        job.ok() ? to_json(*job) : nlohmann::json{{"error", job.error().message()}};
     THALWEG_TRY_STATUS(options_.publish("job", told.dump(), until));
   }
   THALWEG_TRY(const std::string text, options_.find("job", until));
   THALWEG_TRY(const nlohmann::json fields, parse_control_line(text));
-  // The switch is there and refuses: all ranks say so.
   if (fields.contains("error")) {
+    if (options_.only_with_switch) return false;
+    // The switch is there and refuses: all ranks say so.
     meet("refused", std::min(until, monotonic_now() + kRefusalTime));
     return Error(fields.value("error", ""));
   }
-  THALWEG_TRY(const JobGrant grant, job_grant_from(fields));
-  THALWEG_TRY(node.members, resolve_all(members));
-  THALWEG_TRY(node.shards, resolve_all(grant.data));
-  elements_ = std::min(options_.elements, grant.elements);
-  node.job = grant.id;
+  THALWEG_TRY(const AtpJob job, atp_job_from(fields));
+  if (options_.only_with_switch && job.grant.data.empty()) return false;
+  THALWEG_TRY(node.members, numeric_addresses(members));
+  THALWEG_TRY(node.shards, numeric_addresses(job.grant.data));
+  elements_ = job.grant.elements;
+  node.job = job.grant.id;
   node.rank = options_.rank;
-  node.servers = options_.servers;
+  options_.servers = node.servers = static_cast<int>(job.servers);
   node.elements = elements_;
-  if (!grant.key.empty()) {
-    THALWEG_TRY(node.key, JobKey::from_hex(grant.key));
+  if (!job.grant.key.empty()) {
+    THALWEG_TRY(node.key, JobKey::from_hex(job.grant.key));
   }
-  return node_->join(node);
+  THALWEG_TRY_STATUS(node_->join(node));
+  return true;
 }
 
 // The store may end with the rank that leaves first.
@@ -88,28 +80,18 @@ void AtpEngine::meet(const std::string& where, Time until) const {
   }
 }
 
-Result<JobGrant> AtpEngine::admit(const std::vector<std::string>& members, Time until) {
-  // Without a switch: a number that strays of other jobs do not have.
-  constexpr std::uint32_t kMostId = 0x7fff'ffff;
-  JobGrant alone{.id = static_cast<std::uint32_t>(random_number() & kMostId),
-                 .key = {},
-                 .data = {},
-                 .elements = options_.elements};
-  if (options_.switch_address.empty()) return alone;
-  const Time by = std::min(until, monotonic_now() + kSwitchTime);
-  Result<SwitchClient> client =
-      SwitchClient::connect(options_.switch_address, options_.switch_token, by);
-  // Not there: the servers add up everything.
-  if (!client.ok()) return alone;
+Result<AtpJob> AtpEngine::admit(const std::vector<std::string>& members, Time until) {
+  const int servers = options_.servers == 0 ? options_.size : options_.servers;
   JobRequest request;
   request.name = options_.name;
   request.workers = members;
-  request.servers.assign(members.begin(), members.begin() + options_.servers);
+  request.servers.assign(members.begin(), members.begin() + servers);
   request.window = AtpNodeOptions().window;
-  request.lease = true;
-  THALWEG_TRY(const JobGrant grant, client->create(request, by));
-  lease_ = std::make_unique<SwitchClient>(std::move(*client));
-  return grant;
+  THALWEG_TRY(AtpAdmission admission, admit_atp_job(options_.switch_address, options_.switch_token,
+                                                    std::move(request), options_.elements, until));
+  lease_ = std::move(admission.lease);
+  return AtpJob{.grant = std::move(admission.grant),
+                .servers = static_cast<std::uint32_t>(servers)};
 }
 
 void AtpEngine::start(const std::shared_ptr<Operation::State>& op,
@@ -117,7 +99,7 @@ void AtpEngine::start(const std::shared_ptr<Operation::State>& op,
   {
     const std::lock_guard lock(mutex_);
     if (leaving_) {
-      op->result = Error(op->text + ": this rank has left");
+      op->end(Error(op->text + ": this rank has left"));
       return;
     }
     waiting_.push_back({op, agreement, monotonic_now() + op->limit});
@@ -139,8 +121,19 @@ bool AtpEngine::over(const Operation::State& op) {
 void AtpEngine::run() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait_for(lock, kLook,
-                      [&] { return !waiting_.empty() || !ended_.empty() || leaving_; });
+    const auto due = [&] {
+      return !waiting_.empty() || !ended_.empty() || (leaving_ && in_flight_ == 0);
+    };
+    if (in_flight_ == 0 || failed_) {
+      changed_.wait(lock, due);
+    } else if (!changed_.wait_for(lock, kLook, due)) {
+      lock.unlock();
+      const std::string cause = options_.broken();
+      if (!cause.empty()) node_->fail(cause);
+      lock.lock();
+      failed_ = !cause.empty();
+      continue;
+    }
     if (!ended_.empty()) {
       Ended ended = std::move(ended_.front());
       ended_.pop_front();
@@ -156,14 +149,8 @@ void AtpEngine::run() {
       hand_over(entry);
       lock.lock();
       handing_over_ = false;
-    } else if (leaving_ && in_flight_ == 0) {
+    } else {
       return;
-    } else if (in_flight_ > 0 && !failed_) {
-      lock.unlock();
-      const std::string cause = options_.broken();
-      if (!cause.empty()) node_->fail(cause);
-      lock.lock();
-      failed_ = !cause.empty();
     }
   }
 }
@@ -201,7 +188,7 @@ void AtpEngine::finish(const std::shared_ptr<Operation::State>& op, Status statu
   if (status.ok() && op->last_step) op->last_step();
   {
     const std::lock_guard lock(mutex_);
-    op->result = status.ok() ? std::move(status) : Status(status.error().within(op->text));
+    op->end(status.ok() ? std::move(status) : Status(status.error().within(op->text)));
   }
   changed_.notify_all();
 }
@@ -226,6 +213,7 @@ void AtpEngine::leave() {
   changed_.notify_all();
   thread_.join();
   node_.reset();
+  lease_.reset();
 }
 
 // A rank whose last sum was lost asks a server for it again.

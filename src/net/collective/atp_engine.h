@@ -32,8 +32,9 @@ struct AtpEngineOptions {
   SocketAddress local;         // the port is any
   std::string switch_address;  // of its control socket; empty: none
   std::string switch_token;
-  int servers = 0;               // 0: all ranks
-  std::uint32_t elements = 256;  // of a packet, at most
+  bool only_with_switch = false;  // without one there is to be no engine
+  int servers = 0;                // 0: all ranks
+  std::uint32_t elements = 256;   // of a packet, at most
   // Makes a value known to all ranks, and waits for one of theirs.
   std::function<Status(const std::string& key, const std::string& value, Time until)> publish;
   std::function<Result<std::string>(const std::string& key, Time until)> find;
@@ -43,14 +44,16 @@ struct AtpEngineOptions {
 
 class AtpEngine final : public OperationHost {
  public:
-  // Every rank calls it. Rank 0 has the job admitted by the switch; where it cannot, the job goes
-  // without one.
+  // Every rank calls it. Rank 0 has the job admitted by the switch, and its counts of servers and
+  // elements hold for all. A switch that cannot be reached, or does not answer, is done without;
+  // one that refuses is an error on every rank. With only_with_switch both give null, on all.
   [[nodiscard]] static Result<std::shared_ptr<AtpEngine>> make(AtpEngineOptions options,
                                                                Time until);
   ~AtpEngine() override { leave(); }
   AtpEngine(const AtpEngine&) = delete;
   AtpEngine& operator=(const AtpEngine&) = delete;
 
+  [[nodiscard]] int servers() const { return options_.servers; }
   // Elements of a block, each with an exponent of its own.
   [[nodiscard]] std::uint32_t elements() const { return elements_; }
 
@@ -66,8 +69,6 @@ class AtpEngine final : public OperationHost {
   // What is in flight fails. Requires that the agreements have ended or will.
   void leave();
 
-  [[nodiscard]] AtpNode::Counters counters() { return node_->counters(); }
-
  private:
   struct Entry {
     std::shared_ptr<Operation::State> op;
@@ -80,9 +81,10 @@ class AtpEngine final : public OperationHost {
   };
 
   explicit AtpEngine(AtpEngineOptions options) : options_(std::move(options)) {}
-  Status set_up(Time until);
+  // False: there is to be none.
+  Result<bool> set_up(Time until);
   // Of rank 0: the job as the switch admits it, or as it is without one.
-  [[nodiscard]] Result<JobGrant> admit(const std::vector<std::string>& members, Time until);
+  [[nodiscard]] Result<AtpJob> admit(const std::vector<std::string>& members, Time until);
   // Rank 0 goes on when all have come to `where`, or at that time.
   void meet(const std::string& where, Time until) const;
   void run();

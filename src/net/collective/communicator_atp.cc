@@ -1,13 +1,10 @@
 // Allreduces over ATP: which calls take that way, and how they are prepared for it.
 #include <fmt/format.h>
 
-#include <cstring>
 #include <utility>
 
-#include "net/bootstrap/interfaces.h"
 #include "net/collective/communicator_core.h"
 #include "net/collective/layout.h"
-#include "net/system.h"
 #include "tensor/fixed_point.h"
 #include "tensor/reduce.h"
 
@@ -15,7 +12,9 @@ namespace thalweg {
 
 Status Communicator::Core::prepare_atp(const std::string& listen, const std::string& prefix,
                                        Time until) {
-  if (options_.transport != Transport::kAtp || size_ == 1) return ok_status();
+  const bool chosen = options_.transport == Transport::kAuto;
+  if ((options_.transport != Transport::kAtp && !chosen) || size_ == 1) return ok_status();
+  if (chosen && static_cast<std::size_t>(size_) > kMaxJobWorkers) return ok_status();
   AtpEngineOptions atp;
   atp.rank = rank_;
   atp.size = size_;
@@ -25,11 +24,15 @@ Status Communicator::Core::prepare_atp(const std::string& listen, const std::str
   atp.switch_address =
       options_.atp_switch.empty() ? job_->environment.switch_address : options_.atp_switch;
   atp.switch_token = job_->environment.switch_token;
+  atp.only_with_switch = chosen;
   atp.servers = options_.atp_servers;
   atp.elements = options_.atp_elements;
   if (atp.elements < 1 || atp.elements > kAtpMostElements) {
     return Error(
         fmt::format("atp_elements: {}; from 1 to {} are allowed", atp.elements, kAtpMostElements));
+  }
+  if (atp.servers < 0 || atp.servers > size_) {
+    return Error(fmt::format("atp_servers: {}; from 0 to {} are allowed", atp.servers, size_));
   }
   atp.publish = [job = job_, prefix](const std::string& key, const std::string& value, Time by) {
     return job->set(fmt::format("{}atp/{}", prefix, key), value, by);
@@ -46,20 +49,32 @@ Status Communicator::Core::prepare_atp(const std::string& listen, const std::str
 }
 
 Result<bool> Communicator::Core::goes_by_atp(TensorSpan tensor, const CallOptions& options) const {
-  if (options.transport.value_or(options_.transport) != Transport::kAtp) return false;
+  const Transport way = options.transport.value_or(options_.transport);
+  if (way != Transport::kAtp && way != Transport::kAuto) return false;
   const bool fits = (tensor.type == DType::kInt32 || has_fixed_point(tensor.type)) &&
                     (options.op == ReduceOp::kSum || options.op == ReduceOp::kMean);
   // A call that says so itself is not sent another way in silence.
-  if (options.transport && !fits) {
+  if (options.transport == Transport::kAtp && !fits) {
     return Error(fmt::format(
         "allreduce of {} by {} over atp; int32, float32, float16 and bfloat16 by sum or "
         "mean are allowed",
         name_of(tensor.type), name_of(options.op)));
   }
-  if (options.transport && !atp_ && size_ > 1) {
-    return Error("transport: atp is for communicators that were created with it");
+  if (options.transport == Transport::kAtp && !atp_ && size_ > 1) {
+    return Error("transport: atp is for communicators that were created with it and have a switch");
   }
-  return fits && atp_ && tensor.elements > 0 && options.loss_bound == 0;
+  if (!fits || !atp_ || tensor.elements == 0 || options.loss_bound != 0) return false;
+  if (way == Transport::kAtp) return true;
+  if (!options.scheme.empty() || !options_.scheme.empty()) return false;
+  return plans_->faster_in_network(
+      {.elements = tensor.elements,
+       .element_bytes = static_cast<int>(size_of(tensor.type)),
+       .scheme = {}},
+      {.block_elements = atp_->elements(),
+       .packet_overhead =
+           Bytes(static_cast<std::int64_t>(kAtpHeaderSize)) + AtpWorkerOptions().frame_overhead,
+       .servers = atp_->servers(),
+       .agreement = {}});
 }
 
 Result<std::shared_ptr<Operation::State>> Communicator::Core::start_atp(
@@ -88,6 +103,7 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::start_atp(
     };
   }
   CallOptions agreement_options = options;
+  op->on_over = std::exchange(agreement_options.on_over, nullptr);
   agreement_options.op = ReduceOp::kMax;
   agreement_options.transport = Transport::kTcp;
   std::shared_ptr<const PreparedPlan> plan;
@@ -102,6 +118,9 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::start_atp(
   agreement->signature = signature_of(text);
   lay_over(*agreement, plan.get(), op->scratch.data());
   op->limit = agreement->limit;
+  if (metrics_)
+    metrics_->watch(*op, "allreduce",
+                    tensor.elements * static_cast<std::int64_t>(size_of(tensor.type)));
   const std::lock_guard lock(atp_order_);
   engine_->start(agreement);
   atp_->start(op, agreement);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <thread>
 #include <utility>
 
@@ -16,6 +17,7 @@ namespace {
 
 // How long one who waits for a key keeps the store to itself.
 constexpr Duration kStoreTurn = Duration::milliseconds(20);
+constexpr auto kStorePause = std::chrono::milliseconds(1);
 
 Result<Environment> environment_of(const CommunicatorOptions& options) {
   const EnvironmentLookup outer = process_environment();
@@ -36,6 +38,7 @@ Result<Environment> environment_of(const CommunicatorOptions& options) {
 Result<std::shared_ptr<Job>> Job::join(const CommunicatorOptions& options, Time until) {
   auto job = std::make_shared<Job>();
   THALWEG_TRY(job->environment, environment_of(options));
+  THALWEG_TRY(job->job_key, job_key_from(process_environment()));
   const Environment& environment = job->environment;
   if (environment.size == 1 && environment.store.empty()) return job;
   if (options.rendezvous) {
@@ -44,15 +47,15 @@ Result<std::shared_ptr<Job>> Job::join(const CommunicatorOptions& options, Time 
   }
   if (environment.rank == 0 && environment.rank0_starts_store) {
     THALWEG_TRY(const std::string listen, store_listen_address(environment.store));
-    THALWEG_TRY(job->server, StoreServer::start(listen, environment.token));
+    THALWEG_TRY(job->server, StoreServer::start(listen, environment.token, job->job_key));
   }
   THALWEG_TRY(StoreClient client,
-              StoreClient::connect(environment.store, environment.token, until));
+              StoreClient::connect(environment.store, environment.token, until, job->job_key));
   job->own_address = client.local_address();
   job->client = std::make_unique<StoreClient>(std::move(client));
-  job->open = [store = environment.store,
-               token = environment.token](Time by) -> Result<std::unique_ptr<Store>> {
-    THALWEG_TRY(StoreClient another, StoreClient::connect(store, token, by));
+  job->open = [store = environment.store, token = environment.token,
+               key = job->job_key](Time by) -> Result<std::unique_ptr<Store>> {
+    THALWEG_TRY(StoreClient another, StoreClient::connect(store, token, by, key));
     return std::unique_ptr<Store>(std::make_unique<StoreClient>(std::move(another)));
   };
   return job;
@@ -70,7 +73,11 @@ Status Job::meet_by(const CommunicatorOptions& options, Time until) {
       THALWEG_TRY_STATUS(client->set(key, fmt::format("{}", random_number()), until));
     }
     THALWEG_TRY(const std::string token, client->get(key, until));
-    std::from_chars(token.data(), token.data() + token.size(), environment.token);
+    const char* const end = token.data() + token.size();
+    const auto [read, failure] = std::from_chars(token.data(), end, environment.token);
+    if (failure != std::errc() || read != end) {
+      return Error(fmt::format("rendezvous: '{}' is '{}'; a whole number is allowed", key, token));
+    }
   }
   return ok_status();
 }
@@ -89,7 +96,8 @@ Result<std::string> Job::get(const std::string& key, Time until) {
       THALWEG_TRY(std::optional<std::string> value, client->find(key, turn));
       if (value) return *std::move(value);
     }
-    std::this_thread::yield();
+    // A mutex is not fair: others would not get it.
+    std::this_thread::sleep_for(kStorePause);
   }
 }
 

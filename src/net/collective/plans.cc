@@ -96,9 +96,37 @@ Result<Plan> Plans::plan_for(const Request& request) const {
                    wanted);
 }
 
-Result<std::shared_ptr<const PreparedPlan>> Plans::get(const Request& request) {
-  Key key{request.collective, request.elements, request.element_bytes, request.root,
+Result<Duration> Plans::predicted(const Request& request) {
+  THALWEG_TRY(const std::shared_ptr<const PreparedPlan> prepared, get(request));
+  const Routing routing(topology_);
+  THALWEG_TRY(const EvaluatedPlan evaluated, evaluate(prepared->plan, topology_, routing, {}));
+  return evaluated.cost.total;
+}
+
+Result<bool> Plans::faster_in_network(const Request& request, InNetworkRequest how) {
+  const Key key = key_of(request);
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = in_network_.find(key); found != in_network_.end()) return found->second;
+  }
+  how.elements = request.elements;
+  const std::int64_t blocks = (request.elements - 1) / how.block_elements + 1;
+  THALWEG_TRY(how.agreement, predicted({.elements = blocks, .element_bytes = 1, .scheme = {}}));
+  THALWEG_TRY(const Duration among_ranks, predicted(request));
+  const bool faster = in_network_time(how, topology_, {}) < among_ranks;
+  const std::lock_guard lock(mutex_);
+  if (in_network_.size() >= kMostPlans) in_network_.clear();
+  in_network_[key] = faster;
+  return faster;
+}
+
+Plans::Key Plans::key_of(const Request& request) {
+  return {request.collective, request.elements, request.element_bytes, request.root,
           std::string(request.scheme)};
+}
+
+Result<std::shared_ptr<const PreparedPlan>> Plans::get(const Request& request) {
+  const Key key = key_of(request);
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = plans_.find(key); found != plans_.end()) return found->second;

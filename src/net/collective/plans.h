@@ -12,6 +12,7 @@
 #include <thalweg/result.h>
 
 #include "exec/rank_plan.h"
+#include "plan/in_network.h"
 #include "plan/plan.h"
 #include "topology/topology.h"
 
@@ -39,6 +40,10 @@ class Plans {
   };
   // Proved. From any thread.
   Result<std::shared_ptr<const PreparedPlan>> get(const Request& request);
+  // Whether an allreduce is predicted to take less time if a switch sums it (plan/in_network.h)
+  // than by the plan that get() gives. `how`: its elements and agreement are filled in here. From
+  // any thread.
+  Result<bool> faster_in_network(const Request& request, InNetworkRequest how);
 
  private:
   using Key = std::tuple<Collective, std::int64_t, int, int, std::string>;
@@ -46,6 +51,8 @@ class Plans {
   Plans(Topology topology, int rank, bool choose, std::string scheme)
       : topology_(std::move(topology)), rank_(rank), choose_(choose), scheme_(std::move(scheme)) {}
   Result<Plan> plan_for(const Request& request) const;
+  static Key key_of(const Request& request);
+  Result<Duration> predicted(const Request& request);
 
   Topology topology_;
   int rank_;
@@ -53,6 +60,7 @@ class Plans {
   std::string scheme_;
   std::mutex mutex_;
   std::map<Key, std::shared_ptr<const PreparedPlan>> plans_;  // with mutex_
+  std::map<Key, bool> in_network_;                            // with mutex_
 };
 
 }  // namespace thalweg

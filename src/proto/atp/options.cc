@@ -16,13 +16,18 @@ Status validate_shape(std::uint32_t servers, std::uint32_t elements, std::uint32
                  std::to_string(window), "a power of two up to 1048576");
 }
 
+// Sums of them do not overflow.
+Status require_bytes(Bytes value, Bytes least, const char* field, const char* allowed) {
+  constexpr Bytes kMost = Bytes(std::int64_t{1} << 40);
+  return require(value >= least && value <= kMost, field, to_string(value), allowed);
+}
+
 Status validate_congestion(const AtpCongestionOptions& congestion) {
   THALWEG_TRY_STATUS(require_number(congestion.initial_packets >= 1, "congestion.initial_packets",
                                     congestion.initial_packets, "at least 1"));
   THALWEG_TRY_STATUS(
-      require(congestion.step > Bytes(), "congestion.step", to_string(congestion.step), "above 0"));
-  return require(congestion.threshold > Bytes(), "congestion.threshold",
-                 to_string(congestion.threshold), "above 0");
+      require_bytes(congestion.step, Bytes(1), "congestion.step", "from 1B to 1TiB"));
+  return require_bytes(congestion.threshold, Bytes(1), "congestion.threshold", "from 1B to 1TiB");
 }
 
 Status validate_recovery(const AtpRecoveryOptions& recovery) {
@@ -52,8 +57,7 @@ Status AtpWorkerOptions::validate() const {
       require(level <= kAtpServerLevel, "level", std::to_string(level), "0, 1 or 2"));
   THALWEG_TRY_STATUS(require(level != kAtpSecondLevel || fan_in == 1, "level",
                              std::to_string(level), "0 or 2 where fan_in is above 1"));
-  THALWEG_TRY_STATUS(require(frame_overhead >= Bytes(), "frame_overhead", to_string(frame_overhead),
-                             "at least 0B"));
+  THALWEG_TRY_STATUS(require_bytes(frame_overhead, Bytes(), "frame_overhead", "from 0B to 1TiB"));
   THALWEG_TRY_STATUS(require_number(most_tensors >= 1, "most_tensors", most_tensors, "at least 1"));
   THALWEG_TRY_STATUS(validate_congestion(congestion));
   return validate_recovery(recovery);

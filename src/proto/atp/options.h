@@ -15,9 +15,10 @@ namespace thalweg {
 struct AtpCongestionOptions {
   bool enabled = true;                 // off: the window stays at AtpWorkerOptions::window packets
   std::uint32_t initial_packets = 50;  // the window at the start; above 0
-  // Slow start: every parameter packet adds so much. After it: every window of them does. Above 0.
+  // Slow start: every parameter packet adds so much. After it: every window of them does. 1 byte to
+  // 1 TiB, and so the threshold.
   Bytes step = Bytes(1500);
-  Bytes threshold = Bytes(1 << 20);  // where slow start ends, until the first congestion; above 0
+  Bytes threshold = Bytes(1 << 20);  // where slow start ends, until the first congestion
 };
 
 // When a worker takes a packet for lost.

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "proto/atp/tensors.h"
 
 namespace thalweg {
 namespace {
@@ -13,8 +14,9 @@ namespace {
 using Cause = AtpServerAction::Cause;
 using Payload = AtpServerAction::Payload;
 
-// This server's share of two windows (see the header).
+// This server's share of two windows (see the header). Requires options that validate.
 std::size_t ring_size(const AtpServerOptions& options) {
+  CHECK(options.validate().ok(), "{}", options.validate().error().message());
   const std::size_t sequences = 2 * std::size_t{options.window};
   return std::bit_ceil((sequences + options.servers - 1) / options.servers);
 }
@@ -50,9 +52,7 @@ const char* name_of(Cause cause) {
 AtpServer::AtpServer(const AtpServerOptions& options)
     : options_(options),
       entries_(ring_size(options)),
-      held_(entries_.size() * options.groups.size()) {
-  CHECK(options.validate().ok(), "{}", options.validate().error().message());
-}
+      held_(entries_.size() * options.groups.size()) {}
 
 AtpServerAction AtpServer::on_gradient(const AtpHeader& header, Time now) {
   const AtpServerAction action = judge(header, now);
@@ -159,7 +159,6 @@ void AtpServer::finish(std::uint32_t slot, Time now) {
   --open_;
   waiting_since_.reset();
   if (open_ > 0) waiting_since_ = now;
-  ++completed_;
   const auto groups = static_cast<unsigned>(options_.groups.size());
   send({entries_[slot].sequence, slot, atp_all(groups), 0, 0, false});
 }
@@ -229,17 +228,6 @@ AtpHeader AtpServer::abort_of(std::uint32_t slot) const {
   return header;
 }
 
-std::string AtpServer::missing_names(std::uint32_t slot) const {
-  std::string names;
-  for (std::size_t g = 0; g < options_.groups.size(); ++g) {
-    for (unsigned w = 0; w < options_.groups[g]; ++w) {
-      if ((held(slot, g) & atp_bit(w)) != 0) continue;
-      names += fmt::format("{}{} of group {}", names.empty() ? "" : ", ", w, g);
-    }
-  }
-  return names;
-}
-
 std::optional<Time> AtpServer::next_timeout() const {
   if (!waiting_since_) return std::nullopt;
   return *waiting_since_ + options_.deadline;
@@ -262,7 +250,7 @@ void AtpServer::on_timeout(Time now) {
   send_abort(*oldest);
   events_.push({fmt::format("job {}: server {}: sequence {} waits for {} for workers: {}",
                             options_.job, options_.index, entry.sequence,
-                            to_string(options_.deadline), missing_names(*oldest))});
+                            to_string(options_.deadline), missing_workers(abort_of(*oldest)))});
 }
 
 bool AtpServer::poll_event(AtpServerFailure& out) {
@@ -279,7 +267,8 @@ void AtpServer::encode_state(std::string& out) const {
       out += '-';
       continue;
     }
-    out += fmt::format("{}{}", entry.sequence, entry.complete ? '!' : ':');
+    out += fmt::format("{}{}{}{},{}:", entry.sequence, entry.complete ? '!' : ':',
+                       entry.overdue ? '?' : ':', entry.elements, entry.exponent);
     for (std::size_t g = 0; g < options_.groups.size(); ++g)
       out += fmt::format("{},", held(slot, g));
   }

@@ -32,18 +32,14 @@
 
 #include "base/units.h"
 #include "proto/atp/options.h"
-#include "proto/dlcp/fifo.h"
+#include "proto/fifo.h"
 #include "wire/atp_packet.h"
 
 namespace thalweg {
 
 // What to do with the elements of a packet that arrived: before the next call to the server.
 struct AtpServerAction {
-  enum class Payload : std::uint8_t {
-    kNothing,
-    kStore,  // overwrites the slot
-    kAdd,    // adds to it, saturating; if an element saturates, the driver calls mark_saturated()
-  };
+  using Payload = AtpPayload;
   enum class Cause : std::uint8_t {
     kStored,  // the first of its sequence
     kAdded,
@@ -74,7 +70,7 @@ struct AtpServerTransmit {
 // No sequence has completed for the deadline. The workers have been told; should the missing
 // contributions come after all, the server goes on.
 struct AtpServerFailure {
-  std::string error;  // names job, sequence and the workers that are missing
+  std::string error;  // names job, sequence and the workers that are missing, as the abort does
 };
 
 class AtpServer {
@@ -100,9 +96,9 @@ class AtpServer {
   [[nodiscard]] std::uint64_t count(AtpServerAction::Cause cause) const {
     return counts_[static_cast<std::size_t>(cause)];
   }
-  [[nodiscard]] std::uint64_t completed() const { return completed_; }
 
-  // Appends what decides about later packets, times excepted.
+  // Appends what decides about later packets: equal texts, equal behaviour. Excepted are times and
+  // what only travels along: marks and the exponent needed later.
   void encode_state(std::string& out) const;
 
  private:
@@ -139,9 +135,9 @@ class AtpServer {
   void finish(std::uint32_t slot, Time now);
   void send_abort(std::uint32_t slot);
   [[nodiscard]] AtpHeader parameter_of(const Waiting& waiting) const;
-  // Who is missing, as an abort says it.
+  // Who is missing, as an abort says it: all groups of which nobody came, and of the groups of
+  // which some came the first.
   [[nodiscard]] AtpHeader abort_of(std::uint32_t slot) const;
-  [[nodiscard]] std::string missing_names(std::uint32_t slot) const;
   // Of group g, those that the packet holds.
   [[nodiscard]] std::uint32_t brought(const AtpHeader& header, std::size_t g) const;
   [[nodiscard]] std::uint32_t& held(std::uint32_t slot, std::size_t g) {
@@ -156,7 +152,6 @@ class AtpServer {
   std::vector<std::uint32_t> held_;  // of each slot, of each group: whose contributions
   Fifo<Waiting> waiting_;
   std::array<std::uint64_t, kAtpServerCauseCount> counts_ = {};
-  std::uint64_t completed_ = 0;
   std::uint32_t open_ = 0;
   // While sequences are open: since when none was completed. None after the failure was told, until
   // something comes again.

@@ -127,11 +127,4 @@ bool SwitchmlWorker::poll_transmit(Time now, AtpTransmit& out) {
   return false;
 }
 
-void SwitchmlWorker::encode_state(std::string& out) const {
-  out += 'u';
-  for (const Place& place : places_) {
-    out += fmt::format("{}{}", place.sequence, place.lost ? '!' : place.in_flight ? '>' : '-');
-  }
-}
-
 }  // namespace thalweg

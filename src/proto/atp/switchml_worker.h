@@ -46,7 +46,6 @@ class SwitchmlWorker {
   [[nodiscard]] bool idle() const { return tensors_.count() == 0; }
   [[nodiscard]] std::uint64_t retransmitted() const { return retransmitted_; }
   [[nodiscard]] std::uint64_t dropped() const { return dropped_; }
-  void encode_state(std::string& out) const;
 
  private:
   // One place of the pool: at most one sequence in flight.

@@ -1,5 +1,7 @@
 #include "proto/atp/tensors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/check.h"
@@ -15,14 +17,25 @@ Status check_tensor(const AtpTensorSpec& spec, std::size_t in_flight, std::uint3
                  fmt::format("at most {} in flight", most).c_str());
 }
 
+std::string missing_workers(const AtpHeader& abort) {
+  std::string text;
+  const auto add = [&](const std::string& name) { text += (text.empty() ? "" : ", ") + name; };
+  for (unsigned g = 0; g < abort.group_count; ++g) {
+    if ((abort.groups & atp_bit(g)) != 0) add(fmt::format("all of group {}", g));
+  }
+  for (unsigned w = 0; w < abort.fan_in; ++w) {
+    if ((abort.workers & atp_bit(w)) != 0) add(fmt::format("{} of group {}", w, abort.group));
+  }
+  return text;
+}
+
 AtpTensorHandle AtpTensors::start(const AtpTensorSpec& spec, std::uint32_t elements_per_block,
                                   Time now) {
   CHECK(spec.elements > 0 && elements_per_block > 0);
   Tensor tensor;
   tensor.outcome.handle = AtpTensorHandle{++last_handle_};
   tensor.outcome.cookie = spec.cookie;
-  tensor.outcome.blocks =
-      static_cast<std::uint64_t>((spec.elements + elements_per_block - 1) / elements_per_block);
+  tensor.outcome.blocks = static_cast<std::uint64_t>((spec.elements - 1) / elements_per_block + 1);
   tensor.outcome.started = now;
   tensor.first = end_;
   tensor.left = tensor.outcome.blocks;

@@ -11,7 +11,7 @@
 #include <thalweg/result.h>
 
 #include "base/units.h"
-#include "proto/dlcp/fifo.h"
+#include "proto/fifo.h"
 #include "wire/atp_packet.h"
 
 namespace thalweg {
@@ -29,6 +29,9 @@ struct AtpTensorSpec {
 
 // Fails on a spec that is not allowed, and when so many tensors are in flight already.
 Status check_tensor(const AtpTensorSpec& spec, std::size_t in_flight, std::uint32_t most);
+
+// The workers that an abort names, in words.
+std::string missing_workers(const AtpHeader& abort);
 
 // A part of a tensor: one packet's worth.
 struct AtpBlock {

@@ -12,18 +12,6 @@ namespace {
 // Doublings of a timeout; what is beyond is `most` anyway.
 constexpr std::uint8_t kMostTries = 20;
 
-std::string names_of(const AtpHeader& missing) {
-  std::string text;
-  const auto add = [&](const std::string& name) { text += (text.empty() ? "" : ", ") + name; };
-  for (unsigned g = 0; g < missing.group_count; ++g) {
-    if ((missing.groups & atp_bit(g)) != 0) add(fmt::format("all of group {}", g));
-  }
-  for (unsigned w = 0; w < missing.fan_in; ++w) {
-    if ((missing.workers & atp_bit(w)) != 0) add(fmt::format("{} of group {}", w, missing.group));
-  }
-  return text;
-}
-
 }  // namespace
 
 AtpWorker::AtpWorker(const AtpWorkerOptions& options)
@@ -157,7 +145,7 @@ void AtpWorker::on_abort(const AtpHeader& header, Time now) {
     return;
   }
   fail(fmt::format("the server waits in vain at sequence {} for workers: {}", header.sequence,
-                   names_of(header)),
+                   missing_workers(header)),
        now);
 }
 
@@ -209,28 +197,25 @@ bool AtpWorker::may_send_new() const {
          next_ - oldest_ < std::min(options_.window, congestion_.packets());
 }
 
-std::uint64_t AtpWorker::oldest_lost() const {
-  std::uint64_t sequence = std::max(oldest_, first_lost_);
-  while (!flight(sequence).lost) ++sequence;
-  return sequence;
-}
-
 // Only within the window: workers that all lost much send it again at the same time, and would lose
 // it again.
-bool AtpWorker::may_send_again() const {
-  if (lost_ == 0) return false;
-  const std::uint64_t sequence = oldest_lost();
-  return sequence - oldest_ < congestion_.packets() && (!flight(sequence).late || late_credit_ > 0);
+std::optional<std::uint64_t> AtpWorker::lost_to_send() const {
+  if (lost_ == 0) return std::nullopt;
+  std::uint64_t sequence = std::max(oldest_, first_lost_);
+  while (!flight(sequence).lost) ++sequence;
+  const bool may =
+      sequence - oldest_ < congestion_.packets() && (!flight(sequence).late || late_credit_ > 0);
+  return may ? std::optional(sequence) : std::nullopt;
 }
 
-bool AtpWorker::ready() const { return failed_.empty() && (may_send_again() || may_send_new()); }
+bool AtpWorker::ready() const { return failed_.empty() && (lost_to_send() || may_send_new()); }
 
 bool AtpWorker::poll_transmit(Time now, AtpTransmit& out) {
-  if (!ready()) return false;
-  std::uint64_t sequence = oldest_;
-  const bool again = may_send_again();
+  if (!failed_.empty()) return false;
+  const std::optional<std::uint64_t> again = lost_to_send();
+  if (!again && !may_send_new()) return false;
+  const std::uint64_t sequence = again ? *again : next_;
   if (again) {
-    sequence = oldest_lost();
     first_lost_ = sequence + 1;
     --lost_;
     ++counters_.retransmitted;
@@ -242,7 +227,7 @@ bool AtpWorker::poll_transmit(Time now, AtpTransmit& out) {
     each.tries = std::min<std::uint8_t>(each.tries + 1, kMostTries);
   } else {
     starting_ |= oldest_ == next_;
-    sequence = next_++;
+    ++next_;
     flight(sequence) = Flight();
   }
   ++counters_.sent;
@@ -262,19 +247,21 @@ bool AtpWorker::poll_transmit(Time now, AtpTransmit& out) {
   out.header.fan_in = options_.fan_in;
   out.header.group_count = options_.group_count;
   out.header.elements = out.block.elements;
-  out.header.resend = again;
+  out.header.resend = again.has_value();
   out.header.collision = options_.level == kAtpServerLevel;
   out.header.keyed = options_.keyed;
   return true;
 }
 
 void AtpWorker::encode_state(std::string& out) const {
-  out += fmt::format("w{},{},{},{},{}:", oldest_, next_, later_,
-                     looked_at_ - std::min(looked_at_, oldest_), late_credit_);
+  out +=
+      fmt::format("w{},{},{},{},{}{}", oldest_, next_, later_,
+                  looked_at_ - std::min(looked_at_, oldest_), late_credit_, starting_ ? '>' : ':');
   for (std::uint64_t sequence = oldest_; sequence < next_; ++sequence) {
     const Flight& each = flight(sequence);
-    out += static_cast<char>('0' + (each.placed ? 1 : 0) + (each.lost ? 2 : 0) +
-                             (each.early ? 4 : 0) + (each.late ? 8 : 0));
+    out +=
+        static_cast<char>('0' + (each.placed ? 1 : 0) + (each.lost ? 2 : 0) + (each.early ? 4 : 0) +
+                          (each.late ? 8 : 0) + (each.tries > 0 ? 16 : 0));
   }
 }
 

@@ -4,7 +4,8 @@
 // up, and the parameter packet with the same number brings the sum down and acknowledges it. At
 // most a window of sequences is in flight, from the oldest without a sum (UNA) to the newest sent
 // (INF). A gradient is sent again, with the resend flag, when three parameter packets in a row are
-// of later sequences than UNA, or when its timeout has passed.
+// of later sequences than UNA, when one comes that is three or more sequences later
+// (AtpRecoveryOptions::all_holes), or when its timeout has passed.
 //
 // Verbs, called by one driver that owns sockets and clock; `now` never goes back.
 //   on_parameter, on_abort, on_timeout   what happened
@@ -61,7 +62,8 @@ class AtpWorker {
 
   // A parameter packet whose header decoded well.
   AtpPlacement on_parameter(const AtpHeader& header, Time now);
-  // An abort: everything fails, with an error that names who is missing. Only the oldest sequence
+  // An abort: everything fails, with an error that names those missing that the abort names (see
+  // AtpServer: not all, if several groups are missing in part). Only the oldest sequence
   // without a sum counts: with several servers a later one may lack a worker that waits itself.
   void on_abort(const AtpHeader& header, Time now);
   // Everything fails with this cause.
@@ -79,12 +81,12 @@ class AtpWorker {
   // Nothing is in flight or waiting.
   [[nodiscard]] bool idle() const { return tensors_.count() == 0; }
   [[nodiscard]] std::uint64_t oldest() const { return oldest_; }  // UNA
-  [[nodiscard]] std::uint64_t next() const { return next_; }      // INF + 1
   [[nodiscard]] const AtpWorkerOptions& options() const { return options_; }
   [[nodiscard]] const AtpWorkerCounters& counters() const { return counters_; }
   [[nodiscard]] const AtpCongestion& congestion() const { return congestion_; }
 
-  // Appends what decides about later packets, times and what is measured excepted.
+  // Appends what decides about later packets: equal texts, equal behaviour. Excepted are times, how
+  // long timeouts have grown, what is measured, and the window of congestion().
   void encode_state(std::string& out) const;
 
  private:
@@ -106,9 +108,8 @@ class AtpWorker {
   }
   [[nodiscard]] Duration timeout(const Flight& flight) const;
   [[nodiscard]] bool may_send_new() const;
-  [[nodiscard]] bool may_send_again() const;
-  // Requires lost_ > 0.
-  [[nodiscard]] std::uint64_t oldest_lost() const;
+  // The sequence that may be sent again now.
+  [[nodiscard]] std::optional<std::uint64_t> lost_to_send() const;
   void mark_lost(std::uint64_t sequence, std::uint64_t& counter);
   void measure(Duration sample);
   [[nodiscard]] std::uint64_t patience() const;

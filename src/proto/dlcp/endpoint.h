@@ -41,7 +41,6 @@
 
 #include <thalweg/result.h>
 
-#include "proto/dlcp/fifo.h"
 #include "proto/dlcp/options.h"
 #include "proto/dlcp/path_meter.h"
 #include "proto/dlcp/path_shares.h"
@@ -49,6 +48,7 @@
 #include "proto/dlcp/receiver.h"
 #include "proto/dlcp/sender.h"
 #include "proto/dlcp/transfer.h"
+#include "proto/fifo.h"
 #include "wire/control_message.h"
 #include "wire/data_header.h"
 

@@ -17,9 +17,9 @@
 
 #include "base/bitmap.h"
 #include "base/units.h"
-#include "proto/dlcp/fifo.h"
 #include "proto/dlcp/path_meter.h"
 #include "proto/dlcp/transfer.h"
+#include "proto/fifo.h"
 #include "tensor/partition.h"
 #include "wire/control_message.h"
 

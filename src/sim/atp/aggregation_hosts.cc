@@ -117,6 +117,9 @@ Result<std::int32_t> AggregationHosts::add(const AggregationSpec& spec) {
   CHECK(job.parameters != nullptr);
   const auto aggregates = [this](NodeId node) { return switches_.aggregates(node); };
   THALWEG_TRY(job.groups, switches_.groups_of(spec));
+  if (spec.workers.size() == 1 && (spec.servers.empty() || spec.servers == spec.workers)) {
+    return Error("a job that is summed in switches needs two hosts");
+  }
   const auto id = static_cast<std::uint32_t>(number);
   if (job.parameters->switchml) {
     const auto& sites = job.groups.sites;

@@ -48,30 +48,48 @@ Result<AggregationGroups> AggregationSwitches::groups_of(const AggregationSpec& 
 
 Status AggregationSwitches::add_job(std::uint32_t job, const AggregationSpec& spec,
                                     const AggregationGroups& groups) {
-  CHECK(job == jobs_.size());
-  jobs_.push_back({spec.transport->aggregation(), spec.workers, 0, {}});
-  forwarded_.push_back(0);
-  for (const AggregationGroups::Site& site : groups.sites) {
-    AggregateJob about{.id = job,
-                       .second_level = site.second_level,
-                       .window = jobs_.back().parameters->window,
-                       .slot_limit = spec.slot_limit};
-    for (const std::size_t group : site.groups)
-      about.groups |= atp_bit(static_cast<unsigned>(group));
-    THALWEG_TRY_STATUS(sites_[site.node.index()]->atp.add_job(about));
+  admit(job, spec);
+  // At switches with nothing to do for the job too: there its packets only pass.
+  for (std::size_t n = 0; n < sites_.size(); ++n) {
+    if (!sites_[n]) continue;
+    AggregateJob about{
+        .id = job, .window = jobs_.back().parameters->window, .slot_limit = spec.slot_limit};
+    for (const AggregationGroups::Site& site : groups.sites) {
+      if (site.node.index() != n) continue;
+      about.second_level = site.second_level;
+      for (const std::size_t group : site.groups)
+        about.groups |= atp_bit(static_cast<unsigned>(group));
+    }
+    THALWEG_TRY_STATUS(sites_[n]->atp.add_job(about));
   }
   return ok_status();
 }
 
 Status AggregationSwitches::add_switchml_job(std::uint32_t job, const AggregationSpec& spec,
                                              NodeId node) {
+  admit(job, spec);
+  const AggregationParameters& parameters = *jobs_.back().parameters;
+  if (parameters.elements > table_options_.slot_elements) {
+    return Error(
+        fmt::format("SwitchML: {} elements in a packet, {} in a switch's slot: set "
+                    "aggregation.elements to at least as many",
+                    parameters.elements, table_options_.slot_elements));
+  }
+  Site& site = *sites_[node.index()];
+  if (!site.switchml) {
+    site.switchml.emplace(table_options_);
+    site.switchml_values.resize(table_options_.slots);
+  }
+  return site.switchml->add_job({.id = job,
+                                 .workers = static_cast<std::uint32_t>(spec.workers.size()),
+                                 .pool = parameters.window});
+}
+
+void AggregationSwitches::admit(std::uint32_t job, const AggregationSpec& spec) {
   CHECK(job == jobs_.size());
-  jobs_.push_back({spec.transport->aggregation(), spec.workers, 0, {}});
-  forwarded_.push_back(0);
-  return sites_[node.index()]->switchml.add_job(
-      {.id = job,
-       .workers = static_cast<std::uint32_t>(spec.workers.size()),
-       .pool = jobs_.back().parameters->window});
+  Job& admitted = jobs_.emplace_back();
+  admitted.parameters = spec.transport->aggregation();
+  admitted.workers = spec.workers;
 }
 
 void AggregationSwitches::on_packet(std::uint32_t node, std::uint32_t place) {
@@ -105,7 +123,7 @@ void AggregationSwitches::on_gradient(std::uint32_t node, std::uint32_t place, A
   Site* const site = site_of(node);
   if (site == nullptr || header.level == kAtpServerLevel) return fabric_.forward(node, place);
   if (forced(jobs_[header.job], header)) {
-    if (header.level == kAtpFirstLevel) ++forwarded_[header.job];
+    if (header.level == kAtpFirstLevel) ++jobs_[header.job].forwarded;
     return fabric_.forward(node, place);
   }
   header.congested |= pool_[place].ecn == Ecn::kCongested;
@@ -146,8 +164,8 @@ bool AggregationSwitches::apply(const AggregateAction& action, std::vector<std::
 // The sum takes the place of the packet that completed it, or that asked for it.
 void AggregationSwitches::on_update(std::uint32_t node, std::uint32_t place, AtpHeader& header) {
   Site* const site = site_of(node);
-  if (site == nullptr) return fabric_.forward(node, place);
-  const AggregateAction action = site->switchml.on_update(header);
+  if (site == nullptr || !site->switchml) return fabric_.forward(node, place);
+  const AggregateAction action = site->switchml->on_update(header);
   if (!apply(action, site->switchml_values, place)) return fabric_.absorb(place);
   PooledPacket& packet = pool_[place];
   put_header(header, packet);
@@ -217,15 +235,16 @@ void AggregationSwitches::grow(Tree& tree, std::uint32_t node, const std::vector
 void AggregationSwitches::on_restart(std::uint32_t node) {
   if (Site* const site = site_of(node); site != nullptr) {
     site->atp.restart();
-    site->switchml.restart();
+    if (site->switchml) site->switchml->restart();
   }
 }
 
 void AggregationSwitches::count(std::uint32_t job, AggregationCounters& counters) const {
-  counters.forwarded += forwarded_[job];
+  counters.forwarded += jobs_[job].forwarded;
   for (const auto& site : sites_) {
     if (!site) continue;
-    for (const AggregateCounters* of : {site->atp.counters(job), site->switchml.counters(job)}) {
+    for (const AggregateCounters* of :
+         {site->atp.counters(job), site->switchml ? site->switchml->counters(job) : nullptr}) {
       if (of == nullptr) continue;
       counters.aggregated += of->of(Cause::kStored) + of->of(Cause::kAdded);
       counters.completed += of->of(Cause::kCompleted);

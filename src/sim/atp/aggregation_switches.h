@@ -51,13 +51,9 @@ class AggregationSwitches final : public SwitchStage {
 
  private:
   struct Site {
-    explicit Site(const AggregateOptions& options)
-        : atp(options),
-          switchml(options),
-          atp_values(options.slots),
-          switchml_values(options.slots) {}
+    explicit Site(const AggregateOptions& options) : atp(options), atp_values(options.slots) {}
     AggregateTable atp;
-    SwitchmlTable switchml;
+    std::optional<SwitchmlTable> switchml;  // from its first job on
     // The elements of slots.
     std::vector<std::uint32_t> atp_values;
     std::vector<std::uint32_t> switchml_values;
@@ -70,10 +66,12 @@ class AggregationSwitches final : public SwitchStage {
   struct Job {
     const AggregationParameters* parameters = nullptr;
     std::vector<Rank> workers;
+    std::uint64_t forwarded = 0;  // packets that were passed on because they had to be
     std::uint32_t tree_version = 0;
     std::unordered_map<std::uint32_t, Tree> trees;  // by root
   };
 
+  void admit(std::uint32_t job, const AggregationSpec& spec);
   void on_gradient(std::uint32_t node, std::uint32_t place, AtpHeader& header);
   void on_update(std::uint32_t node, std::uint32_t place, AtpHeader& header);
   // What an action says of elements. Returns whether the packet goes on.
@@ -94,8 +92,6 @@ class AggregationSwitches final : public SwitchStage {
   AggregateOptions table_options_;
   std::vector<std::unique_ptr<Site>> sites_;  // by node; empty: it only forwards
   std::vector<Job> jobs_;
-  std::vector<std::uint64_t>
-      forwarded_;  // [job]: packets that were passed on because they had to be
 };
 
 }  // namespace thalweg

@@ -1,5 +1,5 @@
 // ATP and SwitchML as transports of jobs: their parameters, and the factory that carries them. What
-// runs are the ends of proto/atp (for SwitchML sim/atp/switchml_worker.h) and the stages of
+// runs are the ends of proto/atp (for SwitchML proto/atp/switchml_worker.h) and the stages of
 // switch/; AggregationHosts and AggregationSwitches drive them.
 #pragma once
 

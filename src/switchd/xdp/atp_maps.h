@@ -9,7 +9,7 @@ enum {
   ATP_WIRE_VERSION = 1,  /* kWireVersion */
   ATP_XDP_ELEMENTS = 64, /* of a slot: larger packets are left to the process */
   ATP_XDP_ENDS = 32,
-  ATP_XDP_CAUSES = 20, /* AggregateAction::Cause, in its order */
+  ATP_XDP_CAUSES = 21, /* AggregateAction::Cause, in its order */
 };
 
 struct atp_xdp_end {

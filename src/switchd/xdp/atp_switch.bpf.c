@@ -45,7 +45,8 @@ enum cause {
   MISMATCH,
   STALE,
   OUT_OF_WINDOW,
-  BAD_KIND
+  BAD_KIND,
+  FLAGGED
 };
 
 /* wire/atp_packet.h; little-endian, as this program is. */
@@ -443,7 +444,7 @@ int atp_switch(struct xdp_md* context) {
   if (!here) {
     verdict = (struct verdict){NOT_HERE, 1, 0};
   } else if (h->flags & FLAG_COLLISION) {
-    verdict = pass_on(h, COLLISION);
+    verdict = pass_on(h, FLAGGED);
   } else if ((first ? h->fan_in : h->group_count) == 1) {
     verdict = pass_on(h, ALONE);
   } else {

@@ -45,13 +45,12 @@ bool all_v4(const std::vector<SocketAddress>& addresses) {
 
 // The kernel tells programs the way only for devices that forward.
 Status check_forwarding(const std::string& device) {
-  const std::string setting = fmt::format("net.ipv4.conf.{}.forwarding", device);
-  std::string path = "/proc/sys/" + setting;
-  std::ranges::replace(path, '.', '/');
   int value = 0;
-  std::ifstream(path) >> value;
+  std::ifstream(fmt::format("/proc/sys/net/ipv4/conf/{}/forwarding", device)) >> value;
   if (value != 0) return ok_status();
-  return Error(fmt::format("xdp: '{}' does not forward: 'sysctl -w {}=1'", device, setting));
+  // Names may have dots.
+  return Error(fmt::format("xdp: '{}' does not forward: 'sysctl -w net/ipv4/conf/{}/forwarding=1'",
+                           device, device));
 }
 
 // So that the system learns the Ethernet address of an end: the program cannot ask for it.

@@ -126,14 +126,15 @@ void print(const char* name, const ExplorationReport& report, double seconds) {
   std::fflush(stdout);
 }
 
-// Whatever packets of correct workers can meet was met.
-void expect_all_causes(const ExplorationReport& together) {
+// Whatever packets of correct workers can meet was met. `all`: also what the small worlds have not.
+void expect_all_causes(const ExplorationReport& together, bool all) {
   using Switch = AggregateAction::Cause;
   for (const Switch cause :
        {Switch::kStored, Switch::kAdded, Switch::kCompleted, Switch::kResent, Switch::kFlushed,
         Switch::kCollision, Switch::kDuplicate, Switch::kFreed, Switch::kUnneeded}) {
     EXPECT_TRUE(together.at_switches.test(static_cast<std::size_t>(cause))) << name_of(cause);
   }
+  EXPECT_EQ(together.at_switches.test(static_cast<std::size_t>(Switch::kFlagged)), all);
   for (const Switch cause : {Switch::kUnknownJob, Switch::kMismatch, Switch::kOverlap}) {
     EXPECT_FALSE(together.at_switches.test(static_cast<std::size_t>(cause))) << name_of(cause);
   }
@@ -162,7 +163,7 @@ TEST(AtpExploration, explore__every_state_is_safe_and_completes) {
     together.at_switches |= report.at_switches;
     together.at_servers |= report.at_servers;
   }
-  expect_all_causes(together);
+  expect_all_causes(together, all);
 }
 
 TEST(AtpExploration, explore__finds_a_switch_that_adds_duplicates) {

@@ -61,9 +61,9 @@ class Rack {
     EXPECT_EQ(placed_, static_cast<std::uint64_t>(trial_.blocks) * trial_.workers);
   }
 
-  [[nodiscard]] std::uint64_t retransmitted() const {
+  [[nodiscard]] std::uint64_t sum_of(std::uint64_t (SwitchmlWorker::*counter)() const) const {
     std::uint64_t sum = 0;
-    for (const SwitchmlWorker& worker : workers_) sum += worker.retransmitted();
+    for (const SwitchmlWorker& worker : workers_) sum += (worker.*counter)();
     return sum;
   }
 
@@ -135,11 +135,13 @@ TEST(Switchml, sums__without_loss_nothing_is_sent_twice) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Rack rack({}, seed);
     rack.run();
-    EXPECT_EQ(rack.retransmitted(), 0U);
+    EXPECT_EQ(rack.sum_of(&SwitchmlWorker::retransmitted), 0U);
+    EXPECT_EQ(rack.sum_of(&SwitchmlWorker::dropped), 0U);
   }
 }
 
 TEST(Switchml, sums__exact_under_loss_duplication_and_reordering) {
+  std::uint64_t dropped = 0;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(seed);
     Prng prng(seed);
@@ -148,9 +150,12 @@ TEST(Switchml, sums__exact_under_loss_duplication_and_reordering) {
     trial.pool = static_cast<std::uint32_t>(1 + prng.below(8));
     trial.loss = 0.1;
     trial.duplication = 0.3;
-    Rack(trial, seed).run();
+    Rack rack(trial, seed);
+    rack.run();
+    dropped += rack.sum_of(&SwitchmlWorker::dropped);
     if (::testing::Test::HasFailure()) return;
   }
+  EXPECT_GT(dropped, 0U);
 }
 
 TEST(Switchml, deadline__ends_what_cannot_be_completed) {

@@ -2,9 +2,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -15,6 +16,7 @@
 #include "net/bootstrap/interfaces.h"
 #include "net/bootstrap/store_client.h"
 #include "net/bootstrap/store_server.h"
+#include "net/descriptors.h"
 #include "net/net_pair.h"
 #include "net/system.h"
 #include "net/tcp.h"
@@ -25,7 +27,7 @@ namespace {
 Time within(std::int64_t ms) { return monotonic_now() + Duration::milliseconds(ms); }
 
 StoreServer start_store(const StoreLimits& limits = {}) {
-  return StoreServer::start("127.0.0.1:0", kToken, limits).value();
+  return StoreServer::start("127.0.0.1:0", kToken, {}, limits).value();
 }
 
 StoreClient client_of(const StoreServer& server) {
@@ -156,6 +158,43 @@ TEST(Store, connect__another_jobs_token_is_refused) {
   EXPECT_EQ(server.counters().refused, 1U);
 }
 
+TEST(Store, connect__both_ends_must_hold_the_key) {
+  const auto key_of = [](char digit) { return JobKey::from_hex(std::string(32, digit)).value(); };
+  const StoreServer keyed = StoreServer::start("127.0.0.1:0", kToken, key_of('a')).value();
+  const StoreServer keyless = start_store();
+  const auto connect = [](const StoreServer& server, const std::optional<JobKey>& key) {
+    return StoreClient::connect(server.address(), kToken, within(5000), key);
+  };
+  Result<StoreClient> client = connect(keyed, key_of('a'));
+  ASSERT_TRUE(client.ok()) << client.error().message();
+  ASSERT_TRUE(client->set("key", "value", within(1000)).ok());
+  EXPECT_EQ(client->get("key", within(1000)).value(), "value");
+  EXPECT_TRUE(says(message_of(connect(keyed, {})), "it holds a job key, and we hold none"));
+  EXPECT_TRUE(says(message_of(connect(keyless, key_of('a'))), "it holds none"));
+  EXPECT_TRUE(says(message_of(connect(keyed, key_of('b'))), "wrong key"));
+  EXPECT_EQ(keyed.counters().refused, 2U);
+}
+
+// Something that answers as a store does, and holds no key.
+TEST(Store, connect__a_store_that_only_claims_to_hold_the_key_is_refused) {
+  const Fd listener = listen_tcp("127.0.0.1:0").value();
+  const std::string address = SocketAddress::local_of(listener.get()).to_string();
+  std::thread other([&] {
+    ASSERT_TRUE(wait_for_socket(listener.get(), POLLIN, within(5000)));
+    const Fd fd(accept4(listener.get(), nullptr, nullptr, 0));
+    std::array<std::byte, kStoreHelloSize + kSessionProofSize> claim{};
+    std::ranges::copy(encode_store_hello({HelloStatus::kHello, 77}), claim.begin());
+    EXPECT_GT(send(fd.get(), claim.data(), claim.size(), MSG_NOSIGNAL), 0);
+    char byte = 0;
+    while (recv(fd.get(), &byte, 1, 0) > 0) {
+    }
+  });
+  EXPECT_TRUE(says(message_of(StoreClient::connect(address, kToken, within(5000),
+                                                   JobKey::from_hex(std::string(32, 'a')).value())),
+                   "wrong key: it holds another job key"));
+  other.join();
+}
+
 TEST(Store, connect__something_else_that_listens_is_told_apart) {
   const Fd listener = listen_tcp("127.0.0.1:0").value();
   const std::string address = SocketAddress::local_of(listener.get()).to_string();
@@ -278,31 +317,11 @@ TEST(Store, hundreds_of_clients_at_once__all_meet) {
   EXPECT_EQ(last.add("count", 0, within(1000)).value(), kClients);
 }
 
-// The undefined-behaviour sanitizer opens a pipe to look at an object's type, and takes it for
-// broken where it cannot.
-#ifdef __SANITIZE_ADDRESS__
-constexpr bool kNeedsDescriptors = true;
-#else
-constexpr bool kNeedsDescriptors = false;
-#endif
-
-// Connects when there is one descriptor left, which the client takes: the server has none. Says
-// what the client was told.
+// What the client was told.
 std::string connect_with_the_last_descriptor(const StoreServer& server, bool may_raise) {
-  rlimit before{};
-  getrlimit(RLIMIT_NOFILE, &before);
-  rlimit limit{64, may_raise ? before.rlim_max : 64};
-  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
-  std::vector<Fd> all;
-  do {
-    all.emplace_back(dup(STDERR_FILENO));
-  } while (all.back().valid());
-  all.pop_back();
-  all.pop_back();
-  const Result<StoreClient> client = StoreClient::connect(server.address(), kToken, within(5000));
-  all.clear();
-  if (may_raise) setrlimit(RLIMIT_NOFILE, &before);
-  return message_of(client);
+  return with_the_last_descriptor(may_raise, [&] {
+    return message_of(StoreClient::connect(server.address(), kToken, within(5000)));
+  });
 }
 
 TEST(Store, open_files__the_soft_limit_is_raised_when_it_is_met) {

@@ -1,10 +1,12 @@
 #include "plan/cost.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "base/prng.h"
+#include "plan/in_network.h"
 #include "plan/max_min.h"
 #include "plan/pipeline.h"
 #include "plan/planner.h"
@@ -187,6 +189,49 @@ TEST(Pipelined, every_scheme__still_proved_with_the_same_steps_and_bytes) {
       EXPECT_EQ(before->steps, after->steps) << scheme->name;
     }
   }
+}
+
+// By a switch, and by halving and doubling among the ranks.
+std::pair<Duration, Duration> in_network_and_not(int hosts, std::int64_t elements) {
+  const Topology network =
+      topology_from_shorthand(fmt::format("single-switch:hosts={},host=10G", hosts)).value();
+  const Routing routing(network);
+  const auto among = [&](std::int64_t count, int bytes) {
+    const PlanRequest request{.topology = network, .elements = count, .element_bytes = bytes};
+    return evaluate(make_plan("halving-doubling", request).value(), network, routing, {})
+        .value()
+        .cost.total;
+  };
+  const InNetworkRequest how{.elements = elements,
+                             .block_elements = 256,
+                             .packet_overhead = Bytes(74),
+                             .servers = hosts,
+                             .agreement = among((elements + 255) / 256, 1)};
+  return {in_network_time(how, network, {}), among(elements, 4)};
+}
+
+TEST(InNetwork, time__is_that_of_the_line_and_of_the_agreement) {
+  const Topology network = topology_from_shorthand("single-switch:hosts=4,host=10G").value();
+  const InNetworkRequest how{.elements = 2'560'000,
+                             .block_elements = 256,
+                             .packet_overhead = Bytes(76),
+                             .servers = 4,
+                             .agreement = Duration::milliseconds(1)};
+  // 10 000 packets of 1100 bytes, and a quarter more for a server: 13.75 MB at 10 Gb/s.
+  const Duration line = Duration::milliseconds(11);
+  const Duration time = in_network_time(how, network, {});
+  EXPECT_GT(time, how.agreement + line);
+  EXPECT_LT(time, how.agreement + line + Duration::microseconds(200));
+}
+
+TEST(InNetwork, time__pays_with_many_ranks_and_many_bytes) {
+  constexpr std::int64_t kLarge = 10'000'000;
+  const auto [two, two_ranks] = in_network_and_not(2, kLarge);
+  EXPECT_GT(two, two_ranks);
+  const auto [eight, eight_ranks] = in_network_and_not(8, kLarge);
+  EXPECT_LT(eight, eight_ranks);
+  const auto [small, small_ranks] = in_network_and_not(8, 64);
+  EXPECT_GT(small, small_ranks);
 }
 
 }  // namespace

@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "proto/atp/lanes.h"
-
 namespace thalweg {
 namespace {
 
@@ -321,16 +319,6 @@ TEST(AtpWorker, on_parameter__all_holes_below_a_later_sum_are_lost) {
       (void)worker.on_parameter(parameter(came), at(1));
     EXPECT_EQ(sequences(drain(worker, at(1))), all ? (Sequences{0, 2}) : (Sequences{0}));
   }
-}
-
-TEST(AtpLanes, assign__the_least_loaded_and_the_same_everywhere) {
-  AtpLanes lanes(3);
-  std::vector<std::size_t> picked;
-  for (const std::uint64_t elements : {10U, 4U, 5U, 1U, 1U, 6U}) {
-    picked.push_back(lanes.assign(elements));
-  }
-  EXPECT_EQ(picked, (std::vector<std::size_t>{0, 1, 2, 1, 1, 2}));
-  EXPECT_EQ(lanes.load(2), 11U);
 }
 
 TEST(AtpWorkerOptions, validate__names_field_value_and_range) {

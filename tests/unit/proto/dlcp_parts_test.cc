@@ -6,10 +6,10 @@
 #include <string>
 
 #include "base/prng.h"
-#include "proto/dlcp/fifo.h"
 #include "proto/dlcp/loss_bound.h"
 #include "proto/dlcp/options.h"
 #include "proto/dlcp/transfer.h"
+#include "proto/fifo.h"
 
 namespace thalweg {
 namespace {

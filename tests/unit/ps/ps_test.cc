@@ -1,20 +1,21 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
-#include <thread>
 #include <vector>
 
-#include <thalweg/parameter_client.h>
-
+#include "net/parameter/stream.h"
+#include "net/parameter/words.h"
+#include "net/system.h"
 #include "ps/parameter_table.h"
+#include "ps/request_reader.h"
 #include "ps/server.h"
+#include "ps/workers.h"
 #include "wire/ps_message.h"
 
 namespace thalweg {
 namespace {
-
-using Values = std::vector<float>;
 
 Values value_of(ParameterTable& table, std::uint32_t worker) {
   const auto view = table.pull(worker, "w");
@@ -48,6 +49,42 @@ TEST(ParameterTable, synchronous__waiting_for_one_that_left_is_an_error) {
   EXPECT_NE(view.error().message().find("worker 1"), std::string::npos);
 }
 
+TEST(ParameterTable, synchronous__one_that_comes_back_is_waited_for) {
+  ParameterTable table({.workers = 2, .rate = 1});
+  ASSERT_TRUE(table.init("w", Values{0}).ok());
+  ASSERT_TRUE(table.push(0, "w", Values{2}).ok());
+  table.leave(1);
+  EXPECT_FALSE(table.pull(0, "w").ok());
+  table.come(1);
+  EXPECT_TRUE(waits(table, 0));
+  ASSERT_TRUE(table.push(1, "w", Values{4}).ok());
+  EXPECT_EQ(value_of(table, 0), Values{-3});
+}
+
+TEST(ParameterTable, synchronous__a_mean_is_of_what_arrived) {
+  ParameterTable table({.workers = 2, .rate = 1});
+  ASSERT_TRUE(table.init("w", Values{0, 0, 0, 0}).ok());
+  ASSERT_TRUE(
+      table.push(0, "w", Values{2, 0, 2, 0}, std::array{ElementRange{1, 2}, ElementRange{3, 4}})
+          .ok());
+  ASSERT_TRUE(table.push(1, "w", Values{4, 4, 0, 0}, std::array{ElementRange{2, 4}}).ok());
+  EXPECT_EQ(value_of(table, 0), (Values{-3, -4, -2, 0}));
+}
+
+TEST(ParameterTable, push_of_all__counts_from_its_beginning_or_not_at_all) {
+  ParameterTable table({.workers = 2, .rate = 1});
+  ASSERT_TRUE(table.init("w", Values{0}).ok());
+  table.begin_push("w");
+  EXPECT_TRUE(waits(table, 0));
+  EXPECT_FALSE(table.may_push(1, "w", 1).ok());
+  table.cancel_push("w");
+  EXPECT_EQ(value_of(table, 0), Values{0});
+  table.begin_push("w");
+  Values sum{6};
+  table.end_push("w", sum);
+  EXPECT_EQ(value_of(table, 1), Values{-3});
+}
+
 TEST(ParameterTable, asynchronous__a_step_with_every_push) {
   ParameterTable table({.workers = 2, .mode = PsMode::kAsynchronous, .rate = 1});
   ASSERT_TRUE(table.init("w", Values{0}).ok());
@@ -68,6 +105,25 @@ TEST(ParameterTable, stale__a_worker_is_not_further_ahead_than_allowed) {
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(table.push(0, "w", Values{1}).ok());
   EXPECT_TRUE(waits(table, 0));
   table.leave(1);
+  EXPECT_FALSE(waits(table, 0));
+}
+
+TEST(ParameterTable, stale__one_that_comes_back_begins_with_the_slowest) {
+  ParameterTable table({.workers = 3, .mode = PsMode::kStale, .staleness = 1});
+  ASSERT_TRUE(table.init("w", Values{0}).ok());
+  table.leave(1);
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(table.push(0, "w", Values{1}).ok());
+    ASSERT_TRUE(table.push(2, "w", Values{1}).ok());
+  }
+  table.come(1);
+  EXPECT_FALSE(waits(table, 0));
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(table.push(0, "w", Values{1}).ok());
+    ASSERT_TRUE(table.push(2, "w", Values{1}).ok());
+  }
+  EXPECT_TRUE(waits(table, 0));  // now it is behind
+  ASSERT_TRUE(table.push(1, "w", Values{1}).ok());
   EXPECT_FALSE(waits(table, 0));
 }
 
@@ -109,76 +165,213 @@ TEST(ParameterTable, bad_input) {
 
 TEST(PsMessage, decode__what_was_encoded_and_nothing_else) {
   std::array<std::byte, kPsHeaderSize> bytes;
-  const PsHeader header{PsKind::kPush, 3, 5, 77, 0};
+  const PsHeader header{.kind = PsKind::kPush, .text = 5, .elements = 77};
   encode_ps_header(header, bytes);
   PsHeader read;
   ASSERT_EQ(decode_ps_header(bytes, read), WireError::kNone);
   EXPECT_EQ(read, header);
-  for (const std::size_t wrong : {0U, 1U, 2U, 9U, 12U, 23U}) {
+  for (const std::size_t wrong : {0U, 1U, 2U, 4U, 9U, 12U, 23U, 24U}) {
     auto broken = bytes;
     broken[wrong] ^= std::byte{0xf0};
     EXPECT_NE(decode_ps_header(broken, read), WireError::kNone) << wrong;
   }
 }
 
-TEST(ParameterServer, workers__train_together_over_tcp) {
-  constexpr std::uint32_t kWorkers = 3;
-  constexpr int kSteps = 20;
-  PsConfig config;
-  config.listen = "127.0.0.1:0";
-  config.parameters.workers = kWorkers;
-  config.parameters.rate = 0.5F;
-  const auto server = ParameterServer::start(config);
-  ASSERT_TRUE(server.ok());
-  std::vector<Values> results(kWorkers, Values(100'000, 8));
-  std::vector<std::thread> threads;
-  for (std::uint32_t w = 0; w < kWorkers; ++w) {
-    threads.emplace_back([&, w] {
-      auto client = ParameterClient::connect({.server = (*server)->address(), .worker = w});
-      ASSERT_TRUE(client.ok()) << client.error().message();
-      Values& values = results[w];
-      ASSERT_TRUE(client->init("w", values).ok());
-      for (int step = 1; step <= kSteps; ++step) {
-        // Towards w, so that the mean goes to 1.
-        Values gradient(values.size());
-        for (std::size_t i = 0; i < values.size(); ++i) {
-          gradient[i] = values[i] - static_cast<float>(w);
-        }
-        ASSERT_TRUE(client->push("w", gradient).ok());
-        const auto steps = client->pull("w", values);
-        ASSERT_TRUE(steps.ok()) << steps.error().message();
-        EXPECT_EQ(*steps, static_cast<std::uint64_t>(step));
-      }
-    });
+// Feeds a request so many bytes at a time.
+RequestReader::Progress feed(RequestReader& reader, std::span<const std::byte> bytes,
+                             std::size_t step) {
+  RequestReader::Progress last = RequestReader::Progress::kMore;
+  while (!bytes.empty()) {
+    const std::span<std::byte> room = reader.room();
+    const std::size_t now = std::min({step, room.size(), bytes.size()});
+    std::ranges::copy(bytes.first(now), room.begin());
+    bytes = bytes.subspan(now);
+    last = reader.on_received(now);
+    if (last == RequestReader::Progress::kBad) return last;
   }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(results[0], results[1]);
-  EXPECT_EQ(results[0], results[2]);
-  EXPECT_NEAR(results[0][0], 1, 1e-4);
+  return last;
+}
+
+std::vector<std::byte> request_bytes(PsHeader header, const std::string& text,
+                                     std::span<const float> elements) {
+  header.text = static_cast<std::uint32_t>(text.size());
+  std::vector<std::byte> bytes(kPsHeaderSize);
+  encode_ps_header(header, std::span(bytes).first<kPsHeaderSize>());
+  for (const auto part : {std::as_bytes(std::span(text)), std::as_bytes(elements)}) {
+    bytes.insert(bytes.end(), part.begin(), part.end());
+  }
+  return bytes;
+}
+
+TEST(RequestReader, requests__in_pieces_of_any_size) {
+  const Values elements = gradient_of(0, 0, 1000);
+  const auto bytes =
+      request_bytes({.kind = PsKind::kPush, .elements = elements.size()}, "layer", elements);
+  for (const std::size_t step : {1U, 7U, 33U, 100'000U}) {
+    RequestReader reader;
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_EQ(feed(reader, bytes, step), RequestReader::Progress::kComplete);
+      EXPECT_EQ(reader.text(), "layer");
+      EXPECT_TRUE(std::ranges::equal(reader.elements(), elements));
+      reader.next();
+    }
+  }
+  RequestReader reader;
+  const std::vector<std::byte> nonsense(kPsHeaderSize, std::byte{0xff});
+  EXPECT_EQ(feed(reader, nonsense, 5), RequestReader::Progress::kBad);
+}
+
+TEST(RequestReader, memory__is_for_what_has_arrived) {
+  RequestReader reader;
+  const auto bytes = request_bytes({.kind = PsKind::kInit, .elements = kMaxPsElements}, "w", {});
+  ASSERT_EQ(feed(reader, bytes, 100), RequestReader::Progress::kNamed);
+  EXPECT_EQ(reader.room().size(), RequestReader::kStep);
+}
+
+TEST(RequestReader, refuse__reads_to_the_end) {
+  RequestReader reader;
+  constexpr std::uint64_t kElements = 2'000'000;
+  const auto bytes = request_bytes({.kind = PsKind::kPush, .elements = kElements}, "w", {});
+  ASSERT_EQ(feed(reader, bytes, 100), RequestReader::Progress::kNamed);
+  reader.refuse(Error("no"));
+  const Values elements(kElements, 1);
+  EXPECT_EQ(feed(reader, std::as_bytes(std::span(elements)), RequestReader::kStep),
+            RequestReader::Progress::kComplete);
+  ASSERT_TRUE(reader.refusal());
+  reader.next();
+  EXPECT_FALSE(reader.refusal());
+  EXPECT_EQ(feed(reader, bytes, 100), RequestReader::Progress::kNamed);
+}
+
+TEST(PsWords, welcome__what_was_said_and_nothing_else) {
+  const PsWelcome said{.transport = Transport::kDlcp,
+                       .port = 77,
+                       .token = ~std::uint64_t{0},
+                       .name = "worker 1",
+                       .push_loss = 0.25,
+                       .pull_loss = 0.125};
+  const auto heard = ps_welcome_from(to_text(said));
+  ASSERT_TRUE(heard.ok());
+  EXPECT_EQ(to_text(*heard), to_text(said));
+  for (const char* wrong : {"", "[]", "{}", R"({"transport":"dlcp","port":70000})"}) {
+    EXPECT_FALSE(ps_welcome_from(wrong).ok()) << wrong;
+    EXPECT_FALSE(atp_group_from(wrong).ok()) << wrong;
+  }
+}
+
+TEST(ParameterServer, workers__train_together_over_tcp) {
+  const auto server = start_server(ps_config(3));
+  expect_exact_training(*server, 3, 20, 100'000);
+  EXPECT_EQ(server->counters().push_bytes, 3U * 20 * 400'000);
 }
 
 TEST(ParameterServer, workers__one_leaves_and_the_other_is_told) {
-  PsConfig config;
-  config.listen = "127.0.0.1:0";
-  config.parameters.workers = 2;
-  const auto server = ParameterServer::start(config);
-  ASSERT_TRUE(server.ok());
+  const auto server = start_server(ps_config(2));
   Values values{1};
-  auto one = ParameterClient::connect({.server = (*server)->address(), .worker = 0});
-  ASSERT_TRUE(one->init("w", values).ok());
-  ASSERT_TRUE(one->push("w", values).ok());
+  ParameterClient one = connect(*server, 0);
+  expect_ok(one.init("w", values));
+  expect_ok(one.push("w", values));
   std::thread other([&] {
-    auto two = ParameterClient::connect({.server = (*server)->address(), .worker = 1});
+    ParameterClient two = connect(*server, 1);
     Values mine{2};
-    ASSERT_TRUE(two->init("w", mine).ok());
+    expect_ok(two.init("w", mine));
     EXPECT_EQ(mine, Values{1});
   });
-  const auto steps = one->pull("w", values);
+  const auto steps = one.pull("w", values);
   other.join();
   ASSERT_FALSE(steps.ok());
   EXPECT_NE(steps.error().message().find("worker 1 has left"), std::string::npos)
       << steps.error().message();
-  EXPECT_FALSE(one->pull("other", values).ok());
+  EXPECT_FALSE(one.pull("other", values).ok());
+  // It comes back, and what was refused is granted.
+  ParameterClient two = connect(*server, 1);
+  expect_ok(two.push("w", Values{3}));
+  EXPECT_TRUE(one.pull("w", values).ok());
+  EXPECT_EQ(values, Values{-1});
+}
+
+TEST(ParameterServer, asynchronous_and_stale__a_worker_dies_and_comes_back) {
+  for (const PsMode mode : {PsMode::kAsynchronous, PsMode::kStale}) {
+    PsConfig config = ps_config(2);
+    config.parameters.mode = mode;
+    const auto server = start_server(config);
+    Values values{0};
+    ParameterClient one = connect(*server, 0);
+    expect_ok(one.init("w", values));
+    {
+      ParameterClient two = connect(*server, 1);
+      expect_ok(two.push("w", Values{1}));
+    }
+    // Alone it waits for nobody: if the server has not noticed yet, as long as that takes.
+    for (int i = 0; i < 5; ++i) {
+      expect_ok(one.push("w", Values{1}));
+      EXPECT_TRUE(one.pull("w", values).ok());
+    }
+    ParameterClient two = connect(*server, 1);
+    expect_ok(two.push("w", Values{1}));
+    EXPECT_TRUE(two.pull("w", values).ok());
+    EXPECT_TRUE(one.pull("w", values).ok());
+    EXPECT_EQ(values, Values{-7});
+  }
+}
+
+TEST(ParameterServer, hello__the_newer_connection_is_the_worker) {
+  const auto server = start_server(ps_config(2));
+  Values values{0};
+  ParameterClient old = connect(*server, 0);
+  expect_ok(old.init("w", values));
+  ParameterClient one = connect(*server, 0);
+  ParameterClient two = connect(*server, 1);
+  // The end of the old one does not make the worker one that left.
+  EXPECT_FALSE(old.pull("w", values).ok());
+  expect_ok(one.push("w", Values{2}));
+  expect_ok(two.push("w", Values{4}));
+  EXPECT_TRUE(one.pull("w", values).ok());
+  EXPECT_EQ(values, Values{-3});
+  EXPECT_FALSE(ParameterClient::connect({.server = server->address(), .worker = 2}).ok());
+}
+
+TEST(ParameterServer, bad_input__is_refused_and_the_connection_stays) {
+  PsConfig config = ps_config(1);
+  config.parameters.max_elements = 10;
+  const auto server = start_server(config);
+  ParameterClient client = connect(*server, 0);
+  Values values(10);
+  expect_ok(client.init("w", values));
+  Values much(3'000'000);
+  EXPECT_FALSE(client.init("much", much).ok());
+  EXPECT_FALSE(client.push("w", much).ok());
+  EXPECT_FALSE(client.push("", values).ok());
+  expect_ok(client.push("w", Values(10, 1)));
+  EXPECT_TRUE(client.pull("w", values).ok());
+  EXPECT_EQ(values, Values(10, -1));
+  EXPECT_EQ(server->counters().refused, 2U);
+}
+
+TEST(ParameterServer, bad_input__a_second_request_before_the_answer_ends_the_connection) {
+  const auto server = start_server(ps_config(2));
+  ParameterClient other = connect(*server, 1);
+  Values values{1};
+  expect_ok(other.init("w", values));
+  const Time until = monotonic_now() + Duration::milliseconds(30'000);
+  auto stream = PsStream::connect(server->address(), until);
+  ASSERT_TRUE(stream.ok());
+  expect_ok(stream->send({.kind = PsKind::kHello}));
+  EXPECT_TRUE(stream->bytes(PsKind::kWelcome, kMaxPsWords).ok());
+  expect_ok(
+      stream->send({.kind = PsKind::kPush, .elements = 1}, "w", std::as_bytes(std::span(values))));
+  EXPECT_TRUE(stream->value({}).ok());
+  // This one waits for the other worker.
+  expect_ok(stream->send({.kind = PsKind::kPull}, "w"));
+  // The server may be done with us in the middle of it.
+  const Status second = stream->send({.kind = PsKind::kPull}, "a name that is longer");
+  EXPECT_FALSE(second.ok() && stream->value(values).ok());
+  // A stranger that says nothing of who it is.
+  auto stranger = PsStream::connect(server->address(), until);
+  ASSERT_TRUE(stranger.ok());
+  expect_ok(stranger->send({.kind = PsKind::kPull}, "w"));
+  EXPECT_FALSE(stranger->value(values).ok());
+  EXPECT_TRUE(other.pull("w", values).ok());
 }
 
 }  // namespace

@@ -100,6 +100,26 @@ TEST(Aggregation, several_servers__share_the_sequences) {
   EXPECT_LE(result.jobs[0].aggregation->at_servers, sequences_of(1'100'000));
 }
 
+// Switches on the way that have nothing to sum for the job let its packets pass.
+TEST(Aggregation, server_behind_other_switches__gets_one_packet_a_sequence) {
+  for (const char* const hosts : {"rack0-*", "rack0-host0, rack0-host1"}) {
+    const ScenarioResult result = result_of(scenario_of(
+        three_racks("{slots: 4096}", "atp"), {{"jobs.0.hosts", fmt::format("[{}]", hosts)}}));
+    ASSERT_TRUE(result.finished);
+    EXPECT_EQ(result.jobs[0].aggregation->at_servers, sequences_of(1'000'000));
+  }
+  const ScenarioResult core =
+      result_of(scenario_of(three_racks("{slots: 4096, switches: [spine0]}", "atp")));
+  ASSERT_TRUE(core.finished);
+  EXPECT_EQ(core.jobs[0].aggregation->at_servers, 10 * sequences_of(1'000'000));
+}
+
+TEST(Aggregation, server_that_is_the_first_worker) {
+  const ScenarioResult result = result_of(scenario_of(
+      std::string(kOneRack) + "transport: atp\njobs: [{size: 1MB, servers: [host0]}]\n"));
+  EXPECT_TRUE(result.finished && result.jobs[0].done);
+}
+
 TEST(Aggregation, forwarding__reaches_the_server_packet_by_packet) {
   const auto all = result_of(scenario_of(one_rack("{kind: atp, forwarding: 1}", "256kB")));
   EXPECT_EQ(all.jobs[0].aggregation->aggregated, 0U);
@@ -142,7 +162,8 @@ TEST(Aggregation, loss_on_one_workers_link__is_made_good) {
 TEST(Aggregation, dead_worker__fails_the_job_at_every_survivor) {
   const ScenarioResult result =
       result_of(scenario_of(one_rack("{kind: atp, deadline: 50ms}", "1MB") +
-                            "faults: [{at: 20us, link: [host3, switch0], up: no}]\n"));
+                            "faults: [{at: 20us, link: [host3, switch0], up: no}]\n"),
+                false);
   EXPECT_FALSE(result.jobs[0].done);
   ASSERT_EQ(result.failures.size(), 1 + 8U);
   for (std::size_t i = 0; i < 1 + 7; ++i) {
@@ -168,6 +189,17 @@ TEST(Aggregation, bad_scenarios__say_what_is_wrong) {
   const std::string large =
       one_rack("{kind: switchml, pool: 4096}", "1MB");  // needs 8192 of 4096 slots
   EXPECT_NE(error_of(large).find("slots"), std::string::npos) << error_of(large);
+  const std::string small = one_rack("{kind: switchml, elements: 128}", "1MB");
+  EXPECT_NE(error_of(small).find("128 elements in a packet, 64 in a switch's slot"),
+            std::string::npos)
+      << error_of(small);
+  const std::string alone = rack + "transport: switchml\njobs: [{size: 1MB, hosts: [host0]}]\n";
+  EXPECT_NE(error_of(alone).find("needs two hosts"), std::string::npos) << error_of(alone);
+  const std::string parts =
+      rack + "transport: atp\njobs: [{size: 1MB, servers: [host0], partition: 1kB}]\n";
+  EXPECT_NE(error_of(parts).find("'partition' means nothing"), std::string::npos);
+  const std::string limit = rack + "transport: switchml\njobs: [{size: 1MB, slot_limit: 1}]\n";
+  EXPECT_NE(error_of(limit).find("'slot_limit' means nothing"), std::string::npos);
   const std::string racks =
       "topology: leaf-spine:racks=2,hosts=2,spines=1\ntransport: switchml\naggregation: {slots: "
       "4096}\njobs: [{size: 1MB}]\n";
@@ -201,6 +233,7 @@ std::string random_scenario(std::uint64_t seed) {
   for (std::uint64_t job = 0; job < 2; ++job) {
     text += "  - {size: " + std::to_string(4 + prng.below(60'000)) + "B, iterations: 2, hosts: [";
     for (std::uint64_t r = 0; r < racks; ++r) {
+      if (r > 0 && prng.chance(0.2)) continue;
       text += fmt::format("rack{0}-host{1}, rack{0}-host{2}, ", r, job, job + 1);
     }
     text += fmt::format("], servers: [rack{}-host3{}]}}\n", prng.below(racks),

@@ -42,11 +42,11 @@ inline Scenario scenario_of(const std::string& text, const Settings& settings = 
   return std::move(scenario).value();
 }
 
-// Runs it to its end, and expects that no checker complains.
-inline ScenarioResult result_of(const Scenario& scenario) {
+// Runs it, and expects that it finishes, or does not, and that no checker complains.
+inline ScenarioResult result_of(const Scenario& scenario, bool finishes = true) {
   Result<ScenarioResult> result = run_scenario(scenario, {});
   if (!result.ok()) ADD_FAILURE() << result.error().message();
-  EXPECT_TRUE(result->finished);
+  EXPECT_EQ(result->finished, finishes);
   EXPECT_EQ(result->violations, std::vector<std::string>{});
   return std::move(result).value();
 }

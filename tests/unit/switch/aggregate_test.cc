@@ -100,8 +100,8 @@ TEST(AggregateTable, on_gradient__a_collision_passes_both_levels) {
   EXPECT_EQ(header.level, kAtpSecondLevel);
   EXPECT_EQ(header.workers, 1U);
   (void)table.on_parameter(parameter(0));
-  expect(table.on_gradient(header, kNow), Payload::kNothing, Emit::kPacket, Cause::kCollision,
-         false);
+  expect(table.on_gradient(header, kNow), Payload::kNothing, Emit::kPacket, Cause::kFlagged, false);
+  EXPECT_EQ(table.counters(kJob)->of(Cause::kCollision), 1U);
   EXPECT_EQ(header.level, kAtpServerLevel);
   EXPECT_EQ(table.slots_in_use(), 0U);
 }

@@ -1,8 +1,13 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
 
+#include <atomic>
 #include <cmath>
 #include <numeric>
 
+#include "base/messages.h"
 #include "net/ranks.h"
 #include "switchd/loopback_job.h"
 #include "tensor/fixed_point.h"
@@ -113,26 +118,154 @@ TEST(CommunicatorAtp, allreduce__overflow_is_an_error_on_every_rank) {
   });
 }
 
+// What creating a communicator of two ranks says, on each.
+void expect_refused(const CommunicatorOptions& common, const std::string& cause) {
+  CommunicatorOptions options = common;
+  options.store = free_address();
+  options.size = 2;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([options, rank, cause]() mutable {
+      options.rank = rank;
+      const auto refused = Communicator::create(options);
+      ASSERT_FALSE(refused.ok());
+      EXPECT_NE(refused.error().message().find(cause), std::string::npos)
+          << refused.error().message();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST(CommunicatorAtp, create__a_switch_that_refuses_is_an_error_on_every_rank) {
   SwitchConfig config;
   config.control = "127.0.0.1:0";
   config.token = "secret";
   const auto daemon = SwitchDaemon::start(config);
   ASSERT_TRUE(daemon.ok());
-  CommunicatorOptions options = over((*daemon)->control_address());
-  options.store = free_address();
-  options.size = 2;
+  expect_refused(over((*daemon)->control_address()), "token");
+}
+
+TEST(CommunicatorAtp, create__servers_out_of_range_are_refused) {
+  for (const int servers : {-1, 3}) {
+    // Before it waits for others.
+    CommunicatorOptions options = over("", servers);
+    options.store = free_address();
+    options.size = 2;
+    options.rank = 0;
+    EXPECT_EQ(message_of(Communicator::create(options)),
+              fmt::format("atp_servers: {}; from 0 to 2 are allowed", servers));
+  }
+}
+
+TEST(CommunicatorAtp, create__a_switch_that_goes_before_it_answers_is_done_without) {
+  const Fd listener = std::move(listen_tcp("127.0.0.1:0").value());
+  std::thread dies([&] {
+    ASSERT_TRUE(wait_for_socket(listener.get(), POLLIN, soon()));
+    const Fd client(accept(listener.get(), nullptr, nullptr));
+  });
+  run_ranks(2, over(SocketAddress::local_of(listener.get()).to_string()),
+            [&](Communicator& all) { expect_mean(all, 4000); });
+  dies.join();
+}
+
+TEST(CommunicatorAtp, create__what_rank_0_says_of_servers_and_elements_holds) {
+  const auto daemon = start_switch(256);
+  const std::string store = free_address();
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < 2; ++rank) {
-    threads.emplace_back([options, rank]() mutable {
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      CommunicatorOptions options = over(daemon->control_address(), rank + 1);
+      options.atp_elements = rank == 0 ? 100 : 200;
       options.rank = rank;
-      const auto refused = Communicator::create(options);
-      ASSERT_FALSE(refused.ok());
-      EXPECT_NE(refused.error().message().find("token"), std::string::npos)
-          << refused.error().message();
+      options.size = 3;
+      options.store = store;
+      const Result<Communicator> all = Communicator::create(options);
+      ASSERT_TRUE(all.ok()) << all.error().message();
+      expect_mean(*all, 5000);
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST(CommunicatorAtp, on_over__is_called_once_when_the_sum_is_there) {
+  const auto daemon = start_switch(256);
+  run_ranks(2, over(daemon->control_address()), [&](Communicator& all) {
+    std::vector<std::int32_t> values(100'000, 1);
+    std::atomic<int> calls = 0;
+    std::atomic<std::int32_t> seen = 0;
+    CallOptions options;
+    options.on_over = [&] {
+      seen = values.back();
+      ++calls;
+    };
+    ASSERT_TRUE(all.allreduce(TensorSpan::of(values), options).ok());
+    EXPECT_EQ(calls, 1);
+    EXPECT_EQ(seen, 2);
+  });
+}
+
+CommunicatorOptions chosen(const std::string& control) {
+  CommunicatorOptions options = over(control);
+  options.transport = Transport::kAuto;
+  return options;
+}
+
+// Packets that a switch has summed, of all its jobs.
+std::uint64_t summed(const SwitchDaemon& daemon) {
+  SwitchClient client = std::move(*SwitchClient::connect(daemon.control_address(), "", soon()));
+  const Result<nlohmann::json> answer = client.ask({{"op", "stats"}}, soon());
+  std::uint64_t count = 0;
+  for (const auto& job : answer->at("jobs")) {
+    count += job.at("counters").at("stored").get<std::uint64_t>();
+  }
+  return count;
+}
+
+TEST(CommunicatorAuto, allreduce__large_ones_go_over_a_switch_that_is_there) {
+  auto daemon = start_switch(4096);
+  CommunicatorOptions options = chosen(daemon->control_address());
+  options.topology = "single-switch:hosts=4,host=10G";
+  run_ranks(4, options, [&](Communicator& all) {
+    expect_mean(all, 10);
+    ASSERT_TRUE(all.barrier({}).ok());
+    if (all.rank() == 0) {
+      EXPECT_EQ(summed(*daemon), 0U);
+    }
+    ASSERT_TRUE(all.barrier({}).ok());
+    std::vector<float> values(600'000, 1.0F);
+    ASSERT_TRUE(all.allreduce(TensorSpan::of(values), {.scheme = "ring"}).ok());
+    ASSERT_TRUE(all.barrier({}).ok());
+    if (all.rank() == 0) {
+      EXPECT_EQ(summed(*daemon), 0U);
+    }
+    ASSERT_TRUE(all.barrier({}).ok());
+    expect_mean(all, 600'000);
+    ASSERT_TRUE(all.barrier({}).ok());
+    if (all.rank() == 0) {
+      EXPECT_GT(summed(*daemon), 0U);
+      daemon.reset();
+    }
+    expect_mean(all, 600'000);
+  });
+}
+
+TEST(CommunicatorAuto, allreduce__without_a_switch_all_goes_over_tcp) {
+  SwitchConfig config;
+  config.control = "127.0.0.1:0";
+  config.token = "secret";
+  const auto refusing = SwitchDaemon::start(config);
+  ASSERT_TRUE(refusing.ok());
+  for (const std::string& control : {std::string(), (*refusing)->control_address()}) {
+    run_ranks(2, chosen(control), [&](Communicator& all) {
+      expect_mean(all, 300'000);
+      std::vector<float> values(1);
+      const auto atp = all.allreduce(TensorSpan::of(values), {.transport = Transport::kAtp});
+      ASSERT_FALSE(atp.ok());
+      EXPECT_NE(atp.error().message().find("have a switch"), std::string::npos);
+      // The store is rank 0's: it must not leave before the other has come.
+      EXPECT_TRUE(all.barrier({}).ok());
+    });
+  }
 }
 
 TEST(CommunicatorAtp, allreduce__bad_input) {

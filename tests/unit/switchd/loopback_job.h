@@ -41,6 +41,9 @@ class LoopbackJob {
     int servers = 1;
     bool keyed = false;
     std::uint32_t elements = 64;
+    // Two levels: the ranks of each group, and the switch of each; the other is the servers'.
+    std::vector<std::uint8_t> groups = {};
+    std::vector<SwitchDaemon*> edges = {};
   };
 
   // `daemon`: null for none.
@@ -58,7 +61,11 @@ class LoopbackJob {
     node.job = 77;
     node.servers = options.servers;
     node.elements = options.elements;
-    if (daemon != nullptr) create(*daemon, request, node);
+    if (daemon != nullptr && options.groups.empty()) create(*daemon, request, node);
+    if (!options.groups.empty()) {
+      join_racks(*daemon, request, node);
+      return;
+    }
     for (auto& member : nodes_) {
       node.rank = static_cast<int>(&member - nodes_.data());
       const Status joined = member->join(node);
@@ -108,6 +115,36 @@ class LoopbackJob {
   }
 
  private:
+  // The servers' switch adds up what those of the groups send.
+  void join_racks(SwitchDaemon& top, const JobRequest& all, AtpNodeOptions& node) {
+    JobRequest request = all;
+    request.workers.clear();
+    for (SwitchDaemon* edge : options_.edges) {
+      request.workers.push_back(edge->data_addresses().at(0));
+    }
+    request.groups = 0;
+    request.second_level = true;
+    create(top, request, node);
+    node.groups = options_.groups;
+    node.server_shards = node.shards;
+    request.id = id_;
+    request.servers = top.data_addresses();
+    request.second_level = false;
+    for (std::size_t g = 0; g < options_.groups.size(); ++g) {
+      const auto first = all.workers.begin() + node.rank;
+      request.workers.assign(first, first + options_.groups[g]);
+      request.groups = 1U << g;
+      SwitchClient edge =
+          std::move(*SwitchClient::connect(options_.edges[g]->control_address(), "", soon()));
+      const Result<JobGrant> grant = edge.create(request, soon());
+      ASSERT_TRUE(grant.ok()) << grant.error().message();
+      EXPECT_EQ(grant->id, id_);
+      node.shards = SocketAddress::resolve_each(grant->data).value();
+      for (int i = 0; i < options_.groups[g]; ++i, ++node.rank) {
+        ASSERT_TRUE(nodes_[static_cast<std::size_t>(node.rank)]->join(node).ok());
+      }
+    }
+  }
   void create(SwitchDaemon& daemon, const JobRequest& request, AtpNodeOptions& node) {
     client_ = std::make_unique<SwitchClient>(
         std::move(*SwitchClient::connect(daemon.control_address(), "", soon())));
@@ -115,9 +152,7 @@ class LoopbackJob {
     ASSERT_TRUE(grant.ok()) << grant.error().message();
     id_ = node.job = grant->id;
     if (!grant->key.empty()) node.key = JobKey::from_hex(grant->key).value();
-    for (const std::string& shard : grant->data) {
-      node.shards.push_back(SocketAddress::resolve(shard).value());
-    }
+    node.shards = SocketAddress::resolve_each(grant->data).value();
   }
   Tensors random(std::size_t elements, std::uint64_t seed, std::vector<std::int32_t>& sum) const {
     Prng prng(seed);

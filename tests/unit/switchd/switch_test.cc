@@ -56,6 +56,40 @@ TEST(Switch, reduce__goes_on_when_the_switch_dies) {
   for (std::size_t w = 0; w < 3; ++w) EXPECT_TRUE(job.node(w).counters().switch_gone);
 }
 
+// Of the only job of a switch.
+std::uint64_t counter_at(const SwitchDaemon& daemon, const char* name) {
+  SwitchClient client = std::move(*SwitchClient::connect(daemon.control_address(), "", soon()));
+  const auto answer = client.ask({{"op", "stats"}}, soon());
+  EXPECT_TRUE(answer.ok());
+  return answer->at("jobs").at(0).at("counters").at(name).get<std::uint64_t>();
+}
+
+TEST(Switch, two_levels__sums_of_racks_meet_at_the_servers_switch) {
+  const auto top = start_switch(4096);
+  auto left = start_switch(4096);
+  const auto right = start_switch(4096);
+  // The numbers that switches give differ.
+  LoopbackJob other(top.get(), {.workers = 2});
+  LoopbackJob job(
+      top.get(),
+      {.workers = 5, .servers = 2, .groups = {3, 2}, .edges = {left.get(), right.get()}});
+  job.expect_exact(kElements, 10);
+  EXPECT_GT(counter_at(*left, "completed"), 0U);
+  EXPECT_GT(counter_at(*right, "completed"), 0U);
+  EXPECT_GT(job.counter("completed"), 0U);
+  job.expect_exact(kElements, 11, [&] { left.reset(); });
+}
+
+TEST(Switch, two_levels__few_aggregators) {
+  const auto top = start_switch(8);
+  const auto left = start_switch(8);
+  const auto right = start_switch(16);
+  LoopbackJob job(top.get(), {.workers = 4, .groups = {2, 2}, .edges = {left.get(), right.get()}});
+  job.expect_exact(kElements, 13);
+  EXPECT_GT(counter_at(*left, "collision"), 0U);
+  EXPECT_GT(job.counter("flagged"), 0U);
+}
+
 TEST(Switch, job__removed_under_way_is_exact_by_the_servers) {
   const auto daemon = start_switch(4096);
   LoopbackJob job(daemon.get(), {.workers = 2});

@@ -42,7 +42,7 @@ class World {
 
  private:
   void window(const Bottlenecks& slow) {
-    constexpr int kWindow = SensingOptions{}.window;
+    constexpr int kWindow = 32;
     std::vector<SenseReport> reports(static_cast<std::size_t>(tree_.worker_count()));
     for (SenseReport& report : reports) report.from_iteration = iteration_;
     for (int i = 0; i < kWindow; ++i) {
@@ -134,6 +134,16 @@ TEST(Sensor, review__what_slows_all_alike_is_no_links_fault) {
     EXPECT_GT(found, 0) << "seed " << seed;
     EXPECT_LE(found, 200) << "seed " << seed;
   }
+}
+
+TEST(Sensor, merge_reports__what_a_member_has_not_noted_does_not_count) {
+  const Schedule schedule = init_groups(racks_of({1, 1}), 1);
+  const std::vector<SenseReport> reports = {{.from_iteration = 0, .seconds = {0, 2, 0}},
+                                            {.from_iteration = 0, .seconds = {3, 0, 0}}};
+  const auto merged = *merge_reports(reports, schedule);
+  ASSERT_EQ(merged.size(), 2u);
+  EXPECT_EQ(merged[0].seconds, 3);
+  EXPECT_EQ(merged[1].seconds, 2);
 }
 
 TEST(Sensor, merge_reports__names_the_rank_that_differs) {

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Three workers push to one `thalweg ps`, every host in a network namespace of its own (needs root),
+# over tcp, dlcp and atp: what reaches the server of each byte that workers push. Over atp once more
+# with a switch that is killed in the middle. All values are compared with the serial ones.
+# usage: ps_bytes.sh [steps [elements]]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+steps=${1:-20}
+elements=${2:-1000000}
+program=build/release/thalweg
+worker=build/release/examples/ps_steps
+folder=$(mktemp -d)
+tag=tp$$
+hosts=(p s w0 w1 w2)
+children=()
+
+finish() {
+  for child in "${children[@]}"; do kill -9 "$child" 2>/dev/null || true; done
+  for host in "${hosts[@]}" hub; do ip netns del "$tag$host" 2>/dev/null || true; done
+  rm -rf "$folder"
+}
+trap finish EXIT
+
+address() { # HOST
+  for i in "${!hosts[@]}"; do [ "${hosts[$i]}" = "$1" ] && echo "10.78.0.$((i + 1))"; done
+}
+inside() { # HOST COMMAND…
+  ip netns exec "$tag$1" "${@:2}"
+}
+
+ip netns add "${tag}hub"
+inside hub ip link add hub type bridge
+inside hub ip link set hub up
+for host in "${hosts[@]}"; do
+  ip netns add "$tag$host"
+  ip link add "$host" netns "${tag}hub" type veth peer name tp0 netns "$tag$host"
+  inside hub ip link set "$host" master hub up
+  inside "$host" ip link set lo up
+  inside "$host" ip addr add "$(address "$host")/24" dev tp0
+  inside "$host" ip link set tp0 up
+  inside "$host" tc qdisc add dev tp0 root tbf rate 2gbit burst 8kb limit 10mb
+done
+
+wait_for() { # FILE PATTERN COUNT
+  for _ in $(seq 1200); do
+    [ "$(grep -c "$2" "$folder/$1")" -ge "$3" ] && return
+    sleep 0.05
+  done
+  echo "no '$2' in $1" >&2
+  cat "$folder"/* >&2
+  exit 1
+}
+
+start() { # FILE HOST COMMAND…
+  : >"$folder/$1"
+  # Not by inside(), whose process would be the shell's.
+  ip netns exec "$tag$2" "${@:3}" >"$folder/$1" 2>"$folder/$1.err" &
+  started=$!
+  children+=("$started")
+}
+
+received() { inside p cat /sys/class/net/tp0/statistics/rx_bytes; }
+
+run() { # NAME TRANSPORT [kill]
+  printf 'listen: %s:7900\nworkers: 3\nrate: 1\ntransport: %s\n' "$(address p)" "$2" >"$folder/ps.yaml"
+  if [ "$2" = atp ]; then
+    printf 'data: %s:7800\ncontrol: %s:7700\n' "$(address s)" "$(address s)" >"$folder/switch.yaml"
+    start switch s "$program" switch --config "$folder/switch.yaml"
+    switch=$started
+    wait_for switch '^data' 1
+    printf 'switch: %s:7700\n' "$(address s)" >>"$folder/ps.yaml"
+  fi
+  start ps p "$program" ps --config "$folder/ps.yaml"
+  server=$started
+  wait_for ps '^listen' 1
+  workers=()
+  before=$(received)
+  for w in 0 1 2; do
+    start "w$w" "w$w" "$worker" "$(address p):7900" "$w" 3 "$steps" "$elements"
+    workers+=("$started")
+  done
+  if [ "${3:-}" = kill ]; then
+    wait_for w0 exact $((steps / 2))
+    kill -9 "$switch"
+  fi
+  for pid in "${workers[@]}"; do
+    wait "$pid" || { cat "$folder"/* >&2; exit 1; }
+  done
+  after=$(received)
+  kill "$server"
+  wait "$server"
+  if [ "$2" = atp ] && [ "${3:-}" != kill ]; then kill "$switch"; wait "$switch"; fi
+  # Every worker's first value goes over TCP; what comes back for values are acknowledgements.
+  awk -v name="$1" -v got=$((after - before)) -v first=$((3 * 4 * elements)) -v pushed=$((3 * 4 * elements * steps)) \
+    '/^push_bytes/ { own = $2 } END { printf "%s: workers pushed %d bytes; the server got %d (%.3f); its interface received %.3f a byte, all exact\n",
+      name, pushed, own, own / pushed, (got - first) / pushed }' "$folder/ps"
+}
+
+run tcp tcp
+run dlcp dlcp
+run atp atp
+run "atp, switch killed" atp kill

@@ -1,0 +1,73 @@
+#include "cli/testbed/link_change.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <string>
+
+#include "base/share.h"
+#include "topology/text.h"
+#include "topology/topology.h"
+
+namespace thalweg {
+namespace {
+
+Result<LinkChange::Burst> parse_burst(std::string_view text) {
+  LinkChange::Burst burst;
+  const std::size_t colon = text.find(':');
+  const auto read = [](std::string_view part, double& value) {
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    return error == std::errc() && end == part.data() + part.size() && value >= 1 && value <= 1e12;
+  };
+  if (colon == std::string_view::npos || !read(text.substr(0, colon), burst.good) ||
+      !read(text.substr(colon + 1), burst.bad)) {
+    return Error(fmt::format(
+        "'{}': write the mean packets between bursts and lost in one, as in 1000:5", text));
+  }
+  return burst;
+}
+
+Status take(std::string_view key, std::string_view value, LinkChange& change) {
+  if (key == "rate") {
+    THALWEG_TRY(change.rate, parse_bandwidth(value));
+    if (change.rate->bps() < 1 || *change.rate > kMaxRate) {
+      return Error(fmt::format("{} is out of range: 1 b/s to {}", value, to_string(kMaxRate)));
+    }
+  } else if (key == "delay") {
+    THALWEG_TRY(change.delay, parse_duration(value));
+    if (*change.delay < Duration() || *change.delay > kMaxDelay) {
+      return Error(fmt::format("{} is out of range: 0 to {}", value, to_string(kMaxDelay)));
+    }
+  } else if (key == "loss") {
+    THALWEG_TRY(change.loss, parse_share(value));
+  } else if (key == "burst") {
+    THALWEG_TRY(change.burst, parse_burst(value));
+  } else if (key == "up" && (value == "yes" || value == "no")) {
+    change.up = value == "yes";
+  } else {
+    return Error(fmt::format(
+        "'{}' is unknown; allowed are rate=, delay=, loss=, burst=GOOD:BAD and up=yes or up=no",
+        value));
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+Result<LinkChange> LinkChange::parse(std::string_view text) {
+  LinkChange change;
+  const std::vector<Word> words = split_words(text);
+  if (words.empty()) return Error("nothing to change: as in rate=100M loss=1%");
+  for (const Word& word : words) {
+    const std::size_t equals = word.text.find('=');
+    const std::string_view key = word.text.substr(0, equals);
+    const std::string_view value =
+        equals == std::string_view::npos ? std::string_view() : word.text.substr(equals + 1);
+    const Status taken = take(key, value, change);
+    if (!taken.ok()) return taken.error().within(std::string(key));
+  }
+  if (change.loss && change.burst) return Error("loss and burst: give one of them");
+  return change;
+}
+
+}  // namespace thalweg

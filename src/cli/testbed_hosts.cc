@@ -1,0 +1,175 @@
+#include "cli/testbed_hosts.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/if.h>
+#include <linux/if_tun.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "cli/system_command.h"
+#include "cli/testbed/capacity.h"
+#include "cli/testbed/frame.h"
+#include "net/system.h"
+
+namespace thalweg {
+namespace {
+
+constexpr const char* kTunnels = "/dev/net/tun";
+// Of what a device sends at once after its timer was late: the fabric's port spaces it again.
+constexpr double kBurstSeconds = 1e-3;
+constexpr std::size_t kLeastBurst = 10'000;
+constexpr const char* kQueue = "1mb";
+
+Result<Fd> namespace_of_this_thread() {
+  Fd fd(open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return system_error("cannot open the network namespace", errno);
+  return fd;
+}
+
+// The calling thread's own is another afterwards.
+Result<TestbedHost> make_namespace(const TestbedPlace& place, Rank rank, bool named) {
+  TestbedHost host;
+  if (!named) {
+    if (unshare(CLONE_NEWNET) != 0) return system_error("cannot make a network namespace", errno);
+    THALWEG_TRY(host.space, namespace_of_this_thread());
+    return host;
+  }
+  host.named = fmt::format("{}-h{}", place.name(), rank.value());
+  THALWEG_TRY_STATUS(place.remember_namespace(host.named));
+  THALWEG_TRY_STATUS(system_command("ip netns add " + host.named));
+  const std::string path = "/run/netns/" + host.named;
+  host.space = Fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!host.space.valid() || setns(host.space.get(), CLONE_NEWNET) != 0) {
+    return system_error("cannot enter " + path, errno);
+  }
+  return host;
+}
+
+// In the calling thread's namespace.
+Result<Fd> make_device() {
+  Fd fd(open(kTunnels, O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.valid()) return system_error(fmt::format("cannot open {}", kTunnels), errno);
+  ifreq request{};
+  std::strncpy(request.ifr_name, kTestbedDevice, IFNAMSIZ - 1);
+  request.ifr_flags = IFF_TAP | IFF_NO_PI;
+  if (ioctl(fd.get(), TUNSETIFF, &request) != 0) {
+    return system_error("cannot make a TAP device", errno);
+  }
+  return fd;
+}
+
+Status bring_up(Rank rank, std::size_t mtu) {
+  return system_command(
+      "ip -batch -", fmt::format("link set lo up\n"
+                                 "link set {0} address {1} mtu {2} addrgenmode none\n"
+                                 "addr add {3}/16 dev {0}\n"
+                                 "link set {0} up\n",
+                                 kTestbedDevice, to_string(mac_of(rank)), mtu, address_of(rank)));
+}
+
+Result<double> measure(const Topology& topology, const TestbedSettings& settings, int device) {
+  const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    return system_error("cannot bind a socket in a testbed's host", errno);
+  }
+  return measure_frames_per_second(topology, settings.network, settings.mtu, device, socket.get());
+}
+
+Status write_file_of_process(const char* path, const std::string& text) {
+  std::ofstream file(path);
+  file << text << std::flush;
+  if (file) return ok_status();
+  return system_error(fmt::format("cannot write {}", path), errno);
+}
+
+}  // namespace
+
+Status become_able_to_make_networks() {
+  if (geteuid() == 0) return ok_status();
+  const auto user = geteuid();
+  const auto group = getegid();
+  if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) {
+    return system_error("not root, and this machine allows no user namespaces", errno);
+  }
+  THALWEG_TRY_STATUS(write_file_of_process("/proc/self/setgroups", "deny"));
+  THALWEG_TRY_STATUS(write_file_of_process("/proc/self/uid_map", fmt::format("0 {} 1", user)));
+  return write_file_of_process("/proc/self/gid_map", fmt::format("0 {} 1", group));
+}
+
+Result<std::vector<TestbedHost>> make_testbed_hosts(const TestbedPlace& place,
+                                                    const Topology& topology,
+                                                    TestbedSettings& settings) {
+  THALWEG_TRY(const Fd here, namespace_of_this_thread());
+  // Names of namespaces are for all of the machine; a user namespace of ours has none of them.
+  const bool named = place.is_of_root();
+  const auto make = [&]() -> Result<std::vector<TestbedHost>> {
+    std::vector<TestbedHost> hosts;
+    for (Rank rank(0); rank.value() < topology.host_count(); ++rank) {
+      THALWEG_TRY(TestbedHost host, make_namespace(place, rank, named));
+      THALWEG_TRY(host.device, make_device());
+      THALWEG_TRY_STATUS(bring_up(rank, settings.mtu));
+      if (rank.value() == 0) {
+        THALWEG_TRY(settings.frames_per_second, measure(topology, settings, host.device.get()));
+      }
+      Bandwidth rate;
+      for (const ArcId arc : topology.arcs_from(topology.host(rank))) {
+        rate += topology.arc(arc).spec.rate;
+      }
+      THALWEG_TRY_STATUS(shape_testbed_device(rate, settings.mtu, settings.network.framing_bytes));
+      hosts.push_back(std::move(host));
+    }
+    return hosts;
+  };
+  Result<std::vector<TestbedHost>> hosts = make();
+  if (setns(here.get(), CLONE_NEWNET) != 0) {
+    return system_error("cannot return to the network namespace", errno);
+  }
+  return hosts;
+}
+
+Status shape_testbed_device(Bandwidth rate, std::size_t mtu, std::uint32_t framing_bytes) {
+  const auto burst = std::max({kLeastBurst, mtu + 2 * kEthernetHeader,
+                               static_cast<std::size_t>(rate.bytes_per_second() * kBurstSeconds)});
+  // The fabric counts IP packets and their framing; the device counts Ethernet headers with them.
+  // Full packets get the link's rate, shorter ones at most that.
+  const double counted = static_cast<double>(mtu + kEthernetHeader) /
+                         static_cast<double>(mtu + std::size_t{framing_bytes});
+  return system_command(
+      fmt::format("tc qdisc replace dev {} root tbf rate {:.0f}bit burst {} limit {}",
+                  kTestbedDevice, static_cast<double>(rate.bps()) * counted, burst, kQueue));
+}
+
+Status enter_testbed_host(pid_t pid, const std::string& enter) {
+  const std::string user = fmt::format("/proc/{}/ns/user", pid);
+  struct stat theirs{};
+  struct stat ours{};
+  if (stat(user.c_str(), &theirs) != 0 || stat("/proc/self/ns/user", &ours) != 0) {
+    return system_error(fmt::format("cannot look at {}", user), errno);
+  }
+  const Fd space(open(enter.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!space.valid()) return system_error(fmt::format("cannot open {}", enter), errno);
+  if (theirs.st_ino != ours.st_ino) {
+    const Fd fd(open(user.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd.valid() || setns(fd.get(), CLONE_NEWUSER) != 0) {
+      return system_error(fmt::format("cannot enter {}", user), errno);
+    }
+  }
+  if (setns(space.get(), CLONE_NEWNET) != 0) {
+    return system_error("cannot enter the host's network namespace", errno);
+  }
+  return ok_status();
+}
+
+}  // namespace thalweg

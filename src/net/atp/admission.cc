@@ -1,0 +1,39 @@
+#include "net/atp/admission.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "net/system.h"
+
+namespace thalweg {
+namespace {
+
+// A switch that does not answer for so long is not there.
+constexpr Duration kSwitchTime = Duration::milliseconds(2'000);
+
+}  // namespace
+
+Result<AtpAdmission> admit_atp_job(const std::string& switch_address, const std::string& token,
+                                   JobRequest request, std::uint32_t elements, Time until) {
+  // Without a switch: a number that strays of other jobs do not have.
+  constexpr std::uint32_t kMostId = 0x7fff'ffff;
+  AtpAdmission admission;
+  admission.grant.id = static_cast<std::uint32_t>(random_number() & kMostId);
+  admission.grant.elements = elements;
+  if (switch_address.empty()) return admission;
+  const Time by = std::min(until, monotonic_now() + kSwitchTime);
+  Result<SwitchClient> client = SwitchClient::connect(switch_address, token, by);
+  // Not there: the servers add up everything.
+  if (!client.ok()) return admission;
+  request.lease = true;
+  Result<JobGrant> grant = client->create(request, by);
+  // It is gone, or hangs.
+  if (!grant.ok() && !client->answered()) return admission;
+  if (!grant.ok()) return grant.error();
+  admission.grant = std::move(*grant);
+  admission.grant.elements = std::min(admission.grant.elements, elements);
+  admission.lease = std::make_unique<SwitchClient>(std::move(*client));
+  return admission;
+}
+
+}  // namespace thalweg

@@ -1,0 +1,143 @@
+// The clients of a TCP server in one event loop: takes them in, tells their owner what happens to
+// them, and sends what the owner has for them as their sockets take it.
+//
+// 1. No client can make another wait: no socket blocks.
+// 2. A client is closed only between its owner's calls: none is handed a client that is gone.
+// 3. A client whose machine does not answer for kClientTimeoutMs is gone.
+//
+// For the loop's thread, or before it runs.
+#pragma once
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <thalweg/result.h>
+
+#include "net/control_stream.h"
+#include "net/event_loop.h"
+#include "net/fd.h"
+#include "net/tcp.h"
+#include "net/tcp_listener.h"
+
+namespace thalweg {
+
+// `State`: what the owner keeps of each client.
+template <class State>
+class StreamServer final : public EventLoop::Handler {
+ public:
+  static constexpr int kClientTimeoutMs = 60'000;
+
+  struct Client {
+    Fd fd;
+    std::uint64_t number = 0;  // given once
+    State state = {};
+    std::vector<std::byte> out = {};  // what is to be sent, from `sent` on
+    std::size_t sent = 0;
+    [[nodiscard]] std::size_t unsent() const { return out.size() - sent; }
+  };
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    // There is something to read, or the end of it. False: the connection is over.
+    [[nodiscard]] virtual bool on_readable(Client& client) = 0;
+    // It is gone, whoever ended it.
+    virtual void on_closed(Client& client) = 0;
+  };
+
+  // Both outlive it; `listener` listens. More clients than `most` are closed at once.
+  StreamServer(EventLoop& loop, Fd listener, std::size_t most, Owner& owner)
+      : loop_(loop), listener_(std::move(listener), most), most_(most), owner_(owner) {}
+  ~StreamServer() override {
+    for (const auto& [number, client] : clients_) loop_.remove(client.fd.get());
+    loop_.remove(listener_.fd());
+  }
+  StreamServer(const StreamServer&) = delete;
+  StreamServer& operator=(const StreamServer&) = delete;
+
+  [[nodiscard]] Status start() { return loop_.add(listener_.fd(), EPOLLIN, *this); }
+  [[nodiscard]] int listener() const { return listener_.fd(); }
+
+  // By number, in the order in which they came.
+  [[nodiscard]] std::map<std::uint64_t, Client>& clients() { return clients_; }
+  // Sends it, now or when the socket takes it.
+  void send(Client& client, std::span<const std::byte> bytes) {
+    client.out.insert(client.out.end(), bytes.begin(), bytes.end());
+    if (!flush(client)) close(client);
+  }
+  // It is closed when the owner's call is over.
+  void close(const Client& client) { over_.push_back(client.number); }
+
+  void on_ready(int fd, std::uint32_t events) override {
+    if (fd == listener_.fd()) {
+      listener_.accept_all([this](Fd client) { add(std::move(client)); }, [](int /*fd*/) {});
+    } else if (const auto found = numbers_.find(fd); found != numbers_.end()) {
+      Client& client = clients_.at(found->second);
+      bool alive = (events & (EPOLLERR | EPOLLHUP)) == 0;
+      if (alive && (events & EPOLLOUT) != 0) alive = flush(client);
+      if (alive && (events & EPOLLIN) != 0) alive = owner_.on_readable(client);
+      if (!alive) close(client);
+    }
+    close_all();
+  }
+
+ private:
+  void add(Fd fd) {
+    const int descriptor = fd.get();
+    // One too many is closed, which it hears.
+    if (clients_.size() >= most_ || !loop_.add(descriptor, EPOLLIN, *this).ok()) return;
+    prepare_stream(descriptor);
+    set_signal_options(descriptor, kClientTimeoutMs);
+    numbers_[descriptor] = ++last_number_;
+    clients_[last_number_] = {.fd = std::move(fd), .number = last_number_};
+  }
+  // False: the connection is over.
+  bool flush(Client& client) {
+    while (client.unsent() > 0) {
+      const ssize_t sent =
+          ::send(client.fd.get(), &client.out[client.sent], client.unsent(), MSG_NOSIGNAL);
+      if (sent < 0 && errno == EINTR) continue;
+      if (sent < 0 && errno != EAGAIN) return false;
+      if (sent < 0) break;
+      client.sent += static_cast<std::size_t>(sent);
+    }
+    if (client.unsent() == 0) {
+      client.out.clear();
+      client.sent = 0;
+    }
+    loop_.change(client.fd.get(), client.unsent() == 0 ? EPOLLIN : EPOLLIN | EPOLLOUT);
+    return true;
+  }
+  // What on_closed() does may end others.
+  void close_all() {
+    while (!over_.empty()) {
+      const std::uint64_t number = over_.back();
+      over_.pop_back();
+      auto gone = clients_.extract(number);
+      if (gone.empty()) continue;
+      Client& client = gone.mapped();
+      loop_.remove(client.fd.get());
+      numbers_.erase(client.fd.get());
+      owner_.on_closed(client);
+    }
+  }
+
+  EventLoop& loop_;
+  TcpListener listener_;
+  std::size_t most_;
+  Owner& owner_;
+  std::map<std::uint64_t, Client> clients_;
+  std::unordered_map<int, std::uint64_t> numbers_;  // by descriptor
+  std::vector<std::uint64_t> over_;                 // to be closed
+  std::uint64_t last_number_ = 0;
+};
+
+}  // namespace thalweg

@@ -1,0 +1,24 @@
+// Headers between a parameter server and its clients: whatever is accepted encodes back to the same
+// bytes and claims no more than the limits.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/check.h"
+#include "wire/ps_message.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace thalweg;
+  if (size < kPsHeaderSize) return 0;
+  const auto bytes = std::as_bytes(std::span(data, size)).first<kPsHeaderSize>();
+  PsHeader header;
+  if (decode_ps_header(bytes, header) != WireError::kNone) return 0;
+  std::array<std::byte, kPsHeaderSize> again;
+  encode_ps_header(header, again);
+  CHECK(std::ranges::equal(again, bytes));
+  CHECK(header.text <= kMaxPsText);
+  CHECK(header.body() <= kMaxPsElements * sizeof(float));
+  return 0;
+}
