@@ -51,10 +51,12 @@ function(thalweg_torch_module)
   # The process has loaded PyTorch's libraries, or none: no path of this machine's is needed.
   set_target_properties(thalweg_torch PROPERTIES SKIP_BUILD_RPATH ON)
 
-  # Without PyTorch but for the pybind11 that comes with it: schedules, and the client of `thalweg ps`.
+  # Without PyTorch but for the pybind11 that comes with it: schedules, the client of
+  # `thalweg ps`, and the communicator over plain memory.
   thalweg_plain_python_module(sync thalweg_sync)
   thalweg_plain_python_module(ps thalweg_net)
-  add_dependencies(thalweg_torch thalweg_python_sync thalweg_python_ps)
+  thalweg_plain_python_module(arrays thalweg_net)
+  add_dependencies(thalweg_torch thalweg_python_sync thalweg_python_ps thalweg_python_arrays)
 endfunction()
 
 # thalweg._NAME from python/csrc_NAME/module.cc over LIBRARY.

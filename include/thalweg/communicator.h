@@ -109,6 +109,11 @@ struct CallOptions {
   double loss_bound = 0;
   // Of results; at most loss_bound. None: half of it.
   std::optional<double> result_loss_bound = {};
+  // Error feedback, of an allreduce by mean in place: memory of the caller's with as many elements,
+  // zeros at first, which goes from call to call. It is added to the contribution; afterwards it is
+  // the contribution less the average where the average that all get lacks contributions, and 0
+  // elsewhere, also where this rank got no average (docs/collectives.md).
+  void* residual = nullptr;
   // Called once, when the operation is over: from any thread, maybe before the call that starts it
   // returns, and with locks held. So it must return at once, and may call nothing of the
   // communicator's.

@@ -35,6 +35,7 @@ struct GradientOptions {
   double result_loss_bound = -1;  // below 0: half of loss_bound
   bool dlcp = false;              // also if the bound is 0
   int priority = 0;
+  at::Tensor residual = {};  // of error feedback: as the tensor, contiguous; undefined: none
 };
 
 class Backend final : public c10d::Backend {
@@ -113,6 +114,7 @@ class Backend final : public c10d::Backend {
     bool async = true;
     Tensors outputs = {};
     CallOptions options = {};
+    at::Tensor residual = {};  // CallOptions::residual
   };
   using OwnWork = c10::intrusive_ptr<Work>;
 

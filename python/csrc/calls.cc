@@ -39,6 +39,12 @@ WorkPtr Backend::reduce_gradient(at::Tensor tensor, bool mean, const GradientOpt
     call.options.result_loss_bound = gradient.result_loss_bound;
   }
   if (gradient.dlcp || gradient.loss_bound != 0) call.options.transport = Transport::kDlcp;
+  call.residual = gradient.residual;
+  TORCH_CHECK_VALUE(!call.residual.defined() ||
+                        (call.residual.numel() == tensor.numel() && call.residual.is_contiguous() &&
+                         call.residual.scalar_type() == tensor.scalar_type() &&
+                         call.residual.device() == tensor.device()),
+                    "thalweg: residual: it must be contiguous, and as the gradient");
   const OwnWork work = begin(call);
   add_allreduce(work, call, tensor, mean ? c10d::ReduceOp::AVG : c10d::ReduceOp::SUM);
   return finish(work, call);

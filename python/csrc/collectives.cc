@@ -39,18 +39,24 @@ void Backend::add_allreduce_pieces(const OwnWork& work, const Call& call, const 
              : std::max<std::int64_t>(1, whole);
   const bool flat = device && tensor.is_contiguous();
   const bool flips = reduction.way == Reduction::Way::kUnsigned;
-  const auto add = [&](const at::Tensor& of) {
+  const auto add = [&](std::int64_t first, const at::Tensor& of) {
     Part& part = work->add();
     at::Tensor host = part.stage.inout(of);
-    part.start = [all = living(), host, reduction, piece, flips](const CallOptions& options,
-                                                                 Operations& out) mutable {
+    at::Tensor rest;
+    if (call.residual.defined()) {
+      rest = part.stage.inout(call.residual.view({-1}).narrow(0, first, of.numel()));
+    }
+    part.start = [all = living(), host, rest, reduction, piece, flips](const CallOptions& options,
+                                                                       Operations& out) mutable {
       if (flips) flip(host);
       const at::Tensor elements = host.view({-1});
       std::int64_t at = 0;
       do {
         const std::int64_t count = std::min(piece, elements.numel() - at);
         const at::Tensor some = elements.narrow(0, at, count);
-        append(all->allreduce_async(span_of(some, reduction), by(reduction, options)), out);
+        CallOptions own = by(reduction, options);
+        if (rest.defined()) own.residual = rest.narrow(0, at, count).data_ptr();
+        append(all->allreduce_async(span_of(some, reduction), own), out);
         at += count;
       } while (at < elements.numel());
     };
@@ -58,12 +64,12 @@ void Backend::add_allreduce_pieces(const OwnWork& work, const Call& call, const 
     launch(work, part, call);
   };
   if (!flat || whole <= piece) {
-    add(tensor);
+    add(0, tensor);
     return;
   }
   const at::Tensor elements = tensor.view({-1});
   for (std::int64_t at = 0; at < whole; at += piece) {
-    add(elements.narrow(0, at, std::min(piece, whole - at)));
+    add(at, elements.narrow(0, at, std::min(piece, whole - at)));
   }
 }
 

@@ -125,7 +125,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--loss", default="0.5%", help="of every packet on the links between racks")
     parser.add_argument("--output", type=Path, default=ROOT / "demo/report.html")
-    parser.add_argument("--limit", type=int, default=100, help="seconds that one training may take")
+    parser.add_argument("--limit", type=int, default=200, help="seconds that one training may take")
     parser.add_argument("--json", type=Path, help="the table, as JSON")
     arguments = parser.parse_args()
     began = time.monotonic()

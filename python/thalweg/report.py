@@ -10,9 +10,10 @@ p { max-width: 62em; } .muted { color: #666; }
 table { border-collapse: collapse; margin: 1em 0; } th, td { padding: 0.35em 0.9em; text-align: right; }
 th { border-bottom: 2px solid #222; font-weight: 600; } td { border-bottom: 1px solid #ddd; }
 th:first-child, td:first-child { text-align: left; } svg { max-width: 100%; height: auto; }
-.pair { display: flex; flex-wrap: wrap; gap: 1em; } .pair > div { flex: 1 1 460px; }
+.pair { display: flex; flex-wrap: wrap; gap: 1em; } .pair > div { flex: 1 1 460px; max-width: 530px; }
 """
 INK, MUTED, LOSSY = "#222222", "#666666", "#D55E00"
+BUSY_BYTES = 100_000  # between two samples: a training is on
 ROW_HEIGHT, BOX_WIDTH, BOX_HEIGHT = 105, 116, 34
 
 
@@ -40,7 +41,7 @@ def topology_svg(network, loss):
         for x, name in enumerate(row):
             place[name] = (width * (x + 0.5) / len(row), 40 + y * ROW_HEIGHT)
     addresses = {host["name"]: host["address"] for host in network["hosts"]}
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {len(rows) * ROW_HEIGHT}" role="img" '
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {len(rows) * ROW_HEIGHT - 35}" role="img" '
              f'font-family="system-ui, sans-serif"><title>the topology</title>']
     fastest = max(link["rate_bps"] for link in network["links"])
     for link, (a, b) in zip(network["links"], ends):
@@ -50,7 +51,10 @@ def topology_svg(network, loss):
         parts.append(f'<line x1="{x1:.0f}" y1="{y1:.0f}" x2="{x2:.0f}" y2="{y2:.0f}"{dashes} '
                      f'stroke-width="{1.5 + 2.5 * link["rate_bps"] / fastest:.1f}"/>')
         label = f"{link['rate_bps'] / 1e6:g} Mb/s" + (f", {loss} lost" if lossy else "")
-        parts.append(f'<text x="{(x1 + x2) / 2 + 8:.0f}" y="{(y1 + y2) / 2:.0f}" font-size="11" '
+        low, high = sorted([(y1, x1), (y2, x2)])[::-1]
+        side = -1 if low[1] < high[1] else 1
+        parts.append(f'<text x="{(x1 + x2) / 2 + 12 * side:.0f}" y="{(y1 + y2) / 2:.0f}" font-size="11" '
+                     f'text-anchor="{"end" if side < 0 else "start"}" '
                      f'fill="{LOSSY if lossy else MUTED}">{html.escape(label)}</text>')
     for name, (x, y) in place.items():
         host = name in addresses
@@ -63,28 +67,39 @@ def topology_svg(network, loss):
     return "".join(parts) + "</svg>"
 
 
-def _arc(sample, link, side):
-    return sample["links"][link]["arcs"][side]
-
-
 def _uplinks(network):
-    hosts = {host["name"] for host in network["hosts"]}
-    return [i for i, link in enumerate(network["links"])
-            if not hosts & {arc["from"] for arc in link["arcs"]}]
+    """Of each link between switches, the direction away from the hosts: (link, side, name)."""
+    rows, ends = _levels(network)
+    height = {name: -y for y, row in enumerate(rows) for name in row}
+    hosts = set(rows[-1])
+    found = []
+    for link, pair in enumerate(ends):
+        if hosts & set(pair):
+            continue
+        side = 0 if height[pair[0]] < height[pair[1]] else 1
+        found.append((link, side, f"{pair[side]} to {pair[1 - side]}"))
+    return found
+
+
+def _while_busy(samples, uplinks):
+    """The samples from a moment before the links carry a training's traffic to a moment after."""
+    carried = [sum(sample["links"][link]["arcs"][side]["bytes"] for link, side, _ in uplinks) for _, sample in samples]
+    busy = [i for i in range(1, len(carried)) if carried[i] - carried[i - 1] > BUSY_BYTES]
+    return samples[max(0, busy[0] - 10):busy[-1] + 10] if busy else samples
 
 
 def timeline(network, run):
     """What the links between racks carried and queued, over one training."""
+    uplinks = _uplinks(network)
+    samples = _while_busy(run["samples"], uplinks)
+    times = [at - samples[0][0] for at, _ in samples]
     flows, queues = [], []
-    for link in _uplinks(network):
-        for side in (0, 1):
-            name = network["links"][link]["arcs"][side]["from"] + " to " + network["links"][link]["arcs"][1 - side]["from"]
-            times = [at for at, _ in run["samples"]]
-            counted = [_arc(sample, link, side) for _, sample in run["samples"]]
-            rates = [8e-6 * (b["bytes"] - a["bytes"]) / max(1e-6, t - s)
-                     for a, b, s, t in zip(counted, counted[1:], times, times[1:])]
-            flows.append({"name": name, "x": times[1:], "y": rates})
-            queues.append({"name": name, "x": times, "y": [arc["queued"] / 1000 for arc in counted]})
+    for link, side, name in uplinks:
+        counted = [sample["links"][link]["arcs"][side] for _, sample in samples]
+        rates = [8e-6 * (b["bytes"] - a["bytes"]) / max(1e-6, t - s)
+                 for a, b, s, t in zip(counted, counted[1:], times, times[1:])]
+        flows.append({"name": name, "x": times[1:], "y": rates})
+        queues.append({"name": name, "x": times, "y": [arc["queued"] / 1000 for arc in counted]})
     return {"title": run["name"], "columns": 1, "panels": [
         {"kind": "lines", "title": "carried by the links between racks", "y_label": "Mb/s", "x_label": "seconds",
          "series": flows},
@@ -101,7 +116,8 @@ def distribution(runs):
 
 
 def accuracy(runs):
-    return {"panels": [{"kind": "lines", "title": "digits of the test that are right", "x_label": "seconds of training",
+    least = min(right for run in runs for _, right in run["accuracy"])
+    return {"panels": [{"kind": "lines", "y_range": [max(0, 100 * least - 5), 100], "title": "digits of the test that are right", "x_label": "seconds of training",
                         "y_label": "%", "series": [
                             {"name": run["name"], "x": [at for at, _ in run["accuracy"]],
                              "y": [100 * right for _, right in run["accuracy"]]} for run in runs]}]}
@@ -135,7 +151,7 @@ packets between racks, at random.</p>
 <h2>Steps and accuracy</h2>
 <div class="pair"><div>{_svg(distribution(runs))}</div><div>{_svg(accuracy(runs))}</div></div>
 <h2>Flows and queues over time</h2>
-<p class="muted">Counted every 50 ms at the ports of the switches; starting PyTorch included.</p>
+<p class="muted">Counted every 50 ms at the ports of the switches, while the training lasted.</p>
 <div class="pair">{timelines}</div>
 </body></html>
 """

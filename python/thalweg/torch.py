@@ -32,21 +32,36 @@ class GradientState:
     loss_bound: float = 0.0  # in [0, 1); 0: exact
     result_loss_bound: float | None = None  # of results, at most loss_bound; None: half of it
     dlcp: bool = False  # over DLCP also if the bound is 0
+    # What an average lacks is made up for by the next gradient (docs/pytorch.md). Needs a loss bound.
+    error_feedback: bool = False
+    _residuals: dict = dataclasses.field(default_factory=dict, init=False, repr=False)  # by key
 
     def __post_init__(self):
         _check_bound("loss_bound", self.loss_bound, 1)
+        if self.error_feedback and self.loss_bound == 0:
+            raise ValueError("error_feedback: True with a loss_bound of 0: nothing can be missing")
         if self.result_loss_bound is not None:
             _check_bound("result_loss_bound", self.result_loss_bound, self.loss_bound)
 
-    def start(self, gradient, priority):
-        """Starts to average a gradient in place; operations with a lower number go first. The work in flight."""
+    def start(self, gradient, priority, key=None):
+        """Starts to average a gradient in place; operations with a lower number go first. The work in flight.
+
+        key: which gradient it is, for error feedback; the priority if left out.
+        """
         if self.loss_bound > 0 and not gradient.dtype.is_floating_point:
             raise TypeError(f"loss_bound: {self.loss_bound} on a gradient of {gradient.dtype}; "
                             "only floating-point gradients may lose anything")
         result_bound = -1.0 if self.result_loss_bound is None else self.result_loss_bound
         return backend_of(self.group, gradient.device).reduce_gradient(
             gradient, mean=True, loss_bound=self.loss_bound, result_loss_bound=result_bound, dlcp=self.dlcp,
-            priority=priority)
+            priority=priority, residual=self._residual(gradient, priority if key is None else key))
+
+    def _residual(self, gradient, key):
+        if not self.error_feedback:
+            return None
+        if key not in self._residuals:
+            self._residuals[key] = torch.zeros_like(gradient, memory_format=torch.contiguous_format)
+        return self._residuals[key]
 
 
 def reduce_hook(state, bucket):
@@ -54,7 +69,9 @@ def reduce_hook(state, bucket):
 
     DDP's last buckets hold the first layers, which the next forward pass needs first: they overtake.
     """
-    work = state.start(bucket.buffer(), -bucket.index())
+    # DDP lays buckets out anew after the first iteration: what its own lacked is forgotten then.
+    key = tuple(map(id, bucket.parameters())) if state.error_feedback else None
+    work = state.start(bucket.buffer(), -bucket.index(), key)
     return work.get_future().then(lambda done: done.value()[0])
 
 

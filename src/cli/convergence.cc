@@ -24,6 +24,7 @@ Json period_json(const Schedule& schedule) {
 
 // A point of the script's request: the strategy of its first job, and how fast that is.
 Result<Json> request_of(const Scenario& scenario, const Json& result) {
+  if (scenario.jobs.empty()) return Error("'training': the scenario has no job that could train");
   const ScenarioJob& job = scenario.jobs.front();
   THALWEG_TRY(const Strategy strategy, Strategy::make(job.training.scheme, *job.topology));
   const Json& measured = result["jobs"][0];

@@ -21,6 +21,7 @@
 #include "cli/sim_run.h"
 #include "cli/switch.h"
 #include "cli/testbed.h"
+#include "cli/top.h"
 #include "cli/trace_replay.h"
 #include "cli/tune_bound.h"
 #include "cli/tune_thresholds.h"
@@ -58,6 +59,7 @@ int main(int argc, char** argv) {
   thalweg::add_switch(app);
   thalweg::add_job(app);
   thalweg::add_ps(app);
+  thalweg::add_top(app);
   const std::vector<std::string> command = thalweg::take_rank_command(argc, argv);
   thalweg::add_run(app, command);
 

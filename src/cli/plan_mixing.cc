@@ -74,13 +74,21 @@ Duration iteration_of(const ModelTable& model, const Forecast& forecast) {
   return Duration::seconds(seconds / static_cast<double>(forecast.exchanges.size()));
 }
 
+// Of the strategies that are quick for a reason that costs accuracy.
+std::string against(const Row& row) {
+  if (row.servers && row.servers->staleness != 0) return "steps by stale gradients";
+  const bool skips = std::ranges::any_of(row.forecast.exchanges,
+                                         [](Duration exchange) { return exchange == Duration(); });
+  return skips ? "leaves iterations without an exchange" : "";
+}
+
 Verdict verdict_of(const std::vector<Row>& rows, int agree_within) {
   std::vector<Candidate> candidates;
   for (const Row& row : rows) {
     candidates.push_back({.name = row.strategy,
                           .iteration = row.iteration.value_or(row.forecast.mean()),
                           .iterations_to_consensus = row.forecast.mixing.iterations_to_consensus,
-                          .stale = row.servers && row.servers->staleness != 0});
+                          .against = against(row)});
   }
   return choose(candidates, agree_within);
 }

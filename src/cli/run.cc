@@ -88,7 +88,8 @@ Result<int> run_here(const Arguments& arguments, HostRanks ranks,
   ranks.count = arguments.ranks;
   THALWEG_TRY(Supervisor supervisor, Supervisor::prepare());
   RunMeeting meeting{.size = ranks.count, .token = random_number(), .master_host = "127.0.0.1"};
-  THALWEG_TRY(const StoreServer store, StoreServer::start("127.0.0.1:0", meeting.token));
+  THALWEG_TRY(const std::optional<JobKey> key, job_key_from(process_environment()));
+  THALWEG_TRY(const StoreServer store, StoreServer::start("127.0.0.1:0", meeting.token, key));
   meeting.store = store.address();
   THALWEG_TRY(meeting.master_port, free_port());
   ranks.variables.merge(variables_of(meeting));
@@ -120,7 +121,8 @@ Result<int> run_on_hosts(const Arguments& arguments, HostRanks ranks,
   for (const RunHost& host : hosts) meeting.size += host.slots;
   meeting.master_host = meeting.master_host.substr(meeting.master_host.rfind('@') + 1);
   meeting.master_port = static_cast<int>(kFirstMasterPort + meeting.token % kMasterPorts);
-  THALWEG_TRY(const StoreServer store, StoreServer::start("*:0", meeting.token));
+  THALWEG_TRY(const std::optional<JobKey> key, job_key_from(process_environment()));
+  THALWEG_TRY(const StoreServer store, StoreServer::start("*:0", meeting.token, key));
   THALWEG_TRY(HostPort address, HostPort::parse(store.address()));
   address.host = arguments.address.empty() ? address_towards(hosts) : arguments.address;
   meeting.store = address.to_string();

@@ -142,12 +142,13 @@ Result<std::vector<TestbedHost>> make_testbed_hosts(const TestbedPlace& place,
 Status shape_testbed_device(Bandwidth rate, std::size_t mtu, std::uint32_t framing_bytes) {
   const auto burst = std::max({kLeastBurst, mtu + 2 * kEthernetHeader,
                                static_cast<std::size_t>(rate.bytes_per_second() * kBurstSeconds)});
-  // The fabric counts IP packets and the framing; the device would count the Ethernet header.
-  const int overhead = static_cast<int>(framing_bytes) - static_cast<int>(kEthernetHeader);
+  // The fabric counts IP packets and their framing; the device counts Ethernet headers with them.
+  // Full packets get the link's rate, shorter ones at most that.
+  const double counted = static_cast<double>(mtu + kEthernetHeader) /
+                         static_cast<double>(mtu + std::size_t{framing_bytes});
   return system_command(
-      fmt::format("tc qdisc replace dev {} root stab overhead {} linklayer ethernet tbf rate {}bit "
-                  "burst {} limit {}",
-                  kTestbedDevice, overhead, rate.bps(), burst, kQueue));
+      fmt::format("tc qdisc replace dev {} root tbf rate {:.0f}bit burst {} limit {}",
+                  kTestbedDevice, static_cast<double>(rate.bps()) * counted, burst, kQueue));
 }
 
 Status enter_testbed_host(pid_t pid, const std::string& enter) {

@@ -40,6 +40,8 @@ constexpr const char* kNamespaces = "/run/netns/";
 constexpr const char* kFolderOfRoot = "/run/thalweg/testbed";
 
 std::string base_folder() {
+  const char* given = std::getenv(TestbedPlace::kFolderVariable);
+  if (given != nullptr && *given != '\0') return given;
   if (geteuid() == 0) return kFolderOfRoot;
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   if (runtime != nullptr && *runtime != '\0') return std::string(runtime) + "/thalweg/testbed";
@@ -117,6 +119,11 @@ bool TestbedPlace::is_of_root() const { return folder_.starts_with(kFolderOfRoot
 Result<Fd> TestbedPlace::occupy() const {
   std::error_code error;
   fs::create_directories(folder_, error);
+  // A folder in /tmp may be there before us.
+  struct stat made{};
+  if (stat(folder_.c_str(), &made) != 0 || made.st_uid != geteuid()) {
+    return Error(fmt::format("{} cannot be made, or is another user's", folder_));
+  }
   Fd lock(open((folder_ + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!lock.valid()) return system_error(fmt::format("cannot make {}/lock", folder_), errno);
   if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {

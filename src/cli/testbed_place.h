@@ -21,6 +21,9 @@ namespace thalweg {
 class TestbedPlace {
  public:
   static constexpr std::size_t kMaxName = 24;
+  // Of the environment: the folder of all testbeds, instead of the user's. For programs on hosts,
+  // who seem to be another user there.
+  static constexpr const char* kFolderVariable = "THALWEG_TESTBED_FOLDER";
 
   // Letters, digits and '-'; the folder need not exist.
   static Result<TestbedPlace> of(const std::string& name);
@@ -31,6 +34,7 @@ class TestbedPlace {
   // Made by root; else the user's own.
   [[nodiscard]] bool is_of_root() const;
   [[nodiscard]] const std::string& folder() const { return folder_; }
+  [[nodiscard]] std::string parent_folder() const { return folder_.substr(0, folder_.rfind('/')); }
   [[nodiscard]] std::string log() const { return folder_ + "/log"; }
 
   // Makes the folder and takes the lock; what an earlier process left is removed. An error if the

@@ -13,6 +13,7 @@
 #include "cli/testbed.h"
 #include "cli/testbed_hosts.h"
 #include "cli/testbed_place.h"
+#include "net/bootstrap/environment.h"
 #include "net/bootstrap/store_server.h"
 #include "net/system.h"
 #include "topology/text.h"
@@ -97,11 +98,13 @@ Result<int> run(const Arguments& arguments, const std::vector<std::string>& comm
   const auto address = stats["hosts"][hosts.front()]["address"].get<std::string>();
   RunMeeting meeting{
       .size = static_cast<int>(hosts.size()), .token = random_number(), .master_host = address};
-  THALWEG_TRY(const StoreServer store, StoreServer::start(address + ":0", meeting.token));
+  THALWEG_TRY(const std::optional<JobKey> key, job_key_from(process_environment()));
+  THALWEG_TRY(const StoreServer store, StoreServer::start(address + ":0", meeting.token, key));
   meeting.store = store.address();
   THALWEG_TRY(meeting.master_port, free_port());
   ranks.variables.merge(variables_of(meeting));
   add_device(ranks.variables);
+  ranks.variables.emplace(TestbedPlace::kFolderVariable, place.parent_folder());
   std::vector<SupervisedProcess> processes;
   for (const std::size_t host : hosts) {
     SupervisedProcess process = processes_of(ranks).front();

@@ -34,6 +34,11 @@ void multiply(DType type, std::byte* values, std::size_t elements, int factor) {
   }
 }
 
+// The types are IEEE's: the sign is the highest bit, in the last byte.
+void negate(std::byte* values, std::size_t elements, std::size_t size) {
+  for (std::size_t i = 1; i <= elements; ++i) values[i * size - 1] ^= std::byte{0x80};
+}
+
 }  // namespace
 
 ChunkExecutor::ChunkExecutor(const RankPlan& plan, DType type, ReduceOp op,
@@ -54,6 +59,7 @@ ChunkExecutor::ChunkExecutor(const RankPlan& plan, DType type, ReduceOp op,
   if (segment_elements_ > 0) {
     for (std::uint32_t b = 0; b < plan.buffers().size(); ++b) {
       counts_.emplace_back(static_cast<std::size_t>(segments_of(b)), std::uint16_t{1});
+      forgone_.emplace_back(static_cast<std::size_t>(segments_of(b)), false);
     }
   }
   for (std::uint32_t slot = 0; slot < incoming_.size(); ++slot) {
@@ -142,6 +148,11 @@ void ChunkExecutor::apply(std::uint32_t slot) {
       const std::int64_t end = (lost.end + segment_elements_ - 1) / segment_elements_;
       apply_segments(slot, next, begin);
       segments_lost_ += end - begin;
+      if (arrival.kind == TransferKind::kCopy) {
+        for (std::int64_t s = begin; s < end; ++s) {
+          forgone_[arrival.buffer][static_cast<std::size_t>(s)] = true;
+        }
+      }
       next = end;
     }
     apply_segments(slot, next, segments_of(arrival.buffer));
@@ -162,6 +173,7 @@ void ChunkExecutor::apply_segments(std::uint32_t slot, std::int64_t begin, std::
     std::uint16_t& count = counts_[arrival.buffer][static_cast<std::size_t>(s)];
     if (arrival.kind == TransferKind::kCopy) {
       count = get_count(from);
+      forgone_[arrival.buffer][static_cast<std::size_t>(s)] = false;
       std::memcpy(target, from + element_, elements * element_);
     } else {
       count = static_cast<std::uint16_t>(count + get_count(from));
@@ -183,6 +195,26 @@ void ChunkExecutor::finish(bool mean, int ranks) {
       if (!mean && count == ranks) continue;
       finish_mean(type_, values, elements, count);
       if (!mean) multiply(type_, values, elements, ranks);
+    }
+  }
+}
+
+void ChunkExecutor::keep_residual(int ranks, const std::byte* tensor, std::byte* residual) const {
+  CHECK(done() && segment_elements_ > 0);
+  for (std::uint32_t b = 0; b < counts_.size(); ++b) {
+    for (std::size_t s = 0; s < counts_[b].size(); ++s) {
+      const std::int64_t first = static_cast<std::int64_t>(s) * data_elements();
+      const auto elements =
+          static_cast<std::size_t>(std::min(data_elements(), elements_of(b) - first));
+      const std::byte* average = memory_[b] + static_cast<std::size_t>(first) * element_;
+      std::byte* own = residual + (average - tensor);
+      if (counts_[b][s] >= ranks || forgone_[b][s]) {
+        std::memset(own, 0, elements * element_);
+        continue;
+      }
+      negate(own, elements, element_);
+      reduce(type_, ReduceOp::kSum, own, own, average, elements);
+      negate(own, elements, element_);
     }
   }
 }

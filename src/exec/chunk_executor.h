@@ -55,6 +55,10 @@ class ChunkExecutor {
   // Requires done(), once: the averages, if segments may be lost. `mean`: else they are sums, of
   // `ranks`.
   void finish(bool mean, int ranks);
+  // Error feedback. Requires finish(true, ranks). `residual` holds this rank's contribution to the
+  // tensor that begins at `tensor`, over which the plan is laid. Leaves of it: less the average
+  // where that is one of fewer than all, and zeros elsewhere, also where no average arrived.
+  void keep_residual(int ranks, const std::byte* tensor, std::byte* residual) const;
   // Of the segments that were to arrive here, those that did.
   [[nodiscard]] double arrived_fraction() const;
 
@@ -86,6 +90,7 @@ class ChunkExecutor {
   std::int64_t segment_elements_;
   std::vector<std::byte*> memory_;                  // [buffer]
   std::vector<std::vector<std::uint16_t>> counts_;  // [buffer][segment]
+  std::vector<std::vector<bool>> forgone_;          // [buffer][segment]: its result did not arrive
   std::vector<std::uint32_t> version_;              // [buffer]
   std::vector<std::uint32_t> next_send_;            // [buffer]
   std::vector<Incoming> incoming_;                  // [slot]

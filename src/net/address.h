@@ -25,7 +25,7 @@ class SocketAddress {
   SocketAddress() = default;
   // "host:port" or "[v6]:port"; the host may be a name, which is looked up.
   static Result<SocketAddress> resolve(const std::string& text);
-  // The same without names: nothing is looked up, and nothing waits.
+  // Without names: nothing is looked up, and nothing waits.
   static Result<SocketAddress> numeric(const std::string& text);
   // Of family AF_INET or AF_INET6.
   static SocketAddress from(const sockaddr& address);

@@ -15,6 +15,27 @@ namespace {
 
 using State = Operation::State;
 
+std::size_t bytes_of(const TensorSpan& tensor) {
+  return static_cast<std::size_t>(tensor.elements) * size_of(tensor.type);
+}
+
+// Error feedback: what was missing last time is part of the contribution, which `residual` keeps.
+void contribute(const TensorSpan& tensor, void* residual) {
+  reduce(tensor.type, ReduceOp::kSum, tensor.data, tensor.data, residual,
+         static_cast<std::size_t>(tensor.elements));
+  std::memcpy(residual, tensor.data, bytes_of(tensor));
+}
+
+// With one rank nothing is missing.
+void keep_residual(const State& op, const TensorSpan& tensor, int ranks, void* residual) {
+  if (op.chunks) {
+    op.chunks->keep_residual(ranks, static_cast<const std::byte*>(tensor.data),
+                             static_cast<std::byte*>(residual));
+  } else {
+    std::memset(residual, 0, bytes_of(tensor));
+  }
+}
+
 }  // namespace
 
 Status Operation::wait() const { return state_->host->wait(*state_); }
@@ -48,6 +69,9 @@ Result<Operation> Communicator::start_allreduce(TensorSpan tensor, const CallOpt
                                                 bool awaited) const {
   THALWEG_TRY_STATUS(check("allreduce", tensor.data, tensor.elements));
   THALWEG_TRY(const bool by_atp, core_->goes_by_atp(tensor, options));
+  if (options.residual != nullptr && (by_atp || options.op != ReduceOp::kMean)) {
+    return Error("residual: only an allreduce by mean over tcp or dlcp has one");
+  }
   if (by_atp) {
     THALWEG_TRY(const std::shared_ptr<State> op, core_->start_atp(tensor, options));
     return Operation(op);
@@ -61,13 +85,17 @@ Result<Operation> Communicator::start_allreduce(TensorSpan tensor, const CallOpt
                                                               options, plan));
   op->awaited = awaited;
   lay_over(*op, plan.get(), static_cast<std::byte*>(tensor.data));
+  if (options.residual != nullptr) contribute(tensor, options.residual);
   if (options.loss_bound > 0) {
-    op->last_step = [raw = op.get(), mean = options.op == ReduceOp::kMean, ranks = size()] {
+    op->last_step = [raw = op.get(), tensor, mean = options.op == ReduceOp::kMean, ranks = size(),
+                     residual = options.residual] {
       if (raw->chunks) raw->chunks->finish(mean, ranks);
+      if (residual != nullptr) keep_residual(*raw, tensor, ranks, residual);
     };
   } else if (options.op == ReduceOp::kMean) {
-    op->last_step = [tensor, ranks = size()] {
+    op->last_step = [tensor, ranks = size(), residual = options.residual] {
       finish_mean(tensor.type, tensor.data, static_cast<std::size_t>(tensor.elements), ranks);
+      if (residual != nullptr) std::memset(residual, 0, bytes_of(tensor));
     };
   }
   core_->start(op);

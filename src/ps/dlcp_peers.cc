@@ -23,6 +23,7 @@ std::optional<Peer> DlcpPeers::find(const std::string& name) {
   while (!peers_.contains(name)) {
     const Result<Peer> next = endpoint_.accept(std::chrono::nanoseconds(0));
     if (!next.ok()) return std::nullopt;
+    std::erase_if(peers_, [](const auto& peer) { return !peer.second.connected(); });
     // "name (address)"
     peers_.insert_or_assign(next->name().substr(0, next->name().rfind(" (")), *next);
   }

@@ -31,7 +31,7 @@ ParameterServer::Core::Core(const PsConfig& config, std::unique_ptr<EventLoop> l
       group_(
           config_, table_, [this](std::function<void()> work) { loop_->post(std::move(work)); },
           [this](const AtpGroup::Replies& replies) {
-            ++counters_.pushes;
+            if (replies.front().kind == PsKind::kValue) ++counters_.pushes;
             deliver(replies);
             retry();
           }),
@@ -103,6 +103,7 @@ void ParameterServer::Core::worker_left(std::uint32_t worker) {
 }
 
 std::optional<Time> ParameterServer::Core::turn() {
+  if (!peers_) return std::nullopt;
   bool waits = false;
   for (auto& [number, client] : streams_.clients()) {
     if (client.state.waiting != Waiting::kPeer) continue;

@@ -88,23 +88,24 @@ Verdict choose(std::span<const Candidate> candidates, int agree_within) {
     const Candidate& candidate = candidates[c];
     if (quickest == nullptr || candidate.iteration < quickest->iteration) quickest = &candidate;
     const bool agrees = candidate.iterations_to_consensus > 0 &&
-                        candidate.iterations_to_consensus <= agree_within && !candidate.stale;
+                        candidate.iterations_to_consensus <= agree_within &&
+                        candidate.against.empty();
     if (agrees && (!verdict.best || candidate.iteration < candidates[*verdict.best].iteration)) {
       verdict.best = c;
     }
   }
   const std::string rule = fmt::format("workers that agree within {} iterations", agree_within);
   if (!verdict.best) {
-    verdict.reason = fmt::format("no strategy named has {}, without staleness", rule);
+    verdict.reason = fmt::format("no strategy named has {} and nothing against it", rule);
     return verdict;
   }
   const Candidate& best = candidates[*verdict.best];
   verdict.reason = fmt::format("{}: {} an iteration, the quickest with {}", best.name,
                                to_human(best.iteration), rule);
   if (quickest != &best) {
-    verdict.reason +=
-        fmt::format("; {} would take {}, but {}", quickest->name, to_human(quickest->iteration),
-                    quickest->stale ? "works with stale models" : "its workers agree later");
+    verdict.reason += fmt::format(
+        "; {} would take {}, but {}", quickest->name, to_human(quickest->iteration),
+        quickest->against.empty() ? "its workers agree later" : "it " + quickest->against);
   }
   return verdict;
 }

@@ -39,14 +39,14 @@ struct Candidate {
   std::string name;
   Duration iteration;  // mean
   int iterations_to_consensus = 1;
-  bool stale = false;  // steps by gradients of models that others have left behind
+  std::string against = {};  // why it must not be chosen, as the end of "it …"; empty: nothing
 };
 struct Verdict {
   std::optional<std::size_t> best;  // none: no candidate will do
   std::string reason;               // in words
 };
-// The quickest of those whose workers agree within so many iterations, without staleness: that is
-// what keeps the accuracy of BSP (DS-Sync, section V).
+// The quickest of those that nothing speaks against and whose workers agree within so many
+// iterations: that is what keeps the accuracy of BSP (DS-Sync, section V).
 inline constexpr int kAgreeWithin = 64;
 Verdict choose(std::span<const Candidate> candidates, int agree_within);
 

@@ -159,3 +159,16 @@ def test_all_well__every_rank_sums_and_ends(tmp_path):
     job = Job(tmp_path, ranks=3, iterations=5)
     assert job.process.wait(timeout=30) == 0
     assert job.lines() == {r: [f"iteration {i}: 3 ranks, sum 3" for i in range(5)] for r in range(3)}
+
+
+@pytest.mark.parametrize("keys, words", [("aa", None), ("ab", "wrong key")])
+def test_ranks_of_a_job_with_a_key_must_hold_it(tmp_path, keys, words):
+    for rank, digit in enumerate(keys):
+        (tmp_path / f"key{rank}").write_text(32 * digit + "\n")
+    own = f"THALWEG_KEY_FILE={tmp_path}/key$THALWEG_RANK exec {EXAMPLE} 3"
+    done = subprocess.run([PROGRAM, "run", "-n", "2", "--", "sh", "-c", own], capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "THALWEG_KEY_FILE": str(tmp_path / "key0")})
+    if words is None:
+        assert done.returncode == 0 and done.stdout.count("2 ranks, sum") == 6, done.stdout + done.stderr
+    else:
+        assert done.returncode != 0 and words in done.stdout + done.stderr, done.stdout + done.stderr

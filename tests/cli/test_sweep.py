@@ -150,6 +150,18 @@ def test_reproduce_quick(thalweg, tmp_path):
         assert Path(plot).read_text().startswith("<?xml")
 
 
+def test_reproduce_with_training__joins_accuracy_and_speed(thalweg):
+    result = thalweg("reproduce", "ds-sync/fig9", "--quick", "--json", "--no-plots", "--set", "jobs.0.part=0.02").json()
+    training = {point["at"]["strategy"]: point["result"]["training"] for point in result["points"]}
+    pace = {point["at"]["strategy"]: point["result"]["jobs"][0]["pace_ms"] for point in result["points"]}
+    assert training["DS-Sync"]["best_accuracy"] > training["AR"]["best_accuracy"] - 1
+    for name in ("AR", "DS-Sync"):
+        one = training[name]
+        assert one["seconds_to_target"] == pytest.approx(one["iterations_to_target"] * pace[name] / 1000)
+    stale = training["ASP"]["iterations_to_target"]
+    assert stale is None or stale > training["AR"]["iterations_to_target"]
+
+
 def test_reproduce_claim_without_a_number(thalweg):
     result = thalweg("reproduce", "atp/fig09", "--quick", "--json", "--no-plots").json()
     first, second = result["claims"][2:]

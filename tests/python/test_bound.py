@@ -110,8 +110,8 @@ def test_bounds__are_the_largest_fractions_below_which_all_is_well():
         point("all", 0.01, 0.91, 0.91), point("all", 0.1, 0.89, 0.90), point("all", 0.3, 0.5, 0.92),
         point("all", 0.6, 0.91, 0.91), point("front", 0.01, 0.8, 0.8)))
     assert profile.bounds == {"all": 0.1, "front": 0.0} and profile.bound == 0.1
-    assert profile.at("all")[0].epochs_to(profile.target) == 2
-    assert profile.at("all")[2].epochs_to(profile.target) is None
+    assert profile.at("all")[0].epochs_to(profile.targets) == 2
+    assert profile.at("all")[2].epochs_to(profile.targets) is None
     assert profile.to_json()["points"][2]["epochs_to_target"] is None
     check(profile.figure())
 

@@ -277,3 +277,20 @@ def test_models__every_file_reads():
     tables = {path.stem: Table.read(path) for path in sorted((ROOT / "models").glob("*.yaml"))}
     assert len(tables) >= 12
     assert all(table.name == stem for stem, table in tables.items())
+
+
+def test_record__the_simulator_runs_the_table(tmp_path):
+    import json
+    import subprocess
+
+    import thalweg.torch
+
+    table = thalweg.torch.record(small(), torch.randn(3, 1, 8, 8), name="mine", iterations=1, warmup=1)
+    table.write(tmp_path / "mine.yaml")
+    (tmp_path / "scenario.yaml").write_text(
+        "name: mine\ntopology: single-switch:hosts=2,host=10G\ntransport: {kind: dctcp}\n"
+        "jobs:\n  - {model: mine, scheme: ring, overlap: wait-free, iterations: 1}\n")
+    done = subprocess.run([ROOT / "build/release/thalweg", "sim", "run", tmp_path / "scenario.yaml", "--models", tmp_path,
+                           "--json"], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["finished"] is True

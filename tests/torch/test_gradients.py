@@ -49,14 +49,14 @@ def make_optimizer(parameters):
     return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
 
 
-def train_ddp(rank, state=None):
+def train_ddp(rank, state=None, spare=lambda step: step % 2 == 1):
     model = DistributedDataParallel(Network(), find_unused_parameters=True, bucket_cap_mb=0.001)
     if state:
         model.register_comm_hook(state, thalweg.torch.reduce_hook)
     optimizer = make_optimizer(model.parameters())
     for step in range(STEPS):
         optimizer.zero_grad()
-        loss_of(model, step, rank, spare=step % 2 == 1).backward()
+        loss_of(model, step, rank, spare(step)).backward()
         optimizer.step()
     return model.module
 
@@ -219,3 +219,60 @@ def test_layer_wise__in_a_sub_group_leaves_later_groups_alone():
         assert tensor.item() == size
 
     run_ranks(3, body)
+
+
+def test_error_feedback__what_was_missing_goes_with_the_next_gradient():
+    def body(rank, size):
+        state = GradientState(loss_bound=0.01, error_feedback=True)  # of nine packets none may be lost
+        gradient = torch.zeros(3000)
+        state.start(gradient, 0, key="g").wait()
+        state._residuals["g"].fill_(4.0 * rank)
+        gradient.fill_(1.0)
+        state.start(gradient, 0, key="g").wait()
+        assert torch.equal(gradient, torch.full_like(gradient, 3.0))  # the mean of 1 and 1 + 4
+        assert not state._residuals["g"].any()
+        hooked = flat(train_ddp(rank, GradientState(loss_bound=0.3, error_feedback=True)))
+        assert hooked.isfinite().all()
+
+    run_ranks(2, body)
+    with pytest.raises(ValueError, match="error_feedback: True with a loss_bound of 0"):
+        GradientState(error_feedback=True)
+
+
+def test_distributed_optimizer__trains_as_ddp_does():
+    def body(rank, size):
+        reference = train_ddp(rank, spare=lambda step: True)
+        model = Network()
+        optimizer = thalweg.DistributedOptimizer(make_optimizer(model.parameters()))
+        thalweg.torch.resynchronize(model)
+        for step in range(STEPS):
+            optimizer.zero_grad()
+            loss_of(model, step, rank, spare=True).backward()
+            if step == 3:
+                optimizer.synchronize()
+            optimizer.step()
+        assert same_on_all_ranks(flat(model))
+        assert torch.allclose(flat(model), flat(reference), rtol=1e-4, atol=1e-6)
+        # A layer that this rank did not use counts as zeros, and nobody waits for it.
+        optimizer.zero_grad()
+        loss_of(model, STEPS, rank, spare=rank == 1).backward()
+        optimizer.step()
+        assert same_on_all_ranks(flat(model))
+
+    run_ranks(2, body)
+
+
+def test_distributed_optimizer__accumulates_and_refuses():
+    def body(rank, size):
+        model = nn.Linear(4, 4)
+        thalweg.torch.resynchronize(model)
+        before = model.weight.detach().clone()
+        optimizer = thalweg.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0), backward_passes_per_step=2)
+        for _ in range(2):
+            (model(torch.ones(1, 4)) * (rank + 1)).sum().backward()
+        optimizer.step()
+        assert torch.allclose(before - model.weight, torch.full((4, 4), 3.0))  # twice the mean of 1 and 2
+
+    run_ranks(2, body)
+    with pytest.raises(ValueError, match="backward_passes_per_step: 0"):
+        thalweg.DistributedOptimizer(torch.optim.SGD([nn.Parameter(torch.ones(1))]), backward_passes_per_step=0)

@@ -1,6 +1,6 @@
 """What lost gradient segments do to training: DLCP's figures 4, 5 and 15 in kind, on data that is on the machine.
 
-    python -m thalweg.bench.convergence [--full] [--out FOLDER] [--seeds N] [--models digits-resnet,char-lm]
+    python -m thalweg.bench.convergence [--full] [--out FOLDER] [--seeds N] [--models digits-resnet,char-lm] [--where all]
 
 A small residual network on handwritten digits and a GRU on the characters of licences, each trained by four workers
 (thalweg.lossy says what a loss is) exactly and with 1, 10 and 30 % of the segments lost: of all, of the front or back
@@ -33,19 +33,19 @@ SHORT_EPOCHS, SHORT_SAMPLES = 3, 512
 def table(profile):
     """In Markdown: final scores, mean and spread over the seeds, and epochs to the target."""
     def cell(point):
-        epochs = point.epochs_to(profile.target)
+        epochs = point.epochs_to(profile.targets)
         return f"{point.mean:.3f} ± {point.spread:.3f}, {'never' if epochs is None else f'{epochs:.1f}'}"
     head = ["lost", *(f"{fraction:.0%}" for fraction in FRACTIONS)]
     rows = [[where, *(cell(point) for point in profile.at(where))] for where in profile.where]
     lines = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
-    return "\n".join([f"{profile.name}: exact {cell(profile.exact)} epochs to {profile.target:.3f} of all seeds", "", *lines])
+    return "\n".join([f"{profile.name}: exact {cell(profile.exact)}; {profile.score}, then epochs to within {profile.tolerance:g} of exact", "", *lines])
 
 
-def study(name, full, seeds, progress):
+def study(name, full, seeds, where, progress):
     task = task_of(name)
     if not full:
         task = dataclasses.replace(task, epochs=SHORT_EPOCHS)
-    return profile_task(task, fractions=FRACTIONS, where=WHERE, seeds=seeds or (3 if full else 2),
+    return profile_task(task, fractions=FRACTIONS, where=where, seeds=seeds or (3 if full else 2),
                         samples=None if full else SHORT_SAMPLES, progress=progress)
 
 
@@ -55,13 +55,14 @@ def main(words=None):
     parser.add_argument("--out", type=Path, default=Path("build/convergence"))
     parser.add_argument("--seeds", type=int, default=0, help="3, or 2 in the short form")
     parser.add_argument("--models", type=lambda text: text.split(","), default=MODELS)
+    parser.add_argument("--where", type=lambda text: text.split(","), default=WHERE, help=",".join(WHERE))
     arguments = parser.parse_args(words)
     torch.set_num_threads(1)
     arguments.out.mkdir(parents=True, exist_ok=True)
     for name in arguments.models:
         started = time.time()
         try:
-            profile = study(name, arguments.full, arguments.seeds,
+            profile = study(name, arguments.full, arguments.seeds, arguments.where,
                             lambda line: print(line, file=sys.stderr, flush=True))
         except ValueError as error:
             parser.error(str(error))

@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "cli/allreduce/rank.h"
 #include "cli/home.h"
 #include "cli/run_job.h"
+#include "net/bootstrap/environment.h"
 #include "net/system.h"
 #include "topology/load.h"
 
@@ -127,9 +129,10 @@ std::vector<std::string> peer_names() { return {"gloo", "openmpi"}; }
 
 Result<OwnPlan> own_plan(const Stage& stage, const Work& work, const OwnSettings& settings) {
   RunMeeting meeting{.size = work.ranks, .token = random_number()};
+  THALWEG_TRY(const std::optional<JobKey> key, job_key_from(process_environment()));
   const auto start = [&] {
     const std::string host = stage.network() == nullptr ? "127.0.0.1" : EmulatedNetwork::address(0);
-    return StoreServer::start(host + ":0", meeting.token);
+    return StoreServer::start(host + ":0", meeting.token, key);
   };
   THALWEG_TRY(StoreServer store,
               stage.network() == nullptr ? start() : stage.network()->inside(0, start));

@@ -9,6 +9,8 @@
 #include <limits>
 #include <string_view>
 
+#include <thalweg/endpoint.h>
+
 #include "net/address.h"
 #include "net/bootstrap/slurm.h"
 
@@ -276,6 +278,14 @@ Result<Environment> Reader::read() {
 
 Result<Environment> environment_from(const EnvironmentLookup& lookup) {
   return Reader(lookup).read();
+}
+
+Result<std::optional<JobKey>> job_key_from(const EnvironmentLookup& lookup) {
+  const std::string file = lookup("THALWEG_KEY_FILE").value_or("");
+  if (file.empty()) return std::optional<JobKey>();
+  THALWEG_TRY(const std::string text, read_job_key(file));
+  THALWEG_TRY(const JobKey key, JobKey::from_hex(text));
+  return std::optional(key);
 }
 
 EnvironmentLookup process_environment() {

@@ -13,6 +13,7 @@
 
 #include <thalweg/result.h>
 
+#include "wire/authenticate.h"
 #include "wire/wire.h"
 
 namespace thalweg {
@@ -45,6 +46,9 @@ struct Environment {
 
 // Errors name the variable, its value and what is allowed.
 [[nodiscard]] Result<Environment> environment_from(const EnvironmentLookup& lookup);
+
+// The job key in the file of THALWEG_KEY_FILE; none: the job has none.
+[[nodiscard]] Result<std::optional<JobKey>> job_key_from(const EnvironmentLookup& lookup);
 
 // Variables of this process.
 [[nodiscard]] EnvironmentLookup process_environment();

@@ -52,19 +52,20 @@ Status check_sizes(const std::string& key, const std::string& value) {
 
 }  // namespace
 
-Result<StoreClient> StoreClient::connect(const std::string& address, JobToken token,
-                                         Time deadline) {
+Result<StoreClient> StoreClient::connect(const std::string& address, JobToken token, Time deadline,
+                                         const std::optional<JobKey>& key) {
   const std::string name = fmt::format("the store at {}", address);
   THALWEG_TRY(const SocketAddress remote, SocketAddress::resolve(address));
   THALWEG_TRY(Fd fd, connect_tcp(remote, name, deadline));
   set_signal_options(fd.get(), kStoreTimeoutMs);
   StoreClient client(std::move(fd), name);
-  THALWEG_TRY_STATUS(client.greet(token, deadline));
+  THALWEG_TRY_STATUS(client.greet(token, deadline, key));
   return client;
 }
 
-Status StoreClient::greet(JobToken token, Time deadline) {
-  THALWEG_TRY_STATUS(send_all(encode_store_hello({HelloStatus::kHello, token}), deadline));
+Status StoreClient::greet(JobToken token, Time deadline, const std::optional<JobKey>& key) {
+  THALWEG_TRY_STATUS(
+      send_all(encode_store_hello({HelloStatus::kHello, token, key.has_value()}), deadline));
   while (in_.size() < kStoreHelloSize) THALWEG_TRY_STATUS(read_more("hello", deadline));
   StoreHello hello;
   const WireError error =
@@ -77,6 +78,20 @@ Status StoreClient::greet(JobToken token, Time deadline) {
     return lost(fmt::format("it refused us: {}", describe(hello.status)));
   }
   in_.erase(in_.begin(), in_.begin() + kStoreHelloSize);
+  return key ? prove(StreamKey(*key, token, 0), hello.token, deadline) : ok_status();
+}
+
+Status StoreClient::prove(const StreamKey& key, std::uint64_t challenge, Time deadline) {
+  const StreamKey::Opening opening = key.open(challenge, random_number());
+  THALWEG_TRY_STATUS(send_all(opening.bytes, deadline));
+  while (in_.size() < kSessionProofSize) {
+    // A store with another key closes the connection.
+    const Status read = read_more("proof of the job key", deadline);
+    if (!read.ok()) return read.error().within("wrong key?");
+  }
+  const auto proof = std::span<const std::byte>(in_).first<kSessionProofSize>();
+  if (!same_secret(proof, opening.answer)) return lost("wrong key: it holds another job key");
+  in_.erase(in_.begin(), in_.begin() + kSessionProofSize);
   return ok_status();
 }
 

@@ -19,14 +19,17 @@
 #include "net/bootstrap/store.h"
 #include "net/bootstrap/store_message.h"
 #include "net/fd.h"
+#include "net/stream_key.h"
 
 namespace thalweg {
 
 class StoreClient final : public Store {
  public:
   // The store may start later: tried until the deadline. One that refuses us is an error at once.
+  // `key`: the job's, if it has one; the store must hold it too.
   [[nodiscard]] static Result<StoreClient> connect(const std::string& address, JobToken token,
-                                                   Time deadline);
+                                                   Time deadline,
+                                                   const std::optional<JobKey>& key = {});
 
   // Keys have from 1 to kMaxStoreKey bytes, values at most kMaxStoreValue, any bytes.
   [[nodiscard]] Status set(const std::string& key, const std::string& value,
@@ -49,7 +52,8 @@ class StoreClient final : public Store {
  private:
   StoreClient(Fd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
 
-  Status greet(JobToken token, Time deadline);
+  Status greet(JobToken token, Time deadline, const std::optional<JobKey>& key);
+  Status prove(const StreamKey& key, std::uint64_t challenge, Time deadline);
   Result<std::optional<std::string>> ask_for(StoreRequest::What what, const std::string& key,
                                              Time deadline);
   Result<std::string> wait_for(StoreRequest::What what, const std::string& key, Time deadline);

@@ -52,7 +52,8 @@ std::array<std::byte, kStoreHelloSize> encode_store_hello(const StoreHello& hell
   writer.put(kMagic);
   writer.put(kStoreVersion);
   writer.put(static_cast<std::uint8_t>(hello.status));
-  writer.put(std::uint16_t{0});
+  writer.put(static_cast<std::uint8_t>(hello.keyed));
+  writer.put(std::uint8_t{0});
   writer.put(hello.token);
   return bytes;
 }
@@ -63,8 +64,10 @@ WireError decode_store_hello(std::span<const std::byte, kStoreHelloSize> bytes, 
   if (reader.get<std::uint8_t>() != kStoreVersion) return WireError::kVersion;
   const auto status = reader.get<std::uint8_t>();
   if (status >= kHelloStatusCount) return WireError::kField;
-  if (reader.get<std::uint16_t>() != 0) return WireError::kReserved;
+  const auto keyed = reader.get<std::uint8_t>();
+  if (keyed > 1 || reader.get<std::uint8_t>() != 0) return WireError::kReserved;
   out.status = static_cast<HelloStatus>(status);
+  out.keyed = keyed == 1;
   out.token = reader.get<std::uint64_t>();
   return WireError::kNone;
 }

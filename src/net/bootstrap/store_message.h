@@ -7,9 +7,11 @@
 //   0      4     "TLWS"
 //   4      1     version of the protocol; 0 to 4 are the same in all versions
 //   5      1     0: hello; else a refusal, and why (HelloStatus)
-//   6      2     0
-//   8      8     job token; 0 in the server's
+//   6      1     1: this client holds the job key; 0: it holds none; the server's: 0
+//   7      1     0
+//   8      8     job token; in the server's: its challenge, 0 without a key
 //
+// With a key the client then sends an opening, and the server its answer (net/stream_key.h).
 // Then the client sends requests, and the server a reply to each, in any order. A request:
 //
 //   0      4     bytes of the request after these four
@@ -53,7 +55,8 @@ inline constexpr std::size_t kMaxStoreValue = std::size_t{1} << 20;
 
 struct StoreHello {
   HelloStatus status = HelloStatus::kHello;
-  JobToken token = 0;
+  JobToken token = 0;  // of the server: its challenge
+  bool keyed = false;
   bool operator==(const StoreHello&) const = default;
 };
 inline constexpr std::size_t kStoreHelloSize = 16;

@@ -14,6 +14,7 @@
 #include "net/address.h"
 #include "net/control_stream.h"
 #include "net/event_loop.h"
+#include "net/stream_key.h"
 #include "net/system.h"
 #include "net/tcp.h"
 #include "net/tcp_listener.h"
@@ -28,8 +29,8 @@ constexpr std::size_t kReadSize = std::size_t{1} << 16;
 // A client with so much to read is not listened to.
 constexpr std::size_t kMaxUnread = std::size_t{4} << 20;
 
-void send_hello(int fd, HelloStatus status) {
-  const auto bytes = encode_store_hello({status, 0});
+void send_hello(int fd, HelloStatus status, std::uint64_t challenge = 0) {
+  const auto bytes = encode_store_hello({status, challenge});
   // It fits an empty buffer; if the client is gone, its socket says so next.
   [[maybe_unused]] const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
 }
@@ -39,7 +40,8 @@ struct Connection {
   StoreTable::Client id = 0;
   Time hello_by;
   bool greeted = false;
-  bool blocked = false;  // there is something to send that the socket did not take
+  std::optional<StreamKey> key = {};  // it has said hello, and has to prove that it holds it
+  bool blocked = false;               // there is something to send that the socket did not take
   std::vector<std::byte> in;
   std::vector<std::byte> out;
   std::size_t sent = 0;  // of out
@@ -51,11 +53,13 @@ struct Connection {
 
 class StoreServer::Core final : public EventLoop::Handler {
  public:
-  Core(std::unique_ptr<EventLoop> loop, Fd listener, JobToken token, const StoreLimits& limits)
+  Core(std::unique_ptr<EventLoop> loop, Fd listener, JobToken token,
+       const std::optional<JobKey>& key, const StoreLimits& limits)
       : loop_(std::move(loop)),
         listener_(std::move(listener), kMaxStoreClients),
         address_(SocketAddress::local_of(listener_.fd()).to_string()),
         token_(token),
+        key_(key),
         table_(limits) {}
   ~Core() override {
     loop_->stop();
@@ -88,6 +92,7 @@ class StoreServer::Core final : public EventLoop::Handler {
   // False: the connection is over.
   bool receive(Connection& c);
   bool greet(Connection& c);
+  bool check_key(Connection& c);
   bool serve(Connection& c);
   bool flush(Connection& c);
   void deliver(const StoreTable::Replies& replies);
@@ -97,6 +102,7 @@ class StoreServer::Core final : public EventLoop::Handler {
   TcpListener listener_;
   std::string address_;
   JobToken token_;
+  std::optional<JobKey> key_;
   StoreTable table_;
   std::unordered_map<int, Connection> connections_;  // by descriptor
   std::unordered_map<StoreTable::Client, int> descriptors_;
@@ -183,21 +189,47 @@ bool StoreServer::Core::receive(Connection& c) {
 }
 
 bool StoreServer::Core::greet(Connection& c) {
+  if (c.key) return check_key(c);
   if (c.in.size() < kStoreHelloSize) return true;
   StoreHello hello;
   const WireError error =
       decode_store_hello(std::span<const std::byte>(c.in).first<kStoreHelloSize>(), hello);
-  if (error == WireError::kNone && hello.token == token_) {
+  const bool same_key = hello.keyed == key_.has_value();
+  if (error == WireError::kNone && hello.token == token_ && same_key) {
     c.in.erase(c.in.begin(), c.in.begin() + kStoreHelloSize);
+    const std::uint64_t challenge = key_ ? random_number() : 0;
+    send_hello(c.fd.get(), HelloStatus::kHello, challenge);
+    if (key_) {
+      c.key.emplace(*key_, token_, challenge);
+      return check_key(c);
+    }
     c.greeted = true;
     --greeting_;
-    send_hello(c.fd.get(), HelloStatus::kHello);
     return true;
   }
   ++refused_;
-  if (error == WireError::kNone) send_hello(c.fd.get(), HelloStatus::kWrongToken);
   if (error == WireError::kVersion) send_hello(c.fd.get(), HelloStatus::kWrongVersion);
+  if (error != WireError::kNone) return false;
+  send_hello(c.fd.get(), hello.token != token_ ? HelloStatus::kWrongToken
+                         : key_                ? HelloStatus::kKeyNeeded
+                                               : HelloStatus::kKeyless);
   return false;
+}
+
+bool StoreServer::Core::check_key(Connection& c) {
+  if (c.in.size() < StreamKey::kOpeningSize) return true;
+  const std::optional<SessionProof> answer =
+      c.key->admit(std::span<const std::byte>(c.in).first<StreamKey::kOpeningSize>());
+  if (!answer) {
+    ++refused_;
+    return false;
+  }
+  c.in.erase(c.in.begin(), c.in.begin() + StreamKey::kOpeningSize);
+  c.key.reset();
+  c.greeted = true;
+  --greeting_;
+  c.out.insert(c.out.end(), answer->begin(), answer->end());
+  return flush(c);
 }
 
 bool StoreServer::Core::serve(Connection& c) {
@@ -265,10 +297,11 @@ StoreServer::StoreServer(StoreServer&&) noexcept = default;
 StoreServer& StoreServer::operator=(StoreServer&&) noexcept = default;
 
 Result<StoreServer> StoreServer::start(const std::string& listen_address, JobToken token,
+                                       const std::optional<JobKey>& key,
                                        const StoreLimits& limits) {
   THALWEG_TRY(Fd listener, listen_tcp(listen_address));
   THALWEG_TRY(std::unique_ptr<EventLoop> loop, EventLoop::make());
-  auto core = std::make_unique<Core>(std::move(loop), std::move(listener), token, limits);
+  auto core = std::make_unique<Core>(std::move(loop), std::move(listener), token, key, limits);
   THALWEG_TRY_STATUS(core->start());
   return StoreServer(std::move(core));
 }

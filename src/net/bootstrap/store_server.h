@@ -9,11 +9,13 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <thalweg/result.h>
 
 #include "net/bootstrap/store_table.h"
+#include "wire/authenticate.h"
 
 namespace thalweg {
 
@@ -23,7 +25,9 @@ inline constexpr std::size_t kMaxStoreClients = 65'536;
 class StoreServer {
  public:
   // `listen_address` as for listen_tcp(): "host:port", "*:port", port 0 for any.
+  // With a key, clients must hold it, and are shown that the store does.
   [[nodiscard]] static Result<StoreServer> start(const std::string& listen_address, JobToken token,
+                                                 const std::optional<JobKey>& key = {},
                                                  const StoreLimits& limits = {});
   // Closes all connections.
   ~StoreServer();
@@ -35,7 +39,7 @@ class StoreServer {
 
   struct Counters {
     std::size_t clients = 0;  // now
-    std::size_t refused = 0;  // so far: wrong token or version, nonsense, no room
+    std::size_t refused = 0;  // so far: wrong token, key or version, nonsense, no room
     std::size_t keys = 0;
     std::size_t waiting = 0;
   };

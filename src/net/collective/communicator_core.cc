@@ -68,22 +68,26 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
     listen = own.to_string();
   }
   THALWEG_TRY(Fd listener, listen_tcp(listen));
-  if (core->job_->client) {
-    THALWEG_TRY_STATUS(
-        core->job_->set(fmt::format("{}{}", prefix, core->rank_),
-                        SocketAddress::local_of(listener.get()).unmapped().to_string(), until));
-  }
   EngineOptions engine;
   engine.rank = core->rank_;
   engine.size = core->size_;
   engine.signature = hash_of(core->members_.group, environment.token);
+  if (core->job_->job_key) {
+    engine.key =
+        std::make_shared<const StreamKey>(*core->job_->job_key, engine.signature, random_number());
+  }
+  std::string own = SocketAddress::local_of(listener.get()).unmapped().to_string();
+  if (engine.key) own = engine.key->address(own);
+  if (core->job_->client) {
+    THALWEG_TRY_STATUS(core->job_->set(fmt::format("{}{}", prefix, core->rank_), own, until));
+  }
   const int local = environment.local_size.value_or(core->size_);
   engine.share_memory = options.shared_memory && environment.shared_memory;
   engine.crowded = local > static_cast<int>(std::thread::hardware_concurrency());
-  engine.connect = [job = core->job_, prefix](int rank, Time by) -> Result<Fd> {
+  engine.connect = [job = core->job_, prefix, key = engine.key](int rank,
+                                                                Time by) -> Result<DialedStream> {
     THALWEG_TRY(const std::string address, job->get(fmt::format("{}{}", prefix, rank), by));
-    THALWEG_TRY(const SocketAddress remote, SocketAddress::resolve(address));
-    return connect_tcp(remote, address, by);
+    return connect_stream(address, key.get(), by);
   };
   if (core->job_->client) {
     core->board_ =
@@ -95,12 +99,13 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
       board->announce_failure(text);
     };
   }
-  core->prepare_messages(engine, SocketAddress::local_of(listener.get()));
+  core->prepare_messages(engine, own);
   const std::lock_guard messages_lock(core->messages_->mutex);  // until it knows the engine
   THALWEG_TRY(core->engine_, Engine::make(std::move(engine), std::move(listener)));
 
   THALWEG_TRY_STATUS(core->prepare_dlcp(listen, prefix));
   THALWEG_TRY_STATUS(core->prepare_atp(listen, prefix, until));
+  THALWEG_TRY_STATUS(core->prepare_metrics());
   core->messages_->options.broken = [engine = std::weak_ptr(core->engine_)] {
     const auto alive = engine.lock();
     return alive ? alive->broken() : "this rank has left";
@@ -131,7 +136,17 @@ Status Communicator::Core::prepare_dlcp(const std::string& listen, const std::st
   return ok_status();
 }
 
-void Communicator::Core::prepare_messages(EngineOptions& engine, const SocketAddress& own) {
+Status Communicator::Core::prepare_metrics() {
+  const std::string setting = process_environment()("THALWEG_METRICS").value_or("");
+  if (setting.empty()) return ok_status();
+  const Environment& environment = job_->environment;
+  THALWEG_TRY(metrics_,
+              Metrics::of_process(setting, environment.rank, environment.local_rank.value_or(0)));
+  dlcp_metrics_ = metrics_->add([links = dlcp_.get()] { return links->counters(); });
+  return ok_status();
+}
+
+void Communicator::Core::prepare_messages(EngineOptions& engine, const std::string& own) {
   messages_ = std::make_shared<Messages>();
   messages_->options = {.rank = rank_,
                         .size = size_,
@@ -144,8 +159,8 @@ void Communicator::Core::prepare_messages(EngineOptions& engine, const SocketAdd
   };
   // A process that is alone can still send to itself.
   if (!job_->client) {
-    messages_->options.connect = [own](int /*rank*/, Time by) {
-      return connect_tcp(own, own.to_string(), by);
+    messages_->options.connect = [own, key = engine.key](int /*rank*/, Time by) {
+      return connect_stream(own, key.get(), by);
     };
   }
 }
@@ -183,6 +198,10 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::message(const Mess
   op->text = fmt::format("{} of {} {} {} {}, tag {}", message.sends ? "send" : "recv",
                          message.elements, name_of(message.type), message.sends ? "to" : "from",
                          any ? "any rank" : fmt::format("rank {}", message.peer), message.tag);
+  if (metrics_) {
+    metrics_->watch(*op, message.sends ? "send" : "recv",
+                    message.elements * static_cast<std::int64_t>(size_of(message.type)));
+  }
   if (message.sends) {
     box->send(op);
   } else {
@@ -253,9 +272,13 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::prepare(
   op->text = known->text;
   op->signature = known->signature;
   plan = known->plan;
-  if (!plan) return op;
-  op->plan = std::shared_ptr<const RankPlan>(plan, &plan->rank_plan);
-  THALWEG_TRY_STATUS(use_dlcp(call, options, *op));
+  if (plan) {
+    op->plan = std::shared_ptr<const RankPlan>(plan, &plan->rank_plan);
+    THALWEG_TRY_STATUS(use_dlcp(call, options, *op));
+  }
+  if (metrics_) {
+    metrics_->watch(*op, call.name, call.elements * static_cast<std::int64_t>(size_of(call.type)));
+  }
   return op;
 }
 

@@ -23,6 +23,7 @@
 #include "net/collective/job.h"
 #include "net/collective/mailbox.h"
 #include "net/collective/plans.h"
+#include "net/metrics.h"
 
 namespace thalweg {
 
@@ -110,7 +111,8 @@ class Communicator::Core {
   // Parts of make().
   Status prepare_dlcp(const std::string& listen, const std::string& prefix);
   Status prepare_atp(const std::string& listen, const std::string& prefix, Time until);
-  void prepare_messages(EngineOptions& engine, const SocketAddress& own);
+  // `own`: the address at which this rank listens, as it is made known.
+  void prepare_messages(EngineOptions& engine, const std::string& own);
 
   [[nodiscard]] Status check_bound(const Call& call, const CallOptions& options) const;
   // What calls that are the same have in common, made by the first of them: a program repeats
@@ -139,6 +141,9 @@ class Communicator::Core {
   std::mutex atp_order_;            // held while an operation is given to both engines
   std::shared_ptr<Messages> messages_;
   std::atomic<int> parts_ = 0;  // split off so far
+  Status prepare_metrics();
+  std::shared_ptr<Metrics> metrics_;    // null: none are wanted
+  std::shared_ptr<void> dlcp_metrics_;  // as long as dlcp_ may be asked: it goes first
 };
 
 }  // namespace thalweg

@@ -96,8 +96,20 @@ void Connection::feed_or_keep(std::span<const std::byte> bytes, Handler& handler
   kept_.assign(bytes.begin(), bytes.end());
 }
 
+std::span<const std::byte> Connection::check_answer(std::span<const std::byte> bytes) {
+  if (answer_due_.empty()) return bytes;
+  const std::size_t size = std::min(bytes.size(), answer_due_.size());
+  if (!same_secret(bytes.first(size), std::span(answer_due_).first(size))) {
+    break_off("it does not hold the job key");
+    return {};
+  }
+  answer_due_.erase(answer_due_.begin(), answer_due_.begin() + static_cast<std::ptrdiff_t>(size));
+  return bytes.subspan(size);
+}
+
 std::size_t Connection::feed(std::span<const std::byte> bytes, Handler& handler) {
   const std::size_t all = bytes.size();
+  bytes = check_answer(bytes);
   while (!bytes.empty() && connected()) {
     if (left_ == 0) {
       const std::size_t size = std::min(bytes.size(), kFrameSize - header_size_);

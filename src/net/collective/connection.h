@@ -26,6 +26,7 @@
 #include "base/units.h"
 #include "net/collective/shared_link.h"
 #include "net/fd.h"
+#include "wire/authenticate.h"
 #include "wire/frame.h"
 
 namespace thalweg {
@@ -61,6 +62,8 @@ class Connection {
   [[nodiscard]] int fd() const { return fd_.get(); }
   // Takes a connected, non-blocking socket.
   void attach(Fd fd) { fd_ = std::move(fd); }
+  // Before anything is read: the peer must say this before its frames, or it is broken off.
+  void expect(const SessionProof& proof) { answer_due_.assign(proof.begin(), proof.end()); }
 
   // Reads once, into memory of an operation or `buffer`. False: there was nothing, or it is stalled
   // or over.
@@ -129,6 +132,8 @@ class Connection {
  private:
   // Returns how many bytes it took: all, unless it stalls or is over, or they are bells.
   std::size_t feed(std::span<const std::byte> bytes, Handler& handler);
+  // Takes what is due of the peer's first words, and returns what is behind them.
+  [[nodiscard]] std::span<const std::byte> check_answer(std::span<const std::byte> bytes);
   void feed_or_keep(std::span<const std::byte> bytes, Handler& handler);
   bool read_shared(Handler& handler);
   // Sends once, and says how much; nothing: it is blocked or over.
@@ -146,6 +151,7 @@ class Connection {
   std::string end_;  // why the socket ended; what the ring still holds counts
 
   // In.
+  std::vector<std::byte> answer_due_;  // what is left of it
   std::array<std::byte, kFrameSize> header_ = {};
   std::size_t header_size_ = 0;
   Frame frame_;

@@ -72,4 +72,10 @@ Result<Peer> DlcpLinks::wait_for(int rank, Time until) {
   }
 }
 
+NetCounters DlcpLinks::counters() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock && endpoint_) last_ = endpoint_->counters();
+  return last_;
+}
+
 }  // namespace thalweg

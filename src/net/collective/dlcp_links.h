@@ -30,6 +30,8 @@ class DlcpLinks {
 
   // The peers of these ranks, connected; waits until the time at the latest. From any thread.
   Result<std::vector<Peer>> connect(const std::vector<int>& ranks, Time until);
+  // What the endpoint has seen, or had when it was last free to say. From one thread at a time.
+  NetCounters counters();
 
  private:
   Status listen(Time until);
@@ -41,6 +43,7 @@ class DlcpLinks {
   std::mutex mutex_;  // guards what follows
   std::optional<Endpoint> endpoint_;
   std::map<int, Peer> peers_;
+  NetCounters last_;  // of counters()
 };
 
 }  // namespace thalweg

@@ -43,6 +43,7 @@
 #include "net/collective/connection.h"
 #include "net/collective/operation.h"
 #include "net/fd.h"
+#include "net/stream_key.h"
 
 namespace thalweg {
 
@@ -59,7 +60,9 @@ struct EngineOptions {
   bool share_memory = true;
   std::size_t ring_bytes = kRingBytes;
   // A connected stream to a lower rank; blocks until the time at the latest. From any thread.
-  std::function<Result<Fd>(int rank, Time until)> connect;
+  std::function<Result<DialedStream>(int rank, Time until)> connect;
+  // What streams begin with, if ranks hold the job key; null: nothing.
+  std::shared_ptr<const StreamKey> key = {};
   // Ranks that wait for each other need not be connected. What follows goes by way of the store, a
   // second after an operation should have been over, from the engine's thread. None: not at all.
   //
@@ -131,13 +134,16 @@ class Engine final : public OperationHost,
   void nudge();
 
   // Streams.
-  Result<Fd> dial(Lock& lock, Rank peer, Time until);
+  Result<DialedStream> dial(Lock& lock, Rank peer, Time until);
   Status connect_to(Lock& lock, const std::vector<Rank>& peers, Time until);
   void adopt(Connection& connection, Fd fd);
   void offer_memory(Connection& connection);
   void take_offer(Connection& connection, const Frame& frame);
   void accept_streams();
   void greet(std::size_t index);
+  struct Newcomer;
+  // Whether it holds the job key; it is then told that we do.
+  [[nodiscard]] bool admit(const Newcomer& newcomer) const;
   [[nodiscard]] bool streams_missing();
 
   // Operations.
@@ -199,7 +205,7 @@ class Engine final : public OperationHost,
   // Accepted, and their hello is not complete.
   struct Newcomer {
     Fd fd;
-    std::array<std::byte, kFrameSize> bytes;
+    std::array<std::byte, StreamKey::kOpeningSize + kFrameSize> bytes;  // the former with a key
     std::size_t size = 0;
     bool over = false;
   };

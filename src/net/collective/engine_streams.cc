@@ -29,7 +29,7 @@ Status Engine::connect_to(Lock& lock, const std::vector<Rank>& peers, Time until
       return Error(fmt::format("rank {} is gone: {}", peer.value(), connection.over()));
     }
     if (connection.connected() || peer.value() > options_.rank) continue;
-    Result<Fd> stream = dial(lock, peer, until);
+    Result<DialedStream> stream = dial(lock, peer, until);
     if (!broken_.empty()) return Error(broken_);
     if (!stream.ok()) return stream.error().within(fmt::format("rank {}", peer.value()));
     if (connection.connected() || !connection.over().empty()) continue;
@@ -37,11 +37,12 @@ Status Engine::connect_to(Lock& lock, const std::vector<Rank>& peers, Time until
                                      .slot = static_cast<std::uint32_t>(options_.size),
                                      .signature = options_.signature,
                                      .rank = static_cast<std::uint32_t>(options_.rank)});
-    if (send(stream->get(), hello.data(), hello.size(), MSG_NOSIGNAL) !=
+    if (send(stream->fd.get(), hello.data(), hello.size(), MSG_NOSIGNAL) !=
         static_cast<ssize_t>(hello.size())) {
       return system_error(fmt::format("cannot greet rank {}", peer.value()), errno);
     }
-    adopt(connection, std::move(*stream));
+    if (stream->answer) connection.expect(*stream->answer);
+    adopt(connection, std::move(stream->fd));
     offer_memory(connection);
   }
   return ok_status();
@@ -78,11 +79,11 @@ void Engine::take_offer(Connection& connection, const Frame& frame) {
 }
 
 // In short tries: the communicator may break meanwhile.
-Result<Fd> Engine::dial(Lock& lock, Rank peer, Time until) {
+Result<DialedStream> Engine::dial(Lock& lock, Rank peer, Time until) {
   while (true) {
     const Time now = monotonic_now();
     lock.unlock();
-    Result<Fd> stream = options_.connect(peer.value(), std::min(until, now + kDialTry));
+    Result<DialedStream> stream = options_.connect(peer.value(), std::min(until, now + kDialTry));
     lock.lock();
     if (stream.ok() || !broken_.empty() || monotonic_now() >= until) return stream;
   }
@@ -124,21 +125,36 @@ void Engine::accept_streams() {
   }
 }
 
-// Reads the hello of a stream, and only that.
+bool Engine::admit(const Newcomer& newcomer) const {
+  if (!options_.key) return true;
+  const auto opening = std::span<const std::byte>(newcomer.bytes).first<StreamKey::kOpeningSize>();
+  const std::optional<SessionProof> answer = options_.key->admit(opening);
+  if (!answer) return false;
+  // It fits an empty buffer.
+  return send(newcomer.fd.get(), answer->data(), answer->size(), MSG_NOSIGNAL) ==
+         static_cast<ssize_t>(answer->size());
+}
+
+// Reads the hello of a stream, and with a key what comes before it, and only that.
 void Engine::greet(std::size_t index) {
   Newcomer& newcomer = newcomers_[index];
-  const ssize_t got = recv(newcomer.fd.get(), &newcomer.bytes[newcomer.size],
-                           newcomer.bytes.size() - newcomer.size, MSG_DONTWAIT);
+  const std::size_t opening = options_.key ? StreamKey::kOpeningSize : 0;
+  const std::size_t size = opening + kFrameSize;
+  const ssize_t got =
+      recv(newcomer.fd.get(), &newcomer.bytes[newcomer.size], size - newcomer.size, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   newcomer.size += static_cast<std::size_t>(std::max<ssize_t>(got, 0));
-  if (got > 0 && newcomer.size < kFrameSize) return;
+  if (got > 0 && newcomer.size < size) return;
   newcomer.over = true;
   Frame frame;
-  const bool good = got > 0 && decode_frame(newcomer.bytes, frame) == WireError::kNone &&
-                    frame.kind == FrameKind::kHello && frame.length == 0 &&
-                    frame.signature == options_.signature &&
-                    frame.slot == static_cast<std::uint32_t>(options_.size) &&
-                    frame.rank < static_cast<std::uint32_t>(options_.size);
+  const std::span<const std::byte> bytes(newcomer.bytes);
+  const bool good =
+      got > 0 && admit(newcomer) &&
+      decode_frame(bytes.subspan(opening).first<kFrameSize>(), frame) == WireError::kNone &&
+      frame.kind == FrameKind::kHello && frame.length == 0 &&
+      frame.signature == options_.signature &&
+      frame.slot == static_cast<std::uint32_t>(options_.size) &&
+      frame.rank < static_cast<std::uint32_t>(options_.size);
   if (!good) return;
   if (frame.operation == kMessageStream && options_.on_message_stream) {
     epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, newcomer.fd.get(), nullptr);

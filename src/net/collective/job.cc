@@ -38,6 +38,7 @@ Result<Environment> environment_of(const CommunicatorOptions& options) {
 Result<std::shared_ptr<Job>> Job::join(const CommunicatorOptions& options, Time until) {
   auto job = std::make_shared<Job>();
   THALWEG_TRY(job->environment, environment_of(options));
+  THALWEG_TRY(job->job_key, job_key_from(process_environment()));
   const Environment& environment = job->environment;
   if (environment.size == 1 && environment.store.empty()) return job;
   if (options.rendezvous) {
@@ -46,15 +47,15 @@ Result<std::shared_ptr<Job>> Job::join(const CommunicatorOptions& options, Time 
   }
   if (environment.rank == 0 && environment.rank0_starts_store) {
     THALWEG_TRY(const std::string listen, store_listen_address(environment.store));
-    THALWEG_TRY(job->server, StoreServer::start(listen, environment.token));
+    THALWEG_TRY(job->server, StoreServer::start(listen, environment.token, job->job_key));
   }
   THALWEG_TRY(StoreClient client,
-              StoreClient::connect(environment.store, environment.token, until));
+              StoreClient::connect(environment.store, environment.token, until, job->job_key));
   job->own_address = client.local_address();
   job->client = std::make_unique<StoreClient>(std::move(client));
-  job->open = [store = environment.store,
-               token = environment.token](Time by) -> Result<std::unique_ptr<Store>> {
-    THALWEG_TRY(StoreClient another, StoreClient::connect(store, token, by));
+  job->open = [store = environment.store, token = environment.token,
+               key = job->job_key](Time by) -> Result<std::unique_ptr<Store>> {
+    THALWEG_TRY(StoreClient another, StoreClient::connect(store, token, by, key));
     return std::unique_ptr<Store>(std::make_unique<StoreClient>(std::move(another)));
   };
   return job;

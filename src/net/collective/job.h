@@ -19,6 +19,7 @@ namespace thalweg {
 // What the communicators of a process share: the store, and the one of rank 0 if it runs there.
 struct Job {
   Environment environment;
+  std::optional<JobKey> job_key;  // that store and streams are to prove; none: the job has none
   std::optional<StoreServer> server;
   // Where ranks of this host are found, as far as the way to the store says; port 0.
   SocketAddress own_address;

@@ -34,6 +34,7 @@
 #include "net/collective/connection.h"
 #include "net/collective/operation.h"
 #include "net/fd.h"
+#include "net/stream_key.h"
 
 namespace thalweg {
 
@@ -45,7 +46,7 @@ struct MailboxOptions {
   int rank = 0;
   int size = 1;
   std::uint64_t signature = 0;
-  std::function<Result<Fd>(int rank, Time until)> connect;
+  std::function<Result<DialedStream>(int rank, Time until)> connect;
   // Why the communicator is broken, and no message can come or go any more; empty if it is not.
   std::function<std::string()> broken;
 };

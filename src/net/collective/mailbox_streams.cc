@@ -31,7 +31,7 @@ Status Mailbox::connect_to(Lock& lock, const Op& op) {
   if (connection.connected()) return ok_status();
   if (connection.over().empty()) {
     lock.unlock();
-    Result<Fd> stream = options_.connect(op.peer, op.deadline);
+    Result<DialedStream> stream = options_.connect(op.peer, op.deadline);
     lock.lock();
     if (!stream.ok()) return stream.error().within(fmt::format("rank {}", op.peer));
     if (!broken_.empty()) return Error(broken_);
@@ -41,11 +41,12 @@ Status Mailbox::connect_to(Lock& lock, const Op& op) {
                                      .slot = static_cast<std::uint32_t>(options_.size),
                                      .signature = options_.signature,
                                      .rank = static_cast<std::uint32_t>(options_.rank)});
-    if (::send(stream->get(), hello.data(), hello.size(), MSG_NOSIGNAL) !=
+    if (::send(stream->fd.get(), hello.data(), hello.size(), MSG_NOSIGNAL) !=
         static_cast<ssize_t>(hello.size())) {
       return system_error(fmt::format("cannot greet rank {}", op.peer), errno);
     }
-    attach(connection, std::move(*stream));
+    if (stream->answer) connection.expect(*stream->answer);
+    attach(connection, std::move(stream->fd));
   }
   if (!connection.over().empty()) {
     return Error(fmt::format("rank {} is lost: {}", op.peer, connection.over()));

@@ -105,7 +105,7 @@ Status fill_from(const AtpGroupGrant& group, AtpNodeOptions& options) {
   options.elements = group.job.elements;
   THALWEG_TRY(options.members, numeric_addresses(group.workers));
   THALWEG_TRY(options.shards, numeric_addresses(group.job.data));
-  THALWEG_TRY(options.server_apart, SocketAddress::numeric(group.server));
+  THALWEG_TRY(options.server_apart, SocketAddress::resolve(group.server));
   if (!group.job.key.empty()) {
     THALWEG_TRY(options.key, JobKey::from_hex(group.job.key));
   }

@@ -130,8 +130,9 @@ class Meeting {
  public:
   static Result<Meeting> make(const Communicator& all, Time until) {
     THALWEG_TRY(const Environment environment, environment_from(process_environment()));
+    THALWEG_TRY(const std::optional<JobKey> key, job_key_from(process_environment()));
     THALWEG_TRY(StoreClient store,
-                StoreClient::connect(environment.store, environment.token, until));
+                StoreClient::connect(environment.store, environment.token, until, key));
     THALWEG_TRY(const std::vector<SocketAddress> addresses,
                 rank_addresses(environment.interfaces, store.local_address()));
     SocketAddress own = addresses.front();

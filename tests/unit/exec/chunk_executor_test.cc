@@ -82,6 +82,26 @@ TEST(ChunkExecutor, finish__averages_over_what_arrived) {
   }
 }
 
+TEST(ChunkExecutor, keep_residual__the_contribution_less_an_average_of_too_few) {
+  Pair pair;
+  std::vector<float> residual = pair.values;  // the contribution: 2
+  ChunkExecutor executor = pair.executor(Pair::kSegment);
+  std::uint32_t send = 0;
+  ASSERT_TRUE(executor.poll_ready(send));
+  fill_wire(executor.incoming(0), 2, 16.0F);
+  const std::vector<ChunkExecutor::Lost> lost = {{5, 10}};
+  executor.arrived(0, lost);
+  executor.sent(send);
+  executor.finish(true, 4);
+  executor.keep_residual(4, pair.memory[0], reinterpret_cast<std::byte*>(residual.data()));
+  // Less (2 + 16) / 3; in the lost segment the average is this rank's own.
+  for (std::size_t i = 0; i < residual.size(); ++i)
+    EXPECT_FLOAT_EQ(residual[i], i / 4 == 1 ? 0.0F : -4.0F) << i;
+  residual = std::vector<float>(10, 2.0F);
+  executor.keep_residual(3, pair.memory[0], reinterpret_cast<std::byte*>(residual.data()));
+  for (const float rest : residual) EXPECT_EQ(rest, 0.0F) << "an average of all";
+}
+
 TEST(ChunkExecutor, run__every_scheme_sums_exactly_in_any_order_of_arrival) {
   for (const Scheme* scheme : all_schemes()) {
     if (scheme->collectives.front() == Collective::kMix) continue;

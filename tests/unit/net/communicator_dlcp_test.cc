@@ -10,30 +10,16 @@
 
 #include <thalweg/communicator.h>
 
-#include "base/prng.h"
 #include "net/ranks.h"
 
 namespace thalweg {
 namespace {
 
-// Loses one packet in `one_in`, by its number.
-CommunicatorOptions lossy(std::uint64_t one_in) {
-  CommunicatorOptions options;
-  options.transport = Transport::kDlcp;
-  options.dlcp_line_rate_gbps = 1;
-  if (one_in > 0) {
-    options.dlcp_lose = [one_in](std::uint64_t sequence) {
-      return mix_bits(sequence) % one_in == 0;
-    };
-  }
-  return options;
-}
-
 TEST(CommunicatorDlcp, allreduce__exact_under_loss) {
   for (const int size : {2, 3, 5}) {
     for (const char* scheme : {"", "ring", "butterfly", "rat"}) {
       SCOPED_TRACE(fmt::format("{} ranks, scheme '{}'", size, scheme));
-      run_ranks(size, lossy(30), [&](Communicator& all) {
+      run_ranks(size, lossy_dlcp(30), [&](Communicator& all) {
         for (const std::size_t elements : {1U, 777U, 50'001U}) {
           std::vector<std::int32_t> values(elements);
           for (std::size_t i = 0; i < elements; ++i) {
@@ -54,7 +40,7 @@ TEST(CommunicatorDlcp, allreduce__exact_under_loss) {
 TEST(CommunicatorDlcp, allreduce__what_is_lost_is_left_out_of_the_average) {
   for (const ReduceOp op : {ReduceOp::kMean, ReduceOp::kSum}) {
     SCOPED_TRACE(name_of(op));
-    run_ranks(4, lossy(20), [&](Communicator& all) {
+    run_ranks(4, lossy_dlcp(20), [&](Communicator& all) {
       constexpr std::size_t kElements = 40'000;
       for (int turn = 0; turn < 5; ++turn) {
         // Contributions are equal, so every average of some of them is that value.
@@ -82,10 +68,59 @@ TEST(CommunicatorDlcp, allreduce__what_is_lost_is_left_out_of_the_average) {
   }
 }
 
+// Where all results arrive: what was applied, with what is still missing, is what exact averages
+// sum to.
+TEST(CommunicatorDlcp, residual__makes_up_for_what_averages_lack) {
+  run_ranks(3, lossy(10), [&](Communicator& all) {
+    constexpr std::size_t kElements = 20'000;
+    constexpr int kTurns = 6;
+    std::vector<float> residual(kElements, 0.0F);
+    std::vector<double> applied(kElements, 0.0);
+    bool missed = false;
+    for (int turn = 0; turn < kTurns; ++turn) {
+      std::vector<float> values(kElements, static_cast<float>(all.rank() * 3 + turn));
+      const Status status = all.allreduce(TensorSpan::of(values), {.op = ReduceOp::kMean,
+                                                                   .scheme = "ring",
+                                                                   .loss_bound = 0.3,
+                                                                   .result_loss_bound = 0,
+                                                                   .residual = residual.data()});
+      ASSERT_TRUE(status.ok()) << status.error().message();
+      for (std::size_t i = 0; i < kElements; ++i) applied[i] += values[i];
+      missed |= std::ranges::any_of(residual, [](float rest) { return rest != 0; });
+    }
+    EXPECT_TRUE(missed) << "nothing was lost";
+    const Status status = all.allreduce(TensorSpan::of(residual), {.op = ReduceOp::kMean});
+    ASSERT_TRUE(status.ok()) << status.error().message();
+    // Ranks contribute 0, 3 and 6 and the turn.
+    constexpr double kWanted = kTurns * 3.0 + kTurns * (kTurns - 1) / 2.0;
+    for (std::size_t i = 0; i < kElements; ++i)
+      ASSERT_NEAR(applied[i] + residual[i], kWanted, 1e-3);
+  });
+}
+
+TEST(CommunicatorDlcp, residual__goes_into_exact_averages_whole) {
+  run_ranks(2, lossy(0), [&](Communicator& all) {
+    std::vector<float> values(100, 1.0F);
+    std::vector<float> residual(100, static_cast<float>(all.rank() * 4));
+    for (const Transport transport : {Transport::kTcp, Transport::kDlcp}) {
+      const CallOptions options{
+          .op = ReduceOp::kMean, .transport = transport, .residual = residual.data()};
+      ASSERT_TRUE(all.allreduce(TensorSpan::of(values), options).ok());
+      EXPECT_EQ(std::ranges::count(values, 3.0F), 100);
+      EXPECT_EQ(std::ranges::count(residual, 0.0F), 100);
+    }
+    const Status refused =
+        all.allreduce(TensorSpan::of(values), {.op = ReduceOp::kSum, .residual = residual.data()});
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message().find("residual: only an allreduce by mean"),
+              std::string::npos);
+  });
+}
+
 // One thread waits for an address in the store that the other rank gives only after an operation of
 // another communicator, whose own address has to get there meanwhile.
 TEST(CommunicatorDlcp, two_communicators__do_not_wait_for_each_others_addresses) {
-  run_ranks(2, lossy(0), [](Communicator& first) {
+  run_ranks(2, lossy_dlcp(0), [](Communicator& first) {
     Result<std::optional<Communicator>> second = first.split(0, first.rank(), {});
     ASSERT_TRUE(second.ok()) << second.error().message();
     const auto sum_over = [](Communicator& ranks) {
@@ -109,7 +144,7 @@ TEST(CommunicatorDlcp, two_communicators__do_not_wait_for_each_others_addresses)
 }
 
 TEST(CommunicatorDlcp, loss_bound__only_where_it_makes_sense) {
-  run_ranks(1, lossy(0), [&](Communicator& alone) {
+  run_ranks(1, lossy_dlcp(0), [&](Communicator& alone) {
     std::vector<float> values(8);
     const auto refuses = [&](double bound, double result_bound, ReduceOp op, DType type,
                              Transport transport, const std::string& wanted) {

@@ -13,6 +13,7 @@
 
 #include <thalweg/communicator.h>
 
+#include "base/prng.h"
 #include "net/address.h"
 #include "net/system.h"
 #include "net/tcp.h"
@@ -32,6 +33,19 @@ inline std::uint64_t test_seed() {
       given != nullptr ? std::strtoull(given, nullptr, 10) : random_number() % 1'000'000'000;
   fmt::print("seed {}: again by THALWEG_FIRST_SEED={}\n", seed, seed);
   return seed;
+}
+
+// Over DLCP, which loses one packet in `one_in`, by its number.
+inline CommunicatorOptions lossy_dlcp(std::uint64_t one_in) {
+  CommunicatorOptions options;
+  options.transport = Transport::kDlcp;
+  options.dlcp_line_rate_gbps = 1;
+  if (one_in > 0) {
+    options.dlcp_lose = [one_in](std::uint64_t sequence) {
+      return mix_bits(sequence) % one_in == 0;
+    };
+  }
+  return options;
 }
 
 using RankBody = std::function<void(Communicator&)>;

@@ -4,6 +4,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -25,7 +27,7 @@ namespace {
 Time within(std::int64_t ms) { return monotonic_now() + Duration::milliseconds(ms); }
 
 StoreServer start_store(const StoreLimits& limits = {}) {
-  return StoreServer::start("127.0.0.1:0", kToken, limits).value();
+  return StoreServer::start("127.0.0.1:0", kToken, {}, limits).value();
 }
 
 StoreClient client_of(const StoreServer& server) {
@@ -154,6 +156,43 @@ TEST(Store, connect__another_jobs_token_is_refused) {
       message_of(StoreClient::connect(server.address(), kToken + 1, within(5000)));
   EXPECT_TRUE(says(message, "it refused us: the job token is not the one it holds"));
   EXPECT_EQ(server.counters().refused, 1U);
+}
+
+TEST(Store, connect__both_ends_must_hold_the_key) {
+  const auto key_of = [](char digit) { return JobKey::from_hex(std::string(32, digit)).value(); };
+  const StoreServer keyed = StoreServer::start("127.0.0.1:0", kToken, key_of('a')).value();
+  const StoreServer keyless = start_store();
+  const auto connect = [](const StoreServer& server, const std::optional<JobKey>& key) {
+    return StoreClient::connect(server.address(), kToken, within(5000), key);
+  };
+  Result<StoreClient> client = connect(keyed, key_of('a'));
+  ASSERT_TRUE(client.ok()) << client.error().message();
+  ASSERT_TRUE(client->set("key", "value", within(1000)).ok());
+  EXPECT_EQ(client->get("key", within(1000)).value(), "value");
+  EXPECT_TRUE(says(message_of(connect(keyed, {})), "it holds a job key, and we hold none"));
+  EXPECT_TRUE(says(message_of(connect(keyless, key_of('a'))), "it holds none"));
+  EXPECT_TRUE(says(message_of(connect(keyed, key_of('b'))), "wrong key"));
+  EXPECT_EQ(keyed.counters().refused, 2U);
+}
+
+// Something that answers as a store does, and holds no key.
+TEST(Store, connect__a_store_that_only_claims_to_hold_the_key_is_refused) {
+  const Fd listener = listen_tcp("127.0.0.1:0").value();
+  const std::string address = SocketAddress::local_of(listener.get()).to_string();
+  std::thread other([&] {
+    ASSERT_TRUE(wait_for_socket(listener.get(), POLLIN, within(5000)));
+    const Fd fd(accept4(listener.get(), nullptr, nullptr, 0));
+    std::array<std::byte, kStoreHelloSize + kSessionProofSize> claim{};
+    std::ranges::copy(encode_store_hello({HelloStatus::kHello, 77}), claim.begin());
+    EXPECT_GT(send(fd.get(), claim.data(), claim.size(), MSG_NOSIGNAL), 0);
+    char byte = 0;
+    while (recv(fd.get(), &byte, 1, 0) > 0) {
+    }
+  });
+  EXPECT_TRUE(says(message_of(StoreClient::connect(address, kToken, within(5000),
+                                                   JobKey::from_hex(std::string(32, 'a')).value())),
+                   "wrong key: it holds another job key"));
+  other.join();
 }
 
 TEST(Store, connect__something_else_that_listens_is_told_apart) {

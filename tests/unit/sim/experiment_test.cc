@@ -27,6 +27,7 @@ claims:
   - {say: largest, measure: flow_completion_ms.p99.9, take: max, paper: 1}
 plots:
   - {name: time, measure: jobs.0.mean_iteration_ms, label: ms, x: hosts, lines: scheme}
+training: {base: {scheme: ring, hosts: 4}, seeds: 3}
 )";
 
 Json result_with(double iteration, double tail) {
@@ -54,6 +55,9 @@ TEST(Experiment, good_file__read_as_written) {
   EXPECT_EQ(experiment->quick[1].values.size(), 2U);
   EXPECT_EQ(experiment->claims.size(), 3U);
   EXPECT_EQ(experiment->plots.size(), 1U);
+  ASSERT_TRUE(experiment->training);
+  EXPECT_EQ(experiment->training->seeds, 3);
+  EXPECT_EQ(experiment->training->base.at("hosts"), "4");
 }
 
 TEST(Experiment, evaluate__ratios_reductions_and_extremes) {
@@ -128,6 +132,9 @@ TEST(Experiment, bad_input__names_what_is_wrong) {
       {"x: hosts, lines: scheme", "x: hosts", "does not say where 'scheme' goes"},
       {"name: time", "name: ../time", "becomes a file name"},
       {"name: time,", "name: time, paper: {3: 1},", "'3' is not a value of 'hosts'"},
+      {"hosts: 4}, seeds", "hosts: 5}, seeds", "'5' is not a value of 'hosts'"},
+      {"seeds: 3", "seeds: 0", "seeds"},
+      {"seeds: 3", "sedes: 3", "unknown key 'sedes'"},
       {"hosts: {2: {}}", "hosts: {3: {}}", "'3' is not a value of 'hosts'"},
       {"of: {scheme: ring, hosts: 4}, over: {scheme: ps}", "of: {scheme: ring}", "needs 'over'"},
   };

@@ -1,0 +1,145 @@
+// thalweg._arrays: the communicator (include/thalweg/communicator.h) for Python, over plain memory.
+// It knows nothing of PyTorch or any other framework: arrays.py says where their elements are.
+//
+// Arrays are (address, elements, type); whoever calls keeps them alive until the call returns. Bad
+// input is a ValueError, and what happens on the network a RuntimeError.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+
+#include <thalweg/communicator.h>
+
+namespace py = pybind11;
+
+namespace thalweg::python {
+namespace {
+
+using Array = std::tuple<std::uintptr_t, std::int64_t, std::string>;
+
+// The value that is called so.
+template <class Enum>
+Enum named(const char* what, const std::string& name, int count) {
+  std::string allowed;
+  for (int i = 0; i < count; ++i) {
+    const auto value = static_cast<Enum>(i);
+    if (name == name_of(value)) return value;
+    allowed += (allowed.empty() ? "" : ", ") + std::string(name_of(value));
+  }
+  throw py::value_error(std::string(what) + ": '" + name + "'; " + allowed + " are allowed");
+}
+
+TensorSpan span_of(const Array& array) {
+  const auto& [address, elements, type] = array;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): Python has no pointers
+  return {reinterpret_cast<void*>(address), elements, named<DType>("type", type, kDTypeCount)};
+}
+
+TensorView view_of(const Array& array) {
+  const TensorSpan span = span_of(array);
+  return {span.data, span.elements, span.type};
+}
+
+CallOptions options_of(const std::string& op, double timeout_s) {
+  if (!(timeout_s > 0)) throw py::value_error("timeout: it must be above 0");
+  return {.op = named<ReduceOp>("op", op, kReduceOpCount),
+          .deadline = std::chrono::duration_cast<std::chrono::nanoseconds>(
+              std::chrono::duration<double>(timeout_s))};
+}
+
+void check(const Status& status) {
+  if (!status.ok()) throw std::runtime_error("thalweg: " + status.error().message());
+}
+
+// Calls block without the interpreter's lock.
+class ArrayCommunicator {
+ public:
+  ArrayCommunicator(std::optional<int> rank, std::optional<int> size, const std::string& store,
+                    const std::string& group, double timeout_s) {
+    const CallOptions call = options_of("sum", timeout_s);
+    const py::gil_scoped_release free;
+    Result<Communicator> made = Communicator::create(
+        {.rank = rank, .size = size, .store = store, .group = group, .timeout = call.deadline});
+    if (!made.ok()) throw std::runtime_error("thalweg: " + made.error().message());
+    communicator_.emplace(*std::move(made));
+  }
+
+  [[nodiscard]] int rank() const { return living().rank(); }
+  [[nodiscard]] int size() const { return living().size(); }
+  void close() {
+    const py::gil_scoped_release free;
+    communicator_.reset();
+  }
+
+  void allreduce(const Array& array, const std::string& op, double timeout_s) const {
+    run(op, timeout_s, [&](const Communicator& all, const CallOptions& options) {
+      return all.allreduce(span_of(array), options);
+    });
+  }
+  void broadcast(const Array& array, int root, double timeout_s) const {
+    run("sum", timeout_s, [&](const Communicator& all, const CallOptions& options) {
+      return all.broadcast(span_of(array), root, options);
+    });
+  }
+  void all_gather(const Array& in, const Array& out, double timeout_s) const {
+    run("sum", timeout_s, [&](const Communicator& all, const CallOptions& options) {
+      return all.all_gather(view_of(in), span_of(out), options);
+    });
+  }
+  void reduce_scatter(const Array& in, const Array& out, const std::string& op,
+                      double timeout_s) const {
+    run(op, timeout_s, [&](const Communicator& all, const CallOptions& options) {
+      return all.reduce_scatter(view_of(in), span_of(out), options);
+    });
+  }
+  void all_to_all(const Array& in, const Array& out, double timeout_s) const {
+    run("sum", timeout_s, [&](const Communicator& all, const CallOptions& options) {
+      return all.all_to_all(view_of(in), span_of(out), options);
+    });
+  }
+  void barrier(double timeout_s) const {
+    run("sum", timeout_s,
+        [](const Communicator& all, const CallOptions& options) { return all.barrier(options); });
+  }
+
+ private:
+  [[nodiscard]] const Communicator& living() const {
+    if (!communicator_) throw std::runtime_error("thalweg: the communicator was closed");
+    return *communicator_;
+  }
+
+  template <class Call>
+  void run(const std::string& op, double timeout_s, Call call) const {
+    const Communicator& all = living();
+    const CallOptions options = options_of(op, timeout_s);
+    const py::gil_scoped_release free;
+    check(call(all, options));
+  }
+
+  std::optional<Communicator> communicator_;
+};
+
+}  // namespace
+
+PYBIND11_MODULE(_arrays, module) {
+  py::class_<ArrayCommunicator>(module, "Communicator")
+      .def(py::init<std::optional<int>, std::optional<int>, std::string, std::string, double>(),
+           py::arg("rank"), py::arg("size"), py::arg("store"), py::arg("group"),
+           py::arg("timeout_s"))
+      .def_property_readonly("rank", &ArrayCommunicator::rank)
+      .def_property_readonly("size", &ArrayCommunicator::size)
+      .def("close", &ArrayCommunicator::close)
+      .def("allreduce", &ArrayCommunicator::allreduce)
+      .def("broadcast", &ArrayCommunicator::broadcast)
+      .def("all_gather", &ArrayCommunicator::all_gather)
+      .def("reduce_scatter", &ArrayCommunicator::reduce_scatter)
+      .def("all_to_all", &ArrayCommunicator::all_to_all)
+      .def("barrier", &ArrayCommunicator::barrier);
+}
+
+}  // namespace thalweg::python

@@ -1,0 +1,73 @@
+"""DistributedOptimizer: data-parallel training by wrapping an optimizer, as with Horovod.
+
+    optimizer = thalweg.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+    thalweg.torch.resynchronize(model)                # all ranks begin with rank 0's parameters
+    loss(model(batch)).backward()                     # gradients leave as backward makes them
+    optimizer.step()                                  # waits for them, and updates
+
+For a process group whose backend is "thalweg".
+"""
+from thalweg.in_order import InOrder
+from thalweg.torch import GradientState
+
+
+def DistributedOptimizer(optimizer, state=None, backward_passes_per_step=1):  # noqa: N802  Horovod's name
+    """Makes the optimizer average gradients over the ranks before every step; returns the same optimizer.
+
+    state: how gradients go (thalweg.torch.GradientState). backward_passes_per_step: gradients are accumulated over so
+    many passes first. A parameter without a gradient counts as one of zeros. `optimizer.synchronize()` waits for the
+    gradients without a step, as for clipping them.
+    """
+    if backward_passes_per_step < 1:
+        raise ValueError(f"backward_passes_per_step: {backward_passes_per_step}; at least 1 is allowed")
+    parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+    if not parameters:
+        raise ValueError("optimizer: it has no parameters that require a gradient")
+    optimizer._thalweg = _Gradients(parameters, state or GradientState(), backward_passes_per_step)
+    optimizer.synchronize = optimizer._thalweg.synchronize
+    optimizer.register_step_pre_hook(lambda *_: optimizer._thalweg.before_step())
+    return optimizer
+
+
+class _Gradients(InOrder):
+    """The gradients of an optimizer, waited for together; it has no model whose forward passes would."""
+
+    def __init__(self, parameters, state, passes):
+        super().__init__(None, parameters)
+        self._state, self._passes = state, passes
+        self._seen = [0] * len(parameters)
+        self._synchronized = False
+        for position, parameter in enumerate(parameters):
+            parameter.register_post_accumulate_grad_hook(lambda _, position=position: self._on_gradient(position))
+
+    def _on_gradient(self, position):
+        self._seen[position] += 1
+        if self._seen[position] > self._passes:
+            raise RuntimeError(f"DistributedOptimizer: more than {self._passes} backward passes before step(): say "
+                               "backward_passes_per_step")
+        if self._seen[position] == self._passes:
+            self._ready.add(position)
+            self._start_ready()
+
+    def _start(self, position):
+        self._works[position] = self._state.start(self._parameters[position].grad, position)
+
+    def synchronize(self):
+        """Waits until every gradient is the average over the ranks."""
+        if self._synchronized:
+            return
+        for parameter in self._parameters:
+            if parameter.grad is None:
+                parameter.grad = parameter.new_zeros(parameter.shape)
+        self._ready.update(range(len(self._parameters)))
+        self._start_ready()
+        for work in self._works.values():
+            work.wait()
+        self._works.clear()
+        self._end_round()
+        self._synchronized = True
+
+    def before_step(self):
+        self.synchronize()
+        self._seen = [0] * len(self._parameters)
+        self._synchronized = False

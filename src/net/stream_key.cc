@@ -1,0 +1,92 @@
+#include "net/stream_key.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <utility>
+
+#include "net/address.h"
+#include "net/system.h"
+#include "net/tcp.h"
+#include "wire/byte_io.h"
+
+namespace thalweg {
+namespace {
+
+// Who proves: other numbers than the roles of net/key_exchange.h, so that no proof serves both.
+constexpr std::uint32_t kConnected = 0x100;
+constexpr std::uint32_t kAccepted = 0x101;
+
+constexpr int kHex = 16;
+
+}  // namespace
+
+SessionProof StreamKey::prove(bool connected, std::uint64_t session,
+                              std::uint64_t challenge) const {
+  std::array<std::byte, 2 * sizeof(std::uint64_t)> first;
+  ByteWriter writer(first);
+  writer.put(signature_);
+  writer.put(session);
+  std::array<std::byte, sizeof(std::uint64_t)> second;
+  ByteWriter(second).put(challenge);
+  return prove_session(key_, connected ? kConnected : kAccepted, first, second);
+}
+
+StreamKey::Opening StreamKey::open(std::uint64_t their_challenge, std::uint64_t session) const {
+  Opening opening;
+  const SessionProof own = prove(true, session, their_challenge);
+  ByteWriter(std::span(opening.bytes).first<sizeof(session)>()).put(session);
+  std::ranges::copy(own, opening.bytes.begin() + sizeof(session));
+  opening.answer = prove(false, session, their_challenge);
+  return opening;
+}
+
+std::optional<SessionProof> StreamKey::admit(
+    std::span<const std::byte, kOpeningSize> opening) const {
+  const auto session = ByteReader(opening.first<sizeof(std::uint64_t)>()).get<std::uint64_t>();
+  const SessionProof wanted = prove(true, session, challenge_);
+  if (!same_secret(opening.subspan<sizeof(std::uint64_t)>(), wanted)) return std::nullopt;
+  return prove(false, session, challenge_);
+}
+
+std::string StreamKey::address(const std::string& host_port) const {
+  return fmt::format("{} {:x}", host_port, challenge_);
+}
+
+Result<StreamAddress> StreamAddress::parse(const std::string& text) {
+  const std::size_t space = text.find(' ');
+  StreamAddress address{.host_port = text.substr(0, space)};
+  if (space == std::string::npos) return address;
+  std::uint64_t challenge = 0;
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data() + space + 1, end, challenge, kHex);
+  if (error != std::errc() || at != end) {
+    return Error(fmt::format("'{}' is no address of a rank", text));
+  }
+  address.challenge = challenge;
+  return address;
+}
+
+Result<DialedStream> connect_stream(const std::string& address, const StreamKey* key, Time until) {
+  THALWEG_TRY(const StreamAddress parsed, StreamAddress::parse(address));
+  if (parsed.challenge.has_value() != (key != nullptr)) {
+    return Error(fmt::format("{} holds {} job key, and this process {} (THALWEG_KEY_FILE)",
+                             parsed.host_port, parsed.challenge ? "a" : "no",
+                             key != nullptr ? "does" : "does not"));
+  }
+  THALWEG_TRY(const SocketAddress remote, SocketAddress::resolve(parsed.host_port));
+  THALWEG_TRY(Fd fd, connect_tcp(remote, parsed.host_port, until));
+  if (key == nullptr) return DialedStream{.fd = std::move(fd)};
+  const StreamKey::Opening opening = key->open(*parsed.challenge, random_number());
+  // It fits an empty buffer.
+  if (send(fd.get(), opening.bytes.data(), opening.bytes.size(), MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(opening.bytes.size())) {
+    return system_error(fmt::format("cannot greet {}", parsed.host_port), errno);
+  }
+  return DialedStream{.fd = std::move(fd), .answer = opening.answer};
+}
+
+}  // namespace thalweg

@@ -1,0 +1,81 @@
+// How two ranks show each other that they hold the job key when a stream between them begins.
+// Neither waits for it: what each says comes before its frames, and is checked before those of the
+// other are.
+//
+//   connected                                    accepted
+//   opening: session, proof ───────────────────▶  a wrong one: closed
+//   frames                  ◀───────────────────  answer: proof over both; a wrong one: broken off
+//                                                 frames
+//
+// The challenge is a number that a rank draws for each communicator and makes known with its
+// address; the session one that the connecting rank draws for each stream. The proofs are over
+// both, the communicator and who proves, so they are worth nothing elsewhere. What follows on the
+// stream is neither hidden nor authenticated.
+//
+// The store does the same; its challenge is in its hello, one for each client, and the job's token
+// in place of the communicator.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include <thalweg/result.h>
+
+#include "base/units.h"
+#include "net/fd.h"
+#include "wire/authenticate.h"
+
+namespace thalweg {
+
+// A stream that was connected, and what its other end must say first.
+struct DialedStream {
+  Fd fd;
+  std::optional<SessionProof> answer = {};
+};
+
+class StreamKey {
+ public:
+  static constexpr std::size_t kOpeningSize = sizeof(std::uint64_t) + kSessionProofSize;
+  using OpeningBytes = std::array<std::byte, kOpeningSize>;
+
+  // `signature`: what both ends agree on besides the key, of job and group.
+  StreamKey(const JobKey& key, std::uint64_t signature, std::uint64_t challenge)
+      : key_(key), signature_(signature), challenge_(challenge) {}
+
+  struct Opening {
+    OpeningBytes bytes;
+    SessionProof answer;  // what the other end must say
+  };
+  [[nodiscard]] Opening open(std::uint64_t their_challenge, std::uint64_t session) const;
+  // What we must say. None: the other end does not hold the key.
+  [[nodiscard]] std::optional<SessionProof> admit(
+      std::span<const std::byte, kOpeningSize> opening) const;
+
+  // An address with our challenge, as ranks make it known.
+  [[nodiscard]] std::string address(const std::string& host_port) const;
+
+ private:
+  [[nodiscard]] SessionProof prove(bool connected, std::uint64_t session,
+                                   std::uint64_t challenge) const;
+  JobKey key_;
+  std::uint64_t signature_;
+  std::uint64_t challenge_;
+};
+
+// The two parts of an address that a rank has made known.
+struct StreamAddress {
+  std::string host_port;
+  std::optional<std::uint64_t> challenge = {};  // none: that rank holds no job key
+  [[nodiscard]] static Result<StreamAddress> parse(const std::string& text);
+};
+
+// A stream to that rank, with what it begins with. Both ends hold the job key or neither does;
+// `key` is null if we do not.
+[[nodiscard]] Result<DialedStream> connect_stream(const std::string& address, const StreamKey* key,
+                                                  Time until);
+
+}  // namespace thalweg

@@ -1,0 +1,119 @@
+// Streams of a job with a key.
+#include "net/stream_key.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "net/collective/connection.h"
+#include "net/net_pair.h"
+#include "net/ranks.h"
+
+namespace thalweg {
+namespace {
+
+JobKey key_of(char digit) { return JobKey::from_hex(std::string(32, digit)).value(); }
+
+TEST(StreamKey, admit__who_holds_the_key_and_knows_the_challenge) {
+  const StreamKey here(key_of('a'), 1, 77);
+  const auto opens = [&](const StreamKey& other, std::uint64_t challenge) {
+    const StreamKey::Opening opening = other.open(challenge, 5);
+    const std::optional<SessionProof> answer = here.admit(opening.bytes);
+    EXPECT_TRUE(!answer || *answer == opening.answer);
+    return answer.has_value();
+  };
+  EXPECT_TRUE(opens(StreamKey(key_of('a'), 1, 0), 77));
+  EXPECT_FALSE(opens(StreamKey(key_of('b'), 1, 0), 77));
+  EXPECT_FALSE(opens(StreamKey(key_of('a'), 2, 0), 77));
+  EXPECT_FALSE(opens(StreamKey(key_of('a'), 1, 0), 78));
+  // Its own words, sent back to it, prove nothing.
+  StreamKey::Opening opening = here.open(77, 5);
+  std::ranges::copy(opening.answer, opening.bytes.begin() + sizeof(std::uint64_t));
+  EXPECT_FALSE(here.admit(opening.bytes));
+}
+
+TEST(StreamKey, address__with_its_challenge) {
+  const StreamKey key(key_of('a'), 1, 0xfedc'ba98'7654'3210);
+  const auto parsed = StreamAddress::parse(key.address("10.0.0.1:7000"));
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(parsed->host_port, "10.0.0.1:7000");
+  EXPECT_EQ(parsed->challenge, 0xfedc'ba98'7654'3210);
+  EXPECT_EQ(StreamAddress::parse("10.0.0.1:7000")->challenge, std::nullopt);
+  EXPECT_FALSE(StreamAddress::parse("10.0.0.1:7000 x").ok());
+  const Time until = monotonic_now() + Duration::milliseconds(5000);
+  EXPECT_TRUE(says(connect_stream("10.0.0.1:7000", &key, until).error().message(), "no job key"));
+  EXPECT_TRUE(says(connect_stream("10.0.0.1:7000 1", nullptr, until).error().message(),
+                   "THALWEG_KEY_FILE"));
+}
+
+// What the peer says first, one byte at a time.
+std::string over_after(const SessionProof& said, const SessionProof& expected) {
+  struct Nobody final : Connection::Handler {
+    Connection::Op* on_data(Connection&, const Frame&) override { return nullptr; }
+    void on_frame(Connection&, const Frame&, const std::string&) override {}
+    void on_progress(Connection::Op&) override {}
+    bool next_data(Connection&, Frame&, Connection::Outgoing&) override { return false; }
+  } nobody;
+  std::array<int, 2> fds{};
+  EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds.data()), 0);
+  const Fd peer(fds[1]);
+  Connection connection(Rank(0));
+  connection.expect(expected);
+  connection.attach(Fd(fds[0]));
+  std::vector<std::byte> buffer(1 << 16);
+  for (const std::byte byte : said) {
+    if (!connection.over().empty()) break;
+    EXPECT_EQ(send(peer.get(), &byte, 1, MSG_NOSIGNAL), 1);
+    EXPECT_TRUE(connection.read(buffer, nobody));
+  }
+  return connection.over();
+}
+
+TEST(StreamKey, connection__breaks_off_unless_the_peer_proves_it_first) {
+  const StreamKey::Opening opening = StreamKey(key_of('a'), 1, 0).open(77, 5);
+  EXPECT_EQ(over_after(opening.answer, opening.answer), "");
+  SessionProof wrong = opening.answer;
+  wrong.back() ^= std::byte{1};
+  EXPECT_EQ(over_after(wrong, opening.answer), "it does not hold the job key");
+}
+
+// Ranks of one process share its environment: all have the key.
+TEST(StreamKey, communicator__collectives_and_messages_with_a_key) {
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / fmt::format("thalweg-key-{}", random_number());
+  std::ofstream(file) << std::string(32, 'c') << "\n";
+  setenv("THALWEG_KEY_FILE", file.c_str(), 1);
+  for (const bool shared_memory : {false, true}) {
+    CommunicatorOptions options;
+    options.shared_memory = shared_memory;
+    run_ranks(4, options, [](Communicator& all) {
+      std::vector<std::int32_t> values(10'000, all.rank() + 1);
+      for (int i = 0; i < 3; ++i) {
+        const Status status = all.allreduce(TensorSpan::of(values), {.op = ReduceOp::kMax});
+        ASSERT_TRUE(status.ok()) << status.error().message();
+        EXPECT_EQ(values, std::vector<std::int32_t>(10'000, 4));
+      }
+      std::vector<std::int32_t> letter(100, all.rank());
+      const int next = (all.rank() + 1) % 4;
+      const int last = (all.rank() + 3) % 4;
+      const auto sent = all.send_async(TensorView::of(letter), next, 1, {});
+      ASSERT_TRUE(sent.ok()) << sent.error().message();
+      std::vector<std::int32_t> got(100);
+      const Result<int> received = all.recv(TensorSpan::of(got), last, 1, {});
+      ASSERT_TRUE(received.ok()) << received.error().message();
+      EXPECT_EQ(got, std::vector<std::int32_t>(100, last));
+      EXPECT_TRUE(sent->wait().ok());
+    });
+  }
+  unsetenv("THALWEG_KEY_FILE");
+  std::filesystem::remove(file);
+}
+
+}  // namespace
+}  // namespace thalweg
