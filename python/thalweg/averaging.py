@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch.optim.swa_utils import update_bn
 
-from thalweg.in_order import InOrder, resynchronize
+from thalweg.in_order import Hooked, resynchronize
 
 
 class _ParameterOptimizers:
@@ -46,7 +46,7 @@ class _ParameterOptimizers:
             one.load_state_dict(state)
 
 
-class Averaging(InOrder):
+class Averaging(Hooked):
     """Trains a model that is averaged with those of other workers each iteration.
 
     When backward has made a parameter's gradient, the parameter is updated locally and its average with others starts;
@@ -71,7 +71,7 @@ class Averaging(InOrder):
         self._sums = [torch.empty_like(p) for p in self._parameters]  # what others have a hand in
         self._share_first()
         self._swa = [p.detach().clone() for p in self._parameters]
-        self._attach()  # self._works: (works in flight, how many models are in the sum)
+        self._attach()
 
     def _share_first(self):
         resynchronize(self._model)
@@ -86,30 +86,32 @@ class Averaging(InOrder):
         raise error
 
     def _start(self, position):
+        """In flight are works, and the number of models that are in the sum."""
         parameter = self._parameters[position]
         self._optimizers.step(position)
         parameter.grad = None
         self._sums[position].copy_(parameter.data)
         try:
-            self._works[position] = self._exchange(position)
+            return self._exchange(position)
         except RuntimeError as error:
-            self._works[position] = ((), 1)
             self._on_failure(error)
+            return (), 1
 
+    @torch.no_grad()
     def step(self):
         """After backward, on every rank."""
         if not self._hooks:
             raise self._error("step() after finish(), which has ended the training")
         self._wait_for_unused()
-        self._ready.update(range(len(self._parameters)))
-        self._start_ready()
-        self._end_round()
+        self._order.ready.update(range(len(self._parameters)))
+        self._order.start()
+        self._order.end_round()
         self.iteration += 1
 
     @torch.no_grad()
     def _wait(self, positions):
         for position in positions:
-            works, models = self._works.pop(position, (None, 1))
+            works, models = self._order.works.pop(position, (None, 1))
             if works is None:
                 continue
             parameter = self._parameters[position]
@@ -153,11 +155,11 @@ class Averaging(InOrder):
     def load_state_dict(self, state):
         """On all ranks together. Training goes on at the iteration of the checkpoint; averages in flight are of no
         use to it."""
-        for works, _ in self._works.values():
+        for works, _ in self._order.works.values():
             for work in works:
                 work.wait()
-        self._works.clear()
-        self._end_round()
+        self._order.works.clear()
+        self._order.end_round()
         self.iteration = state["iteration"]
         for mine, saved in zip(self._swa, state["swa"], strict=True):
             mine.copy_(saved)

@@ -22,23 +22,43 @@ def used_by(module):
 
 
 class InOrder:
-    """Starts something for each parameter when backward has made its gradient, and waits for it when the next forward
-    pass comes to a module that uses the parameter.
+    """Starts something for each of `count` positions, in one order whatever order they are ready in: from last to first,
+    so on all ranks alike. Goes in rounds, each of all positions.
 
-    A subclass says by _start(position) what, puts what is in flight into self._works, and waits for it in _wait(). Its
-    step() ends with _end_round(). A round is all between two calls of step().
+    `start(position)` returns what is then in flight. Nothing may be in flight of a position that is added.
+    """
 
-    Invariants:
-    1. Parameters start in one order, that of `parameters` from last to first, so on all ranks alike.
-    2. None starts that is in flight.
+    def __init__(self, count, start):
+        self._count, self._start = count, start
+        self.ready = set()  # positions that were added in this round
+        self.works = {}  # position: in flight, until whoever waits for it takes it out
+        self.next = count - 1  # the position that starts next
+
+    def add(self, position):
+        self.ready.add(position)
+        self.start()
+
+    def start(self):
+        while self.next >= 0 and self.next in self.ready:
+            self.works[self.next] = self._start(self.next)
+            self.next -= 1
+
+    def end_round(self):
+        self.ready.clear()
+        self.next = self._count - 1
+
+
+class Hooked:
+    """Hooks on a model. When backward has made a parameter's gradient, something starts for it (_start, of a subclass);
+    when the next forward pass comes to a module that uses the parameter, that is waited for (_wait).
+
+    A round is all between two calls of step(), which is the subclass's.
     """
 
     def __init__(self, model, parameters):
         self._model = model
         self._parameters = parameters
-        self._works = {}  # position: in flight
-        self._ready = set()  # positions whose gradient is complete
-        self._next = len(parameters) - 1  # the position that starts next
+        self._order = InOrder(len(parameters), self._start)
         self._syncs = True
         self._hooks = []
 
@@ -58,11 +78,11 @@ class InOrder:
         self._hooks.clear()
 
     def _start(self, position):
-        """For a subclass: the parameter's gradient is complete, and so were those before it in the order."""
+        """For a subclass: the parameter's gradient is complete. Returns what is in flight."""
         raise NotImplementedError
 
     def _wait(self, positions):
-        """For a subclass: until nothing of these positions is in flight."""
+        """For a subclass: takes what is in flight of these positions out of self._order.works, and waits for it."""
         raise NotImplementedError
 
     def _error(self, what):
@@ -73,33 +93,24 @@ class InOrder:
 
     def _on_forward(self, positions):
         # Modules that this round's backward has not come to may run again: checkpoints of activations do.
-        if not self._ready.isdisjoint(positions):
+        if not self._order.ready.isdisjoint(positions):
             raise self._error("a forward pass between backward() and step(): call step() first, or accumulate gradients "
                               "within no_sync()")
         self._wait(positions)
 
     def _on_gradient(self, position):
-        if position in self._works:
+        if position in self._order.works:
             raise self._error(f"{self._name(position)} " + (
-                "has a second gradient before step(): accumulate gradients within no_sync()" if position in self._ready
+                "has a second gradient before step(): accumulate gradients within no_sync()"
+                if position in self._order.ready
                 else "was used without a call of its module's forward(), and so before it was waited for"))
         if self._syncs:
-            self._ready.add(position)
-            self._start_ready()
-
-    @torch.no_grad()
-    def _start_ready(self):
-        while self._next >= 0 and self._next in self._ready:
-            self._start(self._next)
-            self._next -= 1
+            with torch.no_grad():
+                self._order.add(position)
 
     def _wait_for_unused(self):
         """For step(): what is in flight from the last round, of modules that this one did not use."""
-        self._wait({position for position in self._works if position <= self._next})
-
-    def _end_round(self):
-        self._ready.clear()
-        self._next = len(self._parameters) - 1
+        self._wait({position for position in self._order.works if position <= self._order.next})
 
     @contextlib.contextmanager
     def no_sync(self):

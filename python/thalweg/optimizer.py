@@ -29,12 +29,12 @@ def DistributedOptimizer(optimizer, state=None, backward_passes_per_step=1):  # 
     return optimizer
 
 
-class _Gradients(InOrder):
-    """The gradients of an optimizer, waited for together; it has no model whose forward passes would."""
+class _Gradients:
+    """The gradients of an optimizer, waited for together: it has no model whose forward passes would."""
 
     def __init__(self, parameters, state, passes):
-        super().__init__(None, parameters)
-        self._state, self._passes = state, passes
+        self._parameters, self._passes = parameters, passes
+        self._order = InOrder(len(parameters), lambda position: state.start(parameters[position].grad, position))
         self._seen = [0] * len(parameters)
         self._synchronized = False
         for position, parameter in enumerate(parameters):
@@ -46,25 +46,20 @@ class _Gradients(InOrder):
             raise RuntimeError(f"DistributedOptimizer: more than {self._passes} backward passes before step(): say "
                                "backward_passes_per_step")
         if self._seen[position] == self._passes:
-            self._ready.add(position)
-            self._start_ready()
-
-    def _start(self, position):
-        self._works[position] = self._state.start(self._parameters[position].grad, position)
+            self._order.add(position)
 
     def synchronize(self):
         """Waits until every gradient is the average over the ranks."""
         if self._synchronized:
             return
-        for parameter in self._parameters:
+        for position, parameter in enumerate(self._parameters):
             if parameter.grad is None:
                 parameter.grad = parameter.new_zeros(parameter.shape)
-        self._ready.update(range(len(self._parameters)))
-        self._start_ready()
-        for work in self._works.values():
+            self._order.add(position)
+        for work in self._order.works.values():
             work.wait()
-        self._works.clear()
-        self._end_round()
+        self._order.works.clear()
+        self._order.end_round()
         self._synchronized = True
 
     def before_step(self):

@@ -13,7 +13,7 @@ from thalweg.averaging import Gossip, LocalSGD  # noqa: F401
 from thalweg.backend import NAME, backend_of
 from thalweg.bound import profile_bound  # noqa: F401  how much of a model's gradients may be lost
 from thalweg.dssync import DSSync  # noqa: F401
-from thalweg.in_order import InOrder, resynchronize
+from thalweg.in_order import Hooked, resynchronize
 from thalweg.members import Members  # noqa: F401
 from thalweg.parameter_server import ParameterServer  # noqa: F401
 from thalweg.record import record  # noqa: F401  a layer table of any model, for the simulator
@@ -75,7 +75,7 @@ def reduce_hook(state, bucket):
     return work.get_future().then(lambda done: done.value()[0])
 
 
-class LayerWise(InOrder):
+class LayerWise(Hooked):
     """Trains a model data-parallel, layer by layer: each gradient leaves as soon as backward has made it, and is
     waited for only when the next forward pass comes to its layer, which is updated then. Front layers go first.
 
@@ -116,17 +116,18 @@ class LayerWise(InOrder):
         self._attach()
 
     def _start(self, position):
-        self._works[position] = self._state.start(self._parameters[position].grad, position)
+        return self._state.start(self._parameters[position].grad, position)
 
     def step(self):
         """After backward, on every rank. Returns at once, but for find_unused_parameters."""
+        order = self._order
         self._wait_for_unused()
         unused = self._find_unused()
-        while self._next >= 0:
-            self._start_ready()
-            if self._next >= 0 and self._next in unused:
-                self._next -= 1
-        self._end_round()
+        while order.next >= 0:
+            order.start()
+            if order.next in unused:
+                order.next -= 1
+        order.end_round()
         self._steps += 1
         if self._every and self._steps % self._every == 0:
             self.finish()
@@ -134,8 +135,8 @@ class LayerWise(InOrder):
 
     def _find_unused(self):
         """Positions that no rank has used; those of other ranks get zeros, and are ready."""
-        self._ready.update(i for i, p in enumerate(self._parameters) if p.grad is not None)  # also within no_sync()
-        missing = set(range(len(self._parameters))) - self._ready
+        self._order.ready.update(i for i, p in enumerate(self._parameters) if p.grad is not None)  # also within no_sync()
+        missing = set(range(len(self._parameters))) - self._order.ready
         if self._usage is None:
             if missing:
                 raise self._error(f"{self._name(min(missing))} has no gradient: with layers that are not always used, "
@@ -153,7 +154,7 @@ class LayerWise(InOrder):
 
     def _wait(self, positions):
         """Also updates the modules that own these gradients."""
-        for module in {self._owner[position] for position in positions if position in self._works}:
+        for module in {self._owner[position] for position in positions if position in self._order.works}:
             optimizer, own = self._optimizers[module]
             for position in own:
                 if position in self._order.works:
@@ -163,7 +164,7 @@ class LayerWise(InOrder):
 
     def finish(self):
         """Waits for all gradients in flight, and updates the whole model."""
-        self._on_forward(set(self._works))
+        self._on_forward(set(self._order.works))
 
     def detach(self):
         """Finishes, and takes the hooks off the model."""

@@ -20,7 +20,7 @@ struct Arguments {
   std::vector<std::string> strategies;
   std::vector<std::string> slow;
   double slow_factor = 2;
-  int seed = 1;
+  std::optional<int> seed = {};
   std::string model;
   int agree_within = kAgreeWithin;
   bool schedule = false;
@@ -160,7 +160,7 @@ std::string schedule_text(const Schedule& schedule) {
 // The strategies named, or the paper's. The bottlenecks are DS-Sync's to go round.
 std::vector<std::string> strategies_of(const Arguments& arguments) {
   if (!arguments.strategies.empty()) return arguments.strategies;
-  std::string ds_sync = fmt::format("ds-sync:seed={}", arguments.seed);
+  std::string ds_sync = fmt::format("ds-sync:seed={}", arguments.seed.value_or(1));
   for (std::size_t i = 0; i < arguments.slow.size(); ++i) {
     ds_sync += (i == 0 ? ",slow=" : "+") + arguments.slow[i];
   }
@@ -203,6 +203,11 @@ Result<std::optional<ModelTable>> read_model(Arguments& arguments) {
 }
 
 Result<int> run(Arguments arguments) {
+  if (arguments.seed && !arguments.strategies.empty()) {
+    return Error(
+        fmt::format("--seed: {} is not allowed beside --strategy: say ds-sync:seed={} there",
+                    *arguments.seed, *arguments.seed));
+  }
   if (arguments.agree_within < 1 || arguments.agree_within > kMaxConsensusIterations) {
     return Error(fmt::format("--agree-within: {} is not allowed: 1 to {}", arguments.agree_within,
                              kMaxConsensusIterations));
@@ -264,11 +269,14 @@ void add_plan_mixing(CLI::App& plan) {
   app.add_option(
       "--strategy", arguments->strategies,
       "only these: a scheme of plans, gossip, local-sgd, asp, ssp or ds-sync:key=value,…");
-  app.add_option("--slow", arguments->slow,
-                 "regions and hosts whose links are slow; DS-Sync goes round them")
+  app.add_option(
+         "--slow", arguments->slow,
+         "regions and hosts whose links are slow; the DS-Sync of the default strategies goes "
+         "round them, one named by --strategy is told by slow=")
       ->delimiter(',');
   app.add_option("--slow-factor", arguments->slow_factor, "how many times slower they are");
-  app.add_option("--seed", arguments->seed, "of DS-Sync's shuffling");
+  app.add_option("--seed", arguments->seed,
+                 "of the shuffling of the default strategies' DS-Sync (1)");
   app.add_flag("--schedule", arguments->schedule, "print DS-Sync's groups too");
   app.add_flag("--json", arguments->json, "print a JSON array, one object a strategy");
   on_run(app, [arguments] { return run(*arguments); });

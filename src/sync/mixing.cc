@@ -2,10 +2,11 @@
 
 #include <Eigen/Dense>
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <complex>
 #include <numbers>
+
+#include "plan/gossip_graph.h"
 
 namespace thalweg {
 namespace {
@@ -81,11 +82,13 @@ Mixing mixing_of(const Schedule& schedule) {
           .iterations_to_consensus = iterations_to_consensus(schedule)};
 }
 
+int gossip_period(int workers) { return std::max(1, gossip_distances(workers)); }
+
 // Every iteration's matrix is circulant, (I + S^d)/2, so all have the Fourier vectors as
 // eigenvectors: frequency j shrinks by |1 + ω^(jd)|/2 = |cos(π j d / w)|.
 Mixing mixing_of_gossip(int workers) {
   Mixing mixing;
-  mixing.period = std::max(1, static_cast<int>(std::bit_width(static_cast<unsigned>(workers - 1))));
+  mixing.period = gossip_period(workers);
   std::vector<double> left(static_cast<std::size_t>(workers), 1);
   left[0] = 0;  // what all share
   const double limit = kConsensus * std::sqrt(workers - 1.0);

@@ -25,6 +25,8 @@ inline constexpr int kMaxConsensusIterations = 1'000'000;
 Mixing mixing_of(const Schedule& schedule);
 // Gossip on the dynamic exponential graph (plan/schemes/gossip.cc).
 Mixing mixing_of_gossip(int workers);
+// Iterations after which its graph is the same again.
+int gossip_period(int workers);
 // All average with all: BSP.
 inline Mixing mixing_of_all() { return {}; }
 

@@ -61,7 +61,12 @@ Status add_bottleneck(std::string_view name, const WorkerTree& tree, const Topol
     return ok_status();
   }
   const Result<int> region = tree.find(name);
-  if (!region.ok()) return Error(region.error().message() + "; nor is it a host");
+  if (!region.ok()) {
+    const auto host = [&](int rank) { return topology.node(topology.host(Rank(rank))).name; };
+    return Error(fmt::format("{}; nor is it one of the {} hosts, {} to {}",
+                             region.error().message(), topology.host_count(), host(0),
+                             host(topology.host_count() - 1)));
+  }
   insert_sorted(bottlenecks.regions, *region);
   return ok_status();
 }
@@ -141,7 +146,7 @@ Status Strategy::read_ds_sync(std::string_view text) {
 
 int Strategy::period() const {
   if (kind_ == Kind::kGroups) return static_cast<int>(schedule_->period.size());
-  return kind_ == Kind::kGossip ? mixing_of_gossip(topology_->host_count()).period : 1;
+  return kind_ == Kind::kGossip ? gossip_period(topology_->host_count()) : 1;
 }
 
 Mixing Strategy::mixing() const {

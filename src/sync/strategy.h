@@ -6,7 +6,7 @@
 //   local-sgd:every=8,group=ring          nothing, and each eighth time all by the plan `group`
 //   asp:servers=1                         pushes to and pulls from servers that wait for nobody
 //   ssp:servers=1,staleness=3             the same, but none is more than 3 iterations ahead
-//   ds-sync:group=ring,across=ring,slow=rack0+host4,seed=1
+//   ds-sync:group=ring,across=ring,slow=rack0+rack1-host4,seed=1
 //                                         groups by schedule.h, averaging by the plan `group`
 //                                         within a region and `across` regions, with the regions
 //                                         and hosts `slow` taken for bottlenecks

@@ -2,9 +2,9 @@
 // Gossip baseline of DS-Sync): in iteration t rank r sends to rank r + 2^(t mod ⌈log2 w⌉) only, and
 // mixes its tensor with the one that comes. No rank gets everyone's contribution in one iteration;
 // if w is a power of two, ⌈log2 w⌉ iterations average them all.
-#include <bit>
 #include <limits>
 
+#include "plan/gossip_graph.h"
 #include "plan/schemes/schemes.h"
 
 namespace thalweg {
@@ -15,9 +15,7 @@ Result<Plan> generate(const PlanRequest& request, const Parameters& parameters) 
               parameters.integer("iteration", 0, std::numeric_limits<int>::max()));
   Plan header = plan_header(request);
   const int ranks = header.ranks;
-  // ⌈log2 w⌉; 0 for a rank alone, which has nobody to send to.
-  const auto distances = static_cast<int>(std::bit_width(static_cast<unsigned>(ranks - 1)));
-  const int distance = ranks == 1 ? 0 : 1 << (iteration % distances);
+  const int distance = ranks == 1 ? 0 : 1 << (iteration % gossip_distances(ranks));
 
   for (Rank rank(0); rank.value() < ranks; ++rank) {
     header.mixes.push_back({rank});
