@@ -71,7 +71,7 @@ TEST(CommunicatorDlcp, allreduce__what_is_lost_is_left_out_of_the_average) {
 // Where all results arrive: what was applied, with what is still missing, is what exact averages
 // sum to.
 TEST(CommunicatorDlcp, residual__makes_up_for_what_averages_lack) {
-  run_ranks(3, lossy(10), [&](Communicator& all) {
+  run_ranks(3, lossy_dlcp(10), [&](Communicator& all) {
     constexpr std::size_t kElements = 20'000;
     constexpr int kTurns = 6;
     std::vector<float> residual(kElements, 0.0F);
@@ -99,7 +99,7 @@ TEST(CommunicatorDlcp, residual__makes_up_for_what_averages_lack) {
 }
 
 TEST(CommunicatorDlcp, residual__goes_into_exact_averages_whole) {
-  run_ranks(2, lossy(0), [&](Communicator& all) {
+  run_ranks(2, lossy_dlcp(0), [&](Communicator& all) {
     std::vector<float> values(100, 1.0F);
     std::vector<float> residual(100, static_cast<float>(all.rank() * 4));
     for (const Transport transport : {Transport::kTcp, Transport::kDlcp}) {
