@@ -82,6 +82,7 @@ run() { # NAME TRANSPORT [kill]
   if [ "${3:-}" = kill ]; then
     wait_for w0 exact $((steps / 2))
     kill -9 "$switch"
+    wait "$switch" 2>/dev/null || true
   fi
   for pid in "${workers[@]}"; do
     wait "$pid" || { cat "$folder"/* >&2; exit 1; }

@@ -2,8 +2,10 @@
 
 The schedule and the decision to change it are those of src/sync, which the simulator runs too.
 """
+import atexit
 import logging
 import time
+import weakref
 
 import torch
 import torch.distributed as dist
@@ -14,7 +16,16 @@ from thalweg.members import NEWCOMER
 
 logger = logging.getLogger(__name__)
 
+_made = weakref.WeakSet()
 MOST_GROUPS = 4096  # of a schedule, each a process group with connections of its own; 1,024 workers have some 1,100
+
+
+@atexit.register
+def _leave():
+    """Groups whose threads call Python back must not outlive the interpreter."""
+    for trainer in list(_made):
+        trainer._works.clear()
+        trainer._process_groups.clear()
 
 
 def racks_of_sizes(sizes):
@@ -78,6 +89,7 @@ class DSSync(Averaging):
         if members is None:
             self._set_racks(racks)
         super().__init__(model, optimizer, swa_decay=swa_decay)
+        _made.add(self)
         if members is None:
             self._begin()
         else:

@@ -38,8 +38,8 @@ ParameterServer::Core::Core(const PsConfig& config, std::unique_ptr<EventLoop> l
       peers_(std::move(peers)) {}
 
 ParameterServer::Core::~Core() {
-  // Its transfers end while there is a loop to be told.
-  peers_.reset();
+  // What ends after this (transfers, the ATP node) is told to a loop that is over, and nothing
+  // runs.
   loop_->stop();
   if (thread_.joinable()) thread_.join();
 }

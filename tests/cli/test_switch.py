@@ -4,6 +4,7 @@ import os
 import shutil
 import socket
 import subprocess
+import threading
 
 import pytest
 
@@ -112,12 +113,39 @@ def test_control_socket_survives_nonsense(thalweg, switch):
     ("colour: red", "colour"),
     ("data: nowhere", "'data'"),
     ("elements: 4096", "'elements'"),
+    ("max_jobs: 4096\nshards: 64", "'max_jobs'"),
+    ("data: 0.0.0.0:0", "without 'advertise'"),
 ])
 def test_bad_configuration(thalweg, tmp_path, text, error):
     config = tmp_path / "switch.yaml"
     config.write_text(text + "\n")
     answer = thalweg("switch", "--config", config)
     assert answer.code == 2 and error in answer.err
+
+
+def test_addresses_that_cannot_be_printed_are_an_error(tmp_path):
+    config = tmp_path / "switch.yaml"
+    config.write_text("control: 127.0.0.1:0\n")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([PROGRAM, "switch", "--config", config], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 2 and "standard output" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["list", "stats"])
+@pytest.mark.parametrize("answer", ['{"jobs": [3]}', '{"jobs": [{"job": "one", "limit": []}]}', "[]"])
+def test_odd_answers_are_errors(thalweg, command, answer):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def serve():
+            stream, _ = listener.accept()
+            with stream:
+                stream.makefile().readline()
+                stream.sendall(answer.encode() + b"\n")
+
+        server = threading.Thread(target=serve)
+        server.start()
+        done = thalweg("job", command, "--switch", "127.0.0.1:%d" % listener.getsockname()[1])
+        server.join()
+    assert done.code == 2 and "the switch at 127.0.0.1" in done.err
 
 
 def test_bench_switch(thalweg):

@@ -194,3 +194,15 @@ def test_program_check():
     assert run(b"", "--check").returncode == 0
     bare = subprocess.run([sys.executable, "-I", "-S", SCRIPT, "--check"], capture_output=True, timeout=60)
     assert bare.returncode == 2 and b"tools/setup" in bare.stderr
+
+
+def test_band__around_a_line():
+    band = {"name": "ours", "x": [1, 2], "y": [3, 5], "low": [2, 4], "high": [4, 6]}
+    assert render(figure(panel(series=[band])), "svg") != render(figure(panel(series=[{**band, "high": [5, 9]}])), "svg")
+    for change, words in (({"low": [1]}, "series[0].low: has 1 values, but y has 2"), ({"high": None}, "must be a list")):
+        with pytest.raises(FigureError) as error:
+            check(figure(panel(series=[{**band, **change}])))
+        assert words in str(error.value)
+    del band["low"]
+    with pytest.raises(FigureError, match="'low' and 'high' come together"):
+        check(figure(panel(series=[band])))

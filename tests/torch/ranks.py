@@ -2,6 +2,7 @@
 import faulthandler
 import multiprocessing
 import os
+import socket
 import sys
 import tempfile
 import traceback
@@ -73,3 +74,16 @@ def _result(rank, pipe, dies, seconds):
         return None
     assert error is None, f"rank {rank}: {error}"
     return result
+
+
+def two_free_ports():
+    """The first of two that follow one another."""
+    while True:
+        with socket.socket() as one, socket.socket() as other:
+            one.bind(("127.0.0.1", 0))
+            port = one.getsockname()[1]
+            try:
+                other.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            return port

@@ -1,12 +1,12 @@
 """thalweg.allreduce(x) and the others over NumPy arrays and PyTorch tensors; metrics of their ranks."""
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from ranks import two_free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
@@ -113,19 +113,6 @@ if rank == 0:
 thalweg.barrier()
 print("fine", flush=True)
 """
-
-
-def two_free_ports():
-    """The first of two that follow one another."""
-    while True:
-        with socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
-            try:
-                other.bind(("127.0.0.1", port + 1))
-            except OSError:
-                continue
-            return port
 
 
 def test_metrics__of_every_rank_and_by_top():

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ranks import two_free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -42,5 +43,23 @@ def test_a_program_that_just_ends__ends_well(tmp_path):
                        "dist.init_process_group('thalweg')\n"
                        "works = [dist.all_reduce(torch.ones(1000 * i), async_op=True) for i in range(50)]\n"
                        "works[-1].wait()\n"
+                       "print('fine', flush=True)\n")
+    assert torchrun(str(program)).count("fine") == 2
+
+
+def test_metrics__of_all_groups_of_a_process_at_its_own_port(tmp_path, monkeypatch):
+    """The backend says each rank's number itself; its place on the host is still the launcher's."""
+    port = two_free_ports()
+    monkeypatch.setenv("THALWEG_METRICS", f":{port}")
+    program = tmp_path / "program.py"
+    program.write_text("import torch, thalweg, torch.distributed as dist, urllib.request\n"
+                       "dist.init_process_group('thalweg')\n"
+                       "group = dist.new_group([0, 1])\n"
+                       "dist.all_reduce(torch.ones(8))\n"
+                       "dist.all_reduce(torch.ones(8), group=group)\n"
+                       "rank = dist.get_rank()\n"
+                       f"text = urllib.request.urlopen(f'http://127.0.0.1:{{{port} + rank}}', timeout=60).read().decode()\n"
+                       "assert f'operations_total{{rank=\"{rank}\",call=\"allreduce\"}} 2' in text, text\n"
+                       "dist.barrier()\n"
                        "print('fine', flush=True)\n")
     assert torchrun(str(program)).count("fine") == 2

@@ -139,9 +139,15 @@ Status Communicator::Core::prepare_dlcp(const std::string& listen, const std::st
 Status Communicator::Core::prepare_metrics() {
   const std::string setting = process_environment()("THALWEG_METRICS").value_or("");
   if (setting.empty()) return ok_status();
-  const Environment& environment = job_->environment;
+  std::optional<int> local_rank = job_->environment.local_rank;
+  if (!local_rank) {
+    // The caller said the rank (as PyTorch's backend does): the launcher may still know the local
+    // one.
+    const Result<Environment> launched = environment_from(process_environment());
+    if (launched.ok()) local_rank = launched->local_rank;
+  }
   THALWEG_TRY(metrics_,
-              Metrics::of_process(setting, environment.rank, environment.local_rank.value_or(0)));
+              Metrics::of_process(setting, job_->environment.rank, local_rank.value_or(0)));
   dlcp_metrics_ = metrics_->add([links = dlcp_.get()] { return links->counters(); });
   return ok_status();
 }

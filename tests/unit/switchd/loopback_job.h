@@ -139,7 +139,7 @@ class LoopbackJob {
       const Result<JobGrant> grant = edge.create(request, soon());
       ASSERT_TRUE(grant.ok()) << grant.error().message();
       EXPECT_EQ(grant->id, id_);
-      node.shards = SocketAddress::resolve_each(grant->data).value();
+      node.shards = numeric_addresses(grant->data).value();
       for (int i = 0; i < options_.groups[g]; ++i, ++node.rank) {
         ASSERT_TRUE(nodes_[static_cast<std::size_t>(node.rank)]->join(node).ok());
       }
@@ -152,7 +152,7 @@ class LoopbackJob {
     ASSERT_TRUE(grant.ok()) << grant.error().message();
     id_ = node.job = grant->id;
     if (!grant->key.empty()) node.key = JobKey::from_hex(grant->key).value();
-    node.shards = SocketAddress::resolve_each(grant->data).value();
+    node.shards = numeric_addresses(grant->data).value();
   }
   Tensors random(std::size_t elements, std::uint64_t seed, std::vector<std::int32_t>& sum) const {
     Prng prng(seed);
