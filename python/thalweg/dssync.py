@@ -24,7 +24,7 @@ MOST_GROUPS = 4096  # of a schedule, each a process group with connections of it
 def _leave():
     """Groups whose threads call Python back must not outlive the interpreter."""
     for trainer in list(_made):
-        trainer._works.clear()
+        trainer._order.works.clear()
         trainer._process_groups.clear()
 
 
