@@ -25,7 +25,7 @@
 namespace thalweg {
 
 struct SensingOptions {
-  double slow_above = 1.6;  // times the usual: slow
+  double slow_above = 1.6;     // times the usual: slow
   double suspect_part = 0.75;  // of the exchanges slow: suspected
   double acquit_part = 0.6;    // fewer than this part slow: acquitted
   int windows = 2;             // in a row
