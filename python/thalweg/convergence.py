@@ -13,7 +13,7 @@ the seeds, per cent), `target_accuracy` (the worst seed's best of the point `bas
 TARGET_SLACK), `iterations_to_target` and
 `seconds_to_target` (means over the seeds; null if one does not reach it), `accuracy` (the mean, by `at_iteration`).
 
-The network has 64, 32 and 10 units and learns handwritten digits (examples/digits.csv.gz) by SGD with momentum; every
+The network has 64, 32 and 10 units and learns handwritten digits (thalweg/digits.csv.gz) by SGD with momentum; every
 worker has its own part of the images. Without a `period` all average with all (BSP). A worker of a server computes with
 the parameters it pulled last, and takes as long as the simulator says it does, so that staleness comes from there. What
 is tested is the mean of all workers' models; of groups that are not all (DS-Sync), of their weight averages (SWA), as
@@ -29,7 +29,7 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the arrays are too small to share
 import numpy as np  # noqa: E402
 
-DIGITS = Path(__file__).resolve().parents[2] / "examples/digits.csv.gz"
+DIGITS = Path(__file__).with_name("digits.csv.gz")
 TEST_EVERY = 2      # one image in so many is for the test
 HIDDEN = 32
 BATCH = 8           # images a worker and iteration
