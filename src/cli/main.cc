@@ -13,6 +13,7 @@
 #include "cli/bench_transport.h"
 #include "cli/command.h"
 #include "cli/job.h"
+#include "cli/manual.h"
 #include "cli/plan.h"
 #include "cli/probe.h"
 #include "cli/ps.h"
@@ -86,6 +87,8 @@ int main(int argc, char** argv) {
   CLI::App& trace = *app.add_subcommand("trace", "recordings of real connections");
   trace.require_subcommand(1);
   thalweg::add_trace_replay(trace);
+
+  thalweg::add_manual(app);
 
   try {
     app.parse(argc, argv);

@@ -1,4 +1,6 @@
 """The program itself: what it says where a subcommand is due."""
+import subprocess
+
 import pytest
 
 
@@ -18,3 +20,29 @@ def test_no_such_subcommand(thalweg, arguments, words):
 def test_missing_option_is_still_named(thalweg):
     done = thalweg("plan", "best")
     assert done.code == 2 and "--topology is required" in done.err, done.err
+
+
+def completed(thalweg, *words):
+    """What bash offers for the last of these words."""
+    script = thalweg("completion", "bash").out
+    quoted = " ".join(f"'{word}'" for word in words)
+    asked = f"{script}\nCOMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _thalweg; echo \"${{COMPREPLY[@]}}\""
+    return subprocess.run(["bash", "-c", asked], check=True, capture_output=True, text=True).stdout.split()
+
+
+def test_completion(thalweg):
+    assert {"plan", "testbed", "run"} <= set(completed(thalweg, "thalweg", ""))
+    assert completed(thalweg, "thalweg", "plan", "com") == ["compare"]
+    assert "--topology" in completed(thalweg, "thalweg", "plan", "compare", "--size", "1MB", "--t")
+    assert completed(thalweg, "thalweg", "run", "-n", "2", "--", "pl") == []
+    assert "rank" not in completed(thalweg, "thalweg", "bench", "")  # for the program itself
+    assert thalweg("completion", "tcsh").code == 2
+
+
+def test_man_page__has_every_subcommand_and_option(thalweg):
+    page = thalweg("man").out
+    assert page.startswith(".TH THALWEG 1")
+    for words in (".SS thalweg plan compare", ".SS thalweg testbed up", ".B \\-\\-topology", ".SS thalweg bench allreduce"):
+        assert words in page, words
+    lines = page.splitlines()
+    assert all(line.split()[0] in {".TH", ".SH", ".SS", ".TP", ".PP", ".B", ".I"} for line in lines if line.startswith("."))
