@@ -117,7 +117,8 @@ AtpGroup::Replies AtpGroup::go() {
 
 void AtpGroup::end(std::uint64_t group, std::vector<float> sum, bool saturated) {
   if (!node_ || group != number_) return;
-  const std::string name = std::exchange(push_, {})->name;
+  const std::string name = std::move(push_->name);
+  push_.reset();
   if (saturated) {
     table_.cancel_push(name);
     deliver_(to_all(PsKind::kError, fmt::format("'{}': a sum is beyond what 32 bits hold", name)));
