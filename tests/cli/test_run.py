@@ -47,7 +47,7 @@ def by_rank(output):
     return ranks
 
 
-def wait_until(holds, seconds=20):
+def wait_until(holds, seconds=30):
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline

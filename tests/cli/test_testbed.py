@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from test_run import gone, wait_until
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = str(ROOT / "build/release/thalweg")
 NAME = f"test{os.getpid()}"
@@ -52,20 +54,6 @@ def namespaces(name=NAME):
     return [line.split()[0] for line in
             subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout.splitlines()
             if line.startswith(name + "-h")]
-
-
-def wait_until(holds, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def gone(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 def can_make_networks():
