@@ -178,7 +178,7 @@ TEST(LiveFabric, next_event__is_when_something_happens) {
   network.run(at_ms(6), seen);
   EXPECT_TRUE(seen.crossings.empty());
   // One that comes earlier than what is known.
-  ASSERT_TRUE(network.send(at_ms(6), Rank(1), frame_between(Rank(1), Rank(2), 20, 0)));
+  ASSERT_TRUE(network.send(at_ms(6), Rank(1), frame_between(Rank(1), Rank(2), 28, 0)));
   ASSERT_TRUE(network.next_event());
   EXPECT_EQ(*network.next_event(), at_ms(6) + Duration::microseconds(100));
   network.run(*network.next_event(), seen);
