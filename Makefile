@@ -57,7 +57,7 @@ validate: build
 	.venv/bin/python tests/validation/report.py
 	exit $${failed:-0}
 
-# Every behaviour of small ATP worlds, the larger ones too (tests/unit/atp/explore.h): about three minutes.
+# Every behaviour of small ATP worlds, the larger ones too (tests/unit/atp/explore.h): about two minutes.
 explore: build-release
 	THALWEG_EXPLORE=long build/release/atp_test --gtest_filter='AtpExploration.*'
 
