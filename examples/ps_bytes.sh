@@ -4,62 +4,13 @@
 # with a switch that is killed in the middle. All values are compared with the serial ones.
 # usage: ps_bytes.sh [steps [elements]]
 set -euo pipefail
-cd "$(dirname "$0")/.."
+hosts=(p s w0 w1 w2)
+. "$(dirname "$0")/namespaces.sh"
 steps=${1:-20}
 elements=${2:-1000000}
-program=build/release/thalweg
 worker=build/release/examples/ps_steps
-folder=$(mktemp -d)
-tag=tp$$
-hosts=(p s w0 w1 w2)
-children=()
 
-finish() {
-  for child in "${children[@]}"; do kill -9 "$child" 2>/dev/null || true; done
-  for host in "${hosts[@]}" hub; do ip netns del "$tag$host" 2>/dev/null || true; done
-  rm -rf "$folder"
-}
-trap finish EXIT
-
-address() { # HOST
-  for i in "${!hosts[@]}"; do [ "${hosts[$i]}" = "$1" ] && echo "10.78.0.$((i + 1))"; done
-}
-inside() { # HOST COMMAND…
-  ip netns exec "$tag$1" "${@:2}"
-}
-
-ip netns add "${tag}hub"
-inside hub ip link add hub type bridge
-inside hub ip link set hub up
-for host in "${hosts[@]}"; do
-  ip netns add "$tag$host"
-  ip link add "$host" netns "${tag}hub" type veth peer name tp0 netns "$tag$host"
-  inside hub ip link set "$host" master hub up
-  inside "$host" ip link set lo up
-  inside "$host" ip addr add "$(address "$host")/24" dev tp0
-  inside "$host" ip link set tp0 up
-  inside "$host" tc qdisc add dev tp0 root tbf rate 2gbit burst 8kb limit 10mb
-done
-
-wait_for() { # FILE PATTERN COUNT
-  for _ in $(seq 1200); do
-    [ "$(grep -c "$2" "$folder/$1")" -ge "$3" ] && return
-    sleep 0.05
-  done
-  echo "no '$2' in $1" >&2
-  cat "$folder"/* >&2
-  exit 1
-}
-
-start() { # FILE HOST COMMAND…
-  : >"$folder/$1"
-  # Not by inside(), whose process would be the shell's.
-  ip netns exec "$tag$2" "${@:3}" >"$folder/$1" 2>"$folder/$1.err" &
-  started=$!
-  children+=("$started")
-}
-
-received() { inside p cat /sys/class/net/tp0/statistics/rx_bytes; }
+received() { inside p cat /sys/class/net/tw0/statistics/rx_bytes; }
 
 run() { # NAME TRANSPORT [kill]
   printf 'listen: %s:7900\nworkers: 3\nrate: 1\ntransport: %s\n' "$(address p)" "$2" >"$folder/ps.yaml"
@@ -85,7 +36,7 @@ run() { # NAME TRANSPORT [kill]
     wait "$switch" 2>/dev/null || true
   fi
   for pid in "${workers[@]}"; do
-    wait "$pid" || { cat "$folder"/* >&2; exit 1; }
+    wait "$pid" || fail "a worker failed"
   done
   after=$(received)
   kill "$server"

@@ -8,45 +8,13 @@
 # With --xdp the switch aggregates in the kernel.
 # usage: two_jobs_one_switch.sh [--xdp] [iterations [elements]]
 set -euo pipefail
-# In namespaces of its own: its processes, and the networks that it makes, end with it however it ends.
-if [ "${1:-}" != --inside ]; then
-  exec unshare --mount --pid --fork --kill-child --mount-proc "$0" --inside "$@"
-fi
-shift
-trap 'exit 130' INT TERM
-mkdir -p /run/netns
-mount -t tmpfs none /run/netns
-folder=/run/netns/files
-mkdir "$folder"
-cd "$(dirname "$0")/.."
+hosts=(s a0 a1 a2 b0 b1 b2)
+. "$(dirname "$0")/namespaces.sh"
 xdp=
 if [ "${1:-}" = --xdp ]; then xdp=1; shift; fi
 iterations=${1:-60}
 elements=${2:-100000}
-program=build/release/thalweg
 worker=build/release/examples/atp_sum
-hosts=(s a0 a1 a2 b0 b1 b2)
-
-address() { # HOST
-  for i in "${!hosts[@]}"; do [ "${hosts[$i]}" = "$1" ] && echo "10.79.0.$((i + 1))"; done
-}
-inside() { # HOST COMMAND…
-  ip netns exec "$1" "${@:2}"
-}
-
-ip netns add hub
-inside hub ip link add hub type bridge
-inside hub ip link set hub up
-for host in "${hosts[@]}"; do
-  ip netns add "$host"
-  ip link add "$host" netns hub type veth peer name tw0 netns "$host"
-  inside hub ip link set "$host" master hub up
-  inside "$host" ip link set lo up
-  inside "$host" ip addr add "$(address "$host")/24" dev tw0
-  inside "$host" ip link set tw0 up
-  # Cuts runs of packets, which would be lost as one, into packets.
-  inside "$host" tc qdisc add dev tw0 root tbf rate 2gbit burst 8kb limit 10mb
-done
 
 # XDP is to see packets, not runs of them, and to be told the way.
 inside hub ethtool -K s gso off tx-udp-segmentation off
@@ -67,38 +35,22 @@ aggregators: $1
 EOF
   # In the driver a virtual device would send only if its other end had a program too.
   [ -z "$xdp" ] || printf 'elements: 64\nxdp: [tw0]\nxdp_generic: true\n' >>"$folder/switch.yaml"
-  : >"$folder/switch.out"
-  # Not by inside(), whose process would be the shell's.
-  ip netns exec s "$program" switch --config "$folder/switch.yaml" >"$folder/switch.out" &
-  switch=$!
-  for _ in $(seq 100); do grep -q '^data' "$folder/switch.out" && return; sleep 0.05; done
-  echo "the switch did not start" >&2
-  exit 1
+  start switch s "$program" switch --config "$folder/switch.yaml"
+  switch=$started
+  wait_for switch '^data' 1
 }
 
 start_job() { # LETTER ITERATIONS
   for rank in 0 1 2; do
-    : >"$folder/$1$rank"
-    ip netns exec "$1$rank" env THALWEG_RANK=$rank THALWEG_SIZE=3 THALWEG_STORE="$(address "${1}0"):7000" \
-      THALWEG_TOKEN="$(printf %x "'$1")" THALWEG_SWITCH="$(address s):7700" \
-      "$worker" "$2" "$elements" >"$folder/$1$rank" 2>&1 &
-    ranks+=($!)
+    start "$1$rank" "$1$rank" env THALWEG_RANK=$rank THALWEG_SIZE=3 THALWEG_STORE="$(address "${1}0"):7000" \
+      THALWEG_TOKEN="$(printf %x "'$1")" THALWEG_SWITCH="$(address s):7700" "$worker" "$2" "$elements"
+    ranks+=("$started")
   done
-}
-
-# Waits until rank 0 of a job has done so many iterations.
-wait_for() { # LETTER ITERATIONS
-  for _ in $(seq 600); do
-    [ "$(grep -c exact "$folder/${1}0")" -ge "$2" ] && return
-    sleep 0.05
-  done
-  cat "$folder/$1"* >&2
-  exit 1
 }
 
 join_ranks() {
   for pid in "${ranks[@]}"; do
-    wait "$pid" || { cat "$folder"/[ab][012] >&2; exit 1; }
+    wait "$pid" || fail "a rank failed"
   done
   ranks=()
 }
@@ -109,7 +61,7 @@ ranks=()
 echo "== one job, aggregators for all, no loss"
 start_switch 8192
 start_job a "$iterations"
-wait_for a $((iterations / 4))
+wait_for a0 exact $((iterations / 4))
 statistics
 python3 - "$folder/stats.json" "$xdp" <<'EOF'
 import json, sys
@@ -132,8 +84,8 @@ lose_one_percent
 start_switch 64
 start_job a $((2 * iterations))
 start_job b $((2 * iterations))
-wait_for a $((iterations / 4))
-wait_for b $((iterations / 4))
+wait_for a0 exact $((iterations / 4))
+wait_for b0 exact $((iterations / 4))
 statistics
 python3 - "$folder/stats.json" <<'EOF'
 import json, sys
