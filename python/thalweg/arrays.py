@@ -51,6 +51,8 @@ def _elements(array):
         host, back = np.from_dlpack(array), lambda a: a
     else:
         host, back = np.asarray(array), lambda a: a
+    if not host.dtype.isnative:
+        host = host.astype(host.dtype.newbyteorder("="))
     return host, host.dtype.name, back
 
 

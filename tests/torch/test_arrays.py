@@ -24,6 +24,7 @@ for kind in ("float32", "float64", "float16", "int8", "int16", "int32", "int64")
     assert total.dtype == kind and (total == sum(np.arange(6).reshape(2, 3) + r for r in range(size))).all(), total
     assert (own == kept).all()
 assert thalweg.allreduce(np.float32(rank), op="max") == size - 1
+assert (thalweg.allreduce(np.arange(3).astype(">f4")) == size * np.arange(3)).all()
 assert (thalweg.allreduce(np.arange(8.)[::2] * (rank + 1), op="mean") == np.arange(8.)[::2] * (size + 1) / 2).all()
 assert (thalweg.broadcast(np.full(5, rank), root=1) == 1).all()
 assert (thalweg.all_gather(np.full((2, 2), rank)) == np.arange(size)[:, None, None]).all()
