@@ -25,7 +25,14 @@ def DistributedOptimizer(optimizer, state=None, backward_passes_per_step=1):  # 
         raise ValueError("optimizer: it has no parameters that require a gradient")
     optimizer._thalweg = _Gradients(parameters, state or GradientState(), backward_passes_per_step)
     optimizer.synchronize = optimizer._thalweg.synchronize
-    optimizer.register_step_pre_hook(lambda *_: optimizer._thalweg.before_step())
+
+    def before_step(_optimizer, arguments, named):
+        if any(one is not None for one in (*arguments[1:], named.get("closure"))):  # the first is the optimizer
+            raise RuntimeError("DistributedOptimizer: step(closure) would use gradients of this rank alone: call "
+                               "backward() before step()")
+        optimizer._thalweg.before_step()
+
+    optimizer.register_step_pre_hook(before_step)
     return optimizer
 
 

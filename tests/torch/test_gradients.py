@@ -272,6 +272,8 @@ def test_distributed_optimizer__accumulates_and_refuses():
             (model(torch.ones(1, 4)) * (rank + 1)).sum().backward()
         optimizer.step()
         assert torch.allclose(before - model.weight, torch.full((4, 4), 3.0))  # twice the mean of 1 and 2
+        with pytest.raises(RuntimeError, match="step\\(closure\\)"):
+            optimizer.step(lambda: 0.0)
 
     run_ranks(2, body)
     with pytest.raises(ValueError, match="backward_passes_per_step: 0"):
