@@ -117,8 +117,9 @@ class Members:
         return self._store.add(f"{generation}/count", 0)
 
     def _registered(self):
-        entries = (self._store.get(f"{self.generation}/{i}") for i in range(self._registered_count(self.generation)))
-        return sorted(Member(**json.loads(entry)) for entry in entries)
+        """In the order in which they came; one who died on its way into the store is not there."""
+        keys = [f"{self.generation}/{i}" for i in range(self._registered_count(self.generation))]
+        return [Member(**json.loads(self._store.get(key))) for key in keys if self._store.check([key])]
 
     def _agree(self, iteration, before):
         """Registers, waits for the others, and returns who is in this generation."""
@@ -128,6 +129,9 @@ class Members:
         key, started = f"{self.generation}/members", time.monotonic()
         while not self._store.check([key]):
             registered = self._registered()
+            if before:  # a newcomer that was started again: its last word counts
+                registered = list({member.name: member for member in registered}.values())
+            registered.sort()
             if self._may_decide(registered, before, time.monotonic() - started, iteration):
                 words = json.dumps([dataclasses.asdict(member) for member in registered])
                 self._store.compare_set(key, "", words)
