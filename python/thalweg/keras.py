@@ -29,8 +29,12 @@ def DistributedOptimizer(optimizer):  # noqa: N802  Horovod's name
     base = type(optimizer)
 
     def apply(self, grads, trainable_variables=None):
-        dense = [tf.convert_to_tensor(gradient) for gradient in grads]
-        return base.apply(self, _averaged(dense), trainable_variables)
+        # A variable that the loss does not depend on has none, on any rank.
+        given = [i for i, gradient in enumerate(grads) if gradient is not None]
+        averages = list(grads)
+        for i, average in zip(given, _averaged([tf.convert_to_tensor(grads[i]) for i in given])):
+            averages[i] = average
+        return base.apply(self, averages, trainable_variables)
 
     return type(base.__name__, (base,), {"apply": apply}).from_config(optimizer.get_config())
 
