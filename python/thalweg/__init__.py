@@ -20,6 +20,8 @@ __version__ = "0.1.0"
 _LATER = {**dict.fromkeys(("init", "shutdown", "rank", "size", "allreduce", "broadcast", "all_gather", "reduce_scatter",
                            "all_to_all", "barrier", "Communicator"), "thalweg.arrays"),
           "DistributedOptimizer": "thalweg.optimizer"}
+if importlib.util.find_spec("torch") is None:
+    del _LATER["DistributedOptimizer"]
 __all__ = ["Options", "__version__", *_LATER]
 
 

@@ -109,6 +109,8 @@ class BoundProfile:
     @property
     def bound(self):
         """Overall."""
+        if "all" not in self.where:
+            raise ValueError("bound: 'all' was not among where")
         return self.bounds["all"]
 
     @property
@@ -311,10 +313,10 @@ def main(words=None):
                 json.dump(profile.to_json(), out, indent=1)
         if arguments.plot:
             draw(profile.figure(), arguments.plot)
+        print(json.dumps(profile.to_json(), indent=1) if arguments.json == "-" else profile.table(), flush=True)
     except (ValueError, OSError) as error:
         print(f"thalweg tune bound: {error}", file=sys.stderr)
         return 2
-    print(json.dumps(profile.to_json(), indent=1) if arguments.json == "-" else profile.table())
     return 0
 
 

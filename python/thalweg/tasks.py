@@ -184,7 +184,10 @@ def task_of(name, text=None):
         found = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"model: {name!r}: {error}") from None
-    task = found()
+    try:
+        task = found()
+    except TypeError as error:
+        raise ValueError(f"model: {name!r}: {error}") from error
     if not isinstance(task, Task):
         raise ValueError(f"model: {name!r} returned a {type(task).__name__}; a thalweg.tasks.Task is needed")
     return task
