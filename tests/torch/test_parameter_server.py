@@ -53,7 +53,7 @@ def test_stale__none_is_further_ahead_than_allowed():
     def body(rank, _size):
         store = dist.TCPStore("127.0.0.1", port, is_master=False)
         model = nn.Linear(1, 1)
-        trainer = ParameterServer(model, address, worker=rank, timeout=2.0 if rank == 0 else 20.0)
+        trainer = ParameterServer(model, address, worker=rank, timeout=5.0 if rank == 0 else 60.0)
         store.set(f"connected{rank}", "1")
         if rank == 1:  # holds the other up
             store.wait(["seen"])
