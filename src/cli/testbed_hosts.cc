@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "cli/system_command.h"
@@ -45,9 +46,14 @@ Result<TestbedHost> make_namespace(const TestbedPlace& place, Rank rank, bool na
     return host;
   }
   host.named = fmt::format("{}-h{}", place.name(), rank.value());
+  const std::string path = "/run/netns/" + host.named;
+  // What is remembered is removed, with all that runs there.
+  if (std::filesystem::exists(path)) {
+    return Error(
+        fmt::format("there is a network namespace {} already: give another --name", host.named));
+  }
   THALWEG_TRY_STATUS(place.remember_namespace(host.named));
   THALWEG_TRY_STATUS(system_command("ip netns add " + host.named));
-  const std::string path = "/run/netns/" + host.named;
   host.space = Fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!host.space.valid() || setns(host.space.get(), CLONE_NEWNET) != 0) {
     return system_error("cannot enter " + path, errno);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <cerrno>
@@ -22,8 +23,14 @@ constexpr std::uint32_t kEthernet = 1;
 }  // namespace
 
 Result<PcapFile> PcapFile::create(const std::string& path) {
-  Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  // Nobody may hold up the network: a pipe without a reader is an error, and one with a reader is
+  // refused.
+  Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0644));
   if (!file.valid()) return system_error(fmt::format("cannot write {}", path), errno);
+  struct stat about = {};
+  if (fstat(file.get(), &about) != 0 || S_ISFIFO(about.st_mode)) {
+    return Error(fmt::format("{} is a pipe: write to a file", path));
+  }
   PcapFile made(std::move(file));
   made.append(std::array<std::uint32_t, 6>{kMagicOfNanoseconds, kVersion2Point4, 0, 0,
                                            kLongestFrame, kEthernet});
@@ -36,6 +43,7 @@ void PcapFile::append(std::span<const std::uint32_t> words) {
 }
 
 void PcapFile::add(std::int64_t when_ns, std::span<const std::uint8_t> frame) {
+  if (!file_.valid()) return;  // what could not be written makes flush() answer
   const auto size = static_cast<std::uint32_t>(frame.size());
   append(std::array<std::uint32_t, 4>{static_cast<std::uint32_t>(when_ns / kNsPerSecond),
                                       static_cast<std::uint32_t>(when_ns % kNsPerSecond), size,
