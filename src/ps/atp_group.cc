@@ -29,8 +29,10 @@ AtpGroup::Replies AtpGroup::to_all(PsKind kind, const std::string& text) const {
 
 AtpGroup::Replies AtpGroup::join(std::uint32_t worker, const std::string& address,
                                  const SocketAddress& local) {
-  if (const auto parsed = HostPort::parse(address); !parsed.ok()) {
-    return refusal(worker, parsed.error().message());
+  const auto parsed = SocketAddress::numeric(address);
+  if (!parsed.ok()) return refusal(worker, parsed.error().message());
+  if (parsed->port() == 0 || parsed->wildcard()) {
+    return refusal(worker, fmt::format("'{}' is no address to send to", address));
   }
   if (!table_.left().empty()) {
     return refusal(worker, fmt::format("worker {} has left", *table_.left().begin()));
@@ -53,7 +55,8 @@ Result<std::string> AtpGroup::form(const SocketAddress& local) {
   group.number = ++number_;
   group.server = node->address().unmapped().to_string();
   JobRequest request;
-  request.name = "ps";
+  // A switch may have several servers.
+  request.name = "ps " + group.server;
   request.servers = {group.server};
   request.window = AtpNodeOptions().window;
   for (const auto& [worker, address] : joined_) group.workers.push_back(address);

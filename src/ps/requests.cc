@@ -194,10 +194,14 @@ void ParameterServer::Core::end_push(std::uint64_t number, std::span<const float
   for (const ElementRange& range : report->missing) {
     lost += static_cast<std::uint64_t>(range.end - range.begin);
   }
+  if (!pushed.ok()) {
+    refuse(client, pushed.error());
+    return;
+  }
   ++counters_.pushes;
   counters_.lost_elements += lost;
   counters_.push_bytes += (gradient.size() - lost) * sizeof(float);
-  pushed.ok() ? answer(client, {}) : refuse(client, pushed.error());
+  answer(client, {});
   retry();
 }
 

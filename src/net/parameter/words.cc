@@ -87,8 +87,7 @@ Result<AtpGroupGrant> atp_group_from(const std::string& text) {
   const json workers = fields.value("workers", json());
   const json number = fields.value("group", json());
   const json server = fields.value("server", json());
-  if (!workers.is_array() || !number.is_number_unsigned() || !server.is_string() ||
-      group.job.elements == 0) {
+  if (!workers.is_array() || !number.is_number_unsigned() || !server.is_string()) {
     return bad("group");
   }
   for (const json& worker : workers) {
@@ -105,7 +104,7 @@ Status fill_from(const AtpGroupGrant& group, AtpNodeOptions& options) {
   options.elements = group.job.elements;
   THALWEG_TRY(options.members, numeric_addresses(group.workers));
   THALWEG_TRY(options.shards, numeric_addresses(group.job.data));
-  THALWEG_TRY(options.server_apart, SocketAddress::resolve(group.server));
+  THALWEG_TRY(options.server_apart, SocketAddress::numeric(group.server));
   if (!group.job.key.empty()) {
     THALWEG_TRY(options.key, JobKey::from_hex(group.job.key));
   }
