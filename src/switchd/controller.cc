@@ -115,6 +115,11 @@ Status Controller::admit(const JobRequest& request) const {
 Result<json> Controller::create(std::uint64_t client, const json& request) {
   THALWEG_TRY(const JobRequest wanted, job_request_from(request));
   THALWEG_TRY_STATUS(admit(wanted));
+  if (wanted.keyed && wanted.id != 0) {
+    return Error(
+        "keyed: each switch makes a key of its own, and a job with a number of its own is for "
+        "several");
+  }
   AdmittedJob job;
   THALWEG_TRY(job.workers, ends_of(wanted.workers, "workers", plane_.family()));
   THALWEG_TRY(job.servers, ends_of(wanted.servers, "servers", plane_.family()));

@@ -65,6 +65,7 @@ Result<bool> Communicator::Core::goes_by_atp(TensorSpan tensor, const CallOption
   }
   if (!fits || !atp_ || tensor.elements == 0 || options.loss_bound != 0) return false;
   if (way == Transport::kAtp) return true;
+  if (options.residual != nullptr) return false;
   if (!options.scheme.empty() || !options_.scheme.empty()) return false;
   return plans_->faster_in_network(
       {.elements = tensor.elements,
