@@ -1,4 +1,4 @@
-"""The benchmark of DDP runs, and says what it cannot do."""
+"""The benchmarks of PyTorch programs run, and say what they cannot do."""
 import json
 import os
 import subprocess
@@ -6,16 +6,18 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
 
+from thalweg.bench import gpu  # noqa: E402
 from thalweg.bench.ddp import VARIANTS, summary  # noqa: E402
 from thalweg.bench.hosts import missing  # noqa: E402
 
 
-def bench(*words, **environment):
-    return subprocess.run([sys.executable, "-m", "thalweg.bench.ddp", *words], capture_output=True, text=True,
+def bench(*words, name="ddp", **environment):
+    return subprocess.run([sys.executable, "-m", f"thalweg.bench.{name}", *words], capture_output=True, text=True,
                           timeout=200, check=False, env={**os.environ, "PYTHONPATH": str(ROOT / "python"), **environment})
 
 
@@ -53,3 +55,16 @@ def test_summary__ratios_are_gloos_time_by_ours():
     rows = {row["variant"]: row for row in summary({"m": {"bytes": 1, "limit_ms": 1.0, "times": times}})}
     assert rows["thalweg"]["ratio_mean"] == 3 and rows["thalweg"]["ratio_p99"] == 4
     assert rows["thalweg-dlcp"]["ratio_p50"] == 0.5 and rows["gloo"]["mean_ms"] == 300
+
+
+def test_gpu_summary__bytes_both_ways_and_ratios():
+    row = gpu.summary({"device": "d", "seconds": {"copy": 0.5, "staged": 1.0, "gloo": 4.0, "thalweg": 2.0},
+                       "steps": {"gloo": 0.3, "thalweg": 0.2}}, 1000)
+    assert row["copy_gb_per_s"] == round(2 * 1000 * 2**20 / 0.5 / 1e9, 2) and row["staged_by_copy"] == 0.5
+    assert row["thalweg_by_gloo"] == 2 and row["thalweg_step_ms"] == 200 and row["step_thalweg_by_gloo"] == 1.5
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_gpu__without_one():
+    run = bench(name="gpu")
+    assert run.returncode == 2 and "there is no GPU" in run.stderr
