@@ -82,6 +82,9 @@ Result<Settings> settings_of(const Options& options) {
     return Error(
         "--rate and --loss: of the links between namespaces: give --netns or --topology too");
   }
+  if (!options.netns && !settings.topology && !options.congestion_controls.front().empty()) {
+    return Error("--congestion-control: of namespaces: give --netns or --topology too");
+  }
   if (!options.rate.empty()) {
     THALWEG_TRY(const Bandwidth rate, within("--rate", parse_bandwidth(options.rate)));
     settings.rate_gbps = static_cast<double>(rate.bps()) * 1e-9;
