@@ -74,7 +74,7 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
   engine.signature = hash_of(core->members_.group, environment.token);
   if (core->job_->job_key) {
     engine.key =
-        std::make_shared<const StreamKey>(*core->job_->job_key, engine.signature, random_number());
+        std::make_shared<StreamKey>(*core->job_->job_key, engine.signature, random_number());
   }
   std::string own = SocketAddress::local_of(listener.get()).unmapped().to_string();
   if (engine.key) own = engine.key->address(own);
