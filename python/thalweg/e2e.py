@@ -45,6 +45,7 @@ class Experiment:
     network: tuple = ()          # settings of the switches, KEY=VALUE
     hosts: str = ""              # that train: 0-3,5-8; all if none
     racks: tuple = ()            # ranks that train in each rack
+    plan_topology: str = ""      # the network as a shorthand, for rat; rank i is host i
     jobs: int = 1
     aggregate: str = ""          # the switch that sums, for atp
     loss: dict = dataclasses.field(default_factory=dict)        # link: share
@@ -138,7 +139,7 @@ def run(experiment, program):
         servers = start_servers(bed, experiment, network, folder) if "ps" in experiment.libraries else []
         start_background(bed, experiment, network)
         spec = {"libraries": experiment.libraries, "steps": experiment.steps, "control": bed.folder, "jobs": experiment.jobs,
-                "racks": experiment.racks, "topology": topology_of(experiment), "line_rate_gbps": experiment.line_rate_gbps,
+                "racks": experiment.racks, "topology": experiment.plan_topology, "line_rate_gbps": experiment.line_rate_gbps,
                 "servers": servers, "probes": experiment.probes, "stall": experiment.stall}
         environment = {name: value for name, value in os.environ.items() if name != "THALWEG_BACKEND"}
         process = bed.run([sys.executable, "-m", "thalweg.e2e_rank", json.dumps(spec)], limit=experiment.limit_s,
