@@ -43,8 +43,10 @@ class EmulatedNetwork {
   // The link of `host`, both directions of it that go through a device of its own: its rate to
   // `gbps` (0: as fast as it goes).
   [[nodiscard]] Status shape(int host, double gbps) const;
-  // What arrives at `host` is lost with this probability.
+  // What arrives at `host` is lost with this probability, every packet by itself.
   [[nodiscard]] Status lose(int host, double probability) const;
+  // Of TCP sockets that are made at `host` from here on; one that the system has.
+  [[nodiscard]] Status set_congestion_control(int host, const std::string& name) const;
 
  private:
   // The namespace that the calling thread was in before.

@@ -43,7 +43,8 @@ if [ "${1:-}" = pack ]; then
 fi
 out=${1:-build/device/out}
 mkdir -p "$out"
-export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} PYTHONPATH=$PWD/python:$prefix/python
+export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} PYTHONPATH=$PWD/python
+python3 -c 'import pytest' 2>/dev/null || export PYTHONPATH=$PYTHONPATH:$prefix/python
 build >"$out/build.log" 2>&1 || { tail -40 "$out/build.log"; exit 1; }
 status=0
 python3 -m pytest -v -p no:cacheprovider tests/torch/test_cuda.py 2>&1 | tee "$out/tests.log" || status=1

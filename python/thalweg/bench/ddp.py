@@ -22,8 +22,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from thalweg.bench.hosts import (DEVICE, PARTS, address, alone, congestion_control, congestion_controls, hosts, missing,
-                                 start)
+from thalweg.bench.hosts import (DEVICE, PARTS, address, congestion_control, congestion_controls, hosts, missing,
+                                 own_world)
 
 MODELS = ("communication", "mixed", "computation")
 VARIANTS = ("gloo", "thalweg", "thalweg-dlcp", "layerwise", "layerwise-dlcp")
@@ -166,8 +166,9 @@ def run(arguments, congestion):
         for name in ("ranks", "rate", "bound", "steps", "scale"):
             words += [f"--{name}", str(getattr(arguments, name))]
         words += ["--models", *arguments.models, "--variants", *arguments.variants]
-        processes = [start(name, [*words, "--rank", str(rank)], env=environment, stdout=subprocess.PIPE,
-                           stderr=subprocess.STDOUT, text=True) for rank, name in enumerate(names)]
+        processes = [subprocess.Popen(["ip", "netns", "exec", name, *words, "--rank", str(rank)], env=environment,
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                     for rank, name in enumerate(names)]
         end = time.monotonic() + arguments.timeout
         try:
             for rank, process in enumerate(processes):
@@ -233,7 +234,7 @@ def main():
     if arguments.rank is not None:
         rank_main(arguments)
         return
-    alone()
+    own_world()
     print(f"{arguments.ranks} ranks, {arguments.rate:g} Gb/s, {arguments.loss:.2%} loss, bound {arguments.bound:g} over "
           "DLCP; ms a step; ratios are Gloo's time by this one's")
     rows = [row for congestion in arguments.congestion for row in run(arguments, congestion)]

@@ -1,9 +1,5 @@
-"""Hosts on this machine, for benchmarks: network namespaces around a bridge, each with one device. Needs root, and
-the tools of iproute2, nftables and util-linux.
-
-A program that has called alone() leaves nothing behind, also if it is killed: the names of its namespaces are in a
-mount namespace that ends with it, and what start() starts ends with it too.
-"""
+"""Hosts on this machine, for benchmarks and examples: network namespaces around a bridge, each with one device. Needs
+root, and the tools of iproute2, util-linux, nftables and ethtool."""
 import contextlib
 import os
 import shutil
@@ -12,7 +8,7 @@ import sys
 
 DEVICE = "tw0"
 PARTS = 1_000_000  # losses are in whole parts of it
-_OUTSIDE = "THALWEG_BENCH_OUTSIDE"  # the mount namespace from which alone() came
+_INSIDE = "THALWEG_OWN_WORLD"  # set by own_world() for the program it starts
 
 
 def _do(*words):
@@ -27,30 +23,41 @@ def _inside(namespace, *words):
 
 def missing():
     """Why there can be no such hosts here; None: there can."""
-    tools = [tool for tool in ("ip", "tc", "nft", "ethtool", "unshare", "setpriv") if shutil.which(tool) is None]
+    tools = [tool for tool in ("ip", "tc", "nft", "ethtool", "unshare") if shutil.which(tool) is None]
     if tools:
         return f"{', '.join(tools)} not found: run tools/setup"
     return None if os.geteuid() == 0 else "network namespaces need root"
-
-
-def alone():
-    """Starts this program anew, as the same process, where nobody else sees the names of its namespaces; returns if
-    that was done. To be called before anything that must not be done twice."""
-    here = os.readlink("/proc/self/ns/mnt")
-    if os.environ.get(_OUTSIDE, here) != here:
-        return
-    script = 'mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && exec "$@"'
-    os.execvpe("unshare", ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, *sys.orig_argv[1:]],
-               {**os.environ, _OUTSIDE: here})
 
 
 def address(host):
     return f"10.77.0.{host + 1}"
 
 
-def start(namespace, words, **options):
-    """A process of a host, which is killed when the thread that has called this ends."""
-    return subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", namespace, *words], **options)
+def own_world():
+    """To be called before anything else: starts this program anew with processes and mounts of its own, and does not
+    return but there. Namespaces and processes made afterwards end with the program however it ends, by SIGKILL too."""
+    if os.environ.pop(_INSIDE, None) is None:
+        os.environ[_INSIDE] = "1"
+        os.execvp("unshare", ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", *sys.orig_argv])
+    os.makedirs("/run/netns", exist_ok=True)
+    _do("mount", "-t", "tmpfs", "none", "/run/netns")
+
+
+def shape(ends, host, gbps, burst="128k", latency="50ms"):
+    """The link of one of the namespaces that hosts() gave, both ways: `burst` passes at once, and what would wait
+    longer than `latency` is lost."""
+    hub = _hub_of(ends[host])
+    for namespace, device in ((ends[host], DEVICE), (hub, _port(host))):
+        _inside(namespace, "tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate", f"{round(gbps * 1e9)}bit", "burst",
+                burst, "latency", latency)
+
+
+def _hub_of(end):
+    return end.rsplit("-", 1)[0] + "-hub"
+
+
+def _port(host):
+    return f"port{host}"
 
 
 def congestion_controls():
@@ -65,33 +72,27 @@ def congestion_control():
         return file.read().strip()
 
 
-def shape(namespace, device, gbps):
-    """What leaves by a device goes at this rate."""
-    _inside(namespace, "tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate", f"{gbps}gbit", "burst", "128k",
-            "latency", "50ms")
-
-
 @contextlib.contextmanager
-def hosts(count, gbps, loss=0.0, congestion=None):
-    """The names of namespaces whose links carry `gbps` each way, and lose what is sent with probability `loss`, packet
-    by packet: they leave a host as they go over a wire, and are merged only where they arrive, as by a network card.
-    `congestion`: the congestion control of their TCP (None: the system's). Gone in the end, however it comes."""
-    names = [f"tw-bench-{os.getpid()}-{i}" for i in range(count + 1)]
-    hub, *ends = names
+def hosts(count, gbps, loss=0.0, congestion=None, **shaping):
+    """The names of namespaces whose links carry `gbps` each way, as shape() makes them, and lose what is sent with
+    probability `loss`, packet by packet: packets leave a host as they go over a wire, and are merged only where they
+    arrive, as by a network card. `congestion`: the congestion control of their TCP (None: the system's). Gone in the end;
+    if the program is killed, only within own_world()."""
+    ends = [f"tw-bench-{os.getpid()}-{i}" for i in range(count)]
+    hub = _hub_of(ends[0])
     try:
-        for name in names:
+        for name in (hub, *ends):
             _do("ip", "netns", "add", name)
         _inside(hub, "ip", "link", "add", "bridge", "type", "bridge")
         _inside(hub, "ip", "link", "set", "bridge", "up")
         for host, name in enumerate(ends):
-            port = f"port{host}"
+            port = _port(host)
             _do("ip", "link", "add", DEVICE, "netns", name, "type", "veth", "peer", "name", port, "netns", hub)
             _inside(hub, "ip", "link", "set", port, "master", "bridge", "up")
             _inside(name, "ip", "addr", "add", f"{address(host)}/24", "dev", DEVICE)
             _inside(name, "ip", "link", "set", DEVICE, "up")
             _inside(name, "ip", "link", "set", "lo", "up")
-            for namespace, device in ((name, DEVICE), (hub, port)):
-                shape(namespace, device, gbps)
+            shape(ends, host, gbps, **shaping)
             if congestion:  # by the route: a namespace's default can only be one that the system allows to everybody
                 _inside(name, "ip", "route", "replace", f"{address(-1)}/24", "dev", DEVICE, "scope", "link", "src",
                         address(host), "congctl", congestion)
@@ -102,5 +103,5 @@ def hosts(count, gbps, loss=0.0, congestion=None):
                         f"{round(loss * PARTS)} drop")
         yield ends
     finally:
-        for name in names:
+        for name in (hub, *ends):
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)

@@ -75,7 +75,7 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
   engine.signature = hash_of(core->members_.group, environment.token);
   if (core->job_->job_key) {
     engine.key =
-        std::make_shared<const StreamKey>(*core->job_->job_key, engine.signature, random_number());
+        std::make_shared<StreamKey>(*core->job_->job_key, engine.signature, random_number());
   }
   std::string own = SocketAddress::local_of(listener.get()).unmapped().to_string();
   if (engine.key) own = engine.key->address(own);
@@ -93,7 +93,7 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
   if (core->job_->client) {
     core->board_ =
         std::make_shared<Blackboard>(core->job_->open, core->members_.group, core->rank_);
-    engine.compare_calls = [board = core->board_](auto... call) {
+    engine.compare_calls = [board = core->board_](const auto&... call) {
       return board->compare_calls(call...);
     };
     engine.announce_failure = [board = core->board_](const std::string& text) {
