@@ -19,6 +19,9 @@ from thalweg.parameter_server import ParameterServer  # noqa: F401
 from thalweg.record import record  # noqa: F401  a layer table of any model, for the simulator
 
 
+QUEUES = 7  # of switches, for data: from 1, the most urgent
+
+
 def _check_bound(name, value, most):
     if not 0 <= value <= most or value >= 1:
         raise ValueError(f"{name}: {value}; from 0 to {'below 1' if most == 1 else most} is allowed")
@@ -36,6 +39,7 @@ class GradientState:
     error_feedback: bool = False
     # By key: of a bucket of DDP, the ids of its parameters.
     _residuals: dict = dataclasses.field(default_factory=dict, init=False, repr=False)
+    _buckets: int = dataclasses.field(default=0, init=False, repr=False)  # of DDP
 
     def __post_init__(self):
         _check_bound("loss_bound", self.loss_bound, 1)
@@ -44,10 +48,11 @@ class GradientState:
         if self.result_loss_bound is not None:
             _check_bound("result_loss_bound", self.result_loss_bound, self.loss_bound)
 
-    def start(self, gradient, priority, key=None):
+    def start(self, gradient, priority, key=None, layer=0, layers=1):
         """Starts to average a gradient in place; operations with a lower number go first. The work in flight.
 
-        key: which gradient it is, for error feedback; the priority if left out.
+        key: which gradient it is, for error feedback; the priority if left out. layer, of `layers`, from the front:
+        over DLCP it is tagged for the switches' queues, as its packets are by magnitude if they may be lost.
         """
         if self.loss_bound > 0 and not gradient.dtype.is_floating_point:
             raise TypeError(f"loss_bound: {self.loss_bound} on a gradient of {gradient.dtype}; "
@@ -55,7 +60,7 @@ class GradientState:
         result_bound = -1.0 if self.result_loss_bound is None else self.result_loss_bound
         return backend_of(self.group, gradient.device).reduce_gradient(
             gradient, mean=True, loss_bound=self.loss_bound, result_loss_bound=result_bound, dlcp=self.dlcp,
-            priority=priority, residual=self._residual(gradient, priority if key is None else key))
+            priority=priority, queue=1 + layer * QUEUES // layers, residual=self._residual(gradient, priority if key is None else key))
 
     def _residual(self, gradient, key):
         if not self.error_feedback:
@@ -78,7 +83,9 @@ def reduce_hook(state, bucket):
 
     DDP's last buckets hold the first layers, which the next forward pass needs first: they overtake.
     """
-    work = state.start(bucket.buffer(), -bucket.index(), state._bucket_key(bucket) if state.error_feedback else None)
+    state._buckets = max(state._buckets, bucket.index() + 1)  # all are known from the second iteration on
+    work = state.start(bucket.buffer(), -bucket.index(), state._bucket_key(bucket) if state.error_feedback else None,
+                       state._buckets - 1 - bucket.index(), state._buckets)
     return work.get_future().then(lambda done: done.value()[0])
 
 
@@ -123,7 +130,8 @@ class LayerWise(Hooked):
         self._attach()
 
     def _start(self, position):
-        return self._state.start(self._parameters[position].grad, position)
+        return self._state.start(self._parameters[position].grad, position, layer=position,
+                                 layers=len(self._parameters))
 
     def step(self):
         """After backward, on every rank. Returns at once, but for find_unused_parameters."""

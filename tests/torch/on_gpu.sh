@@ -48,6 +48,8 @@ python3 -c 'import pytest' 2>/dev/null || export PYTHONPATH=$PYTHONPATH:$prefix/
 build >"$out/build.log" 2>&1 || { tail -40 "$out/build.log"; exit 1; }
 status=0
 python3 -m pytest -v -p no:cacheprovider tests/torch/test_cuda.py 2>&1 | tee "$out/tests.log" || status=1
+python3 -m torch.distributed.run --standalone --nproc-per-node 2 examples/ddp_digits.py --backend cpu:gloo,cuda:thalweg \
+  --device cuda 2>&1 | tee "$out/example.log" || status=1
 for ranks in 1 2; do
   python3 -m thalweg.bench.gpu --ranks "$ranks" --json "$out/gpu-$ranks.json" 2>&1 | tee "$out/gpu-$ranks.log" || status=1
 done

@@ -3,7 +3,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,7 @@ def bench(*words, name="ddp", **environment):
 
 
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
-def test_runs_all_variants_and_leaves_nothing_behind(tmp_path):
+def test_runs_all_variants(tmp_path):
     run = bench("--steps", "1", "--loss", "0.01", "--models", "communication", "--congestion", "cubic", "--json",
                 str(tmp_path / "rows.json"))
     assert run.returncode == 0, run.stderr
@@ -34,39 +33,6 @@ def test_runs_all_variants_and_leaves_nothing_behind(tmp_path):
         assert row["p50_ms"] > 0 and (row["variant"] != "gloo" or row["ratio_p50"] == 1), row
         assert row["p50_ms"] > row["limit_ms"], "faster than the link"
         assert row["compute_ms"] > 0
-
-
-def processes_with(text):
-    """Whose command lines have it."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        except OSError:  # it has just ended
-            continue
-        if text in words and int(folder.name) != os.getpid():
-            found.append(int(folder.name))
-    return found
-
-
-def wait_for(condition):
-    end = time.monotonic() + 150
-    while not condition():
-        assert time.monotonic() < end, "in vain"
-        time.sleep(0.05)
-
-
-@pytest.mark.skipif(missing() is not None, reason=str(missing()))
-def test_killed__leaves_neither_ranks_nor_namespaces(tmp_path):
-    mark = "0.0123"  # a bound that is in the words of its ranks
-    run = subprocess.Popen([sys.executable, "-m", "thalweg.bench.ddp", "--bound", mark, "--steps", "100000"],
-                           stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
-    wait_for(lambda: len(processes_with(mark)) == 3)  # with two ranks
-    assert "tw-bench-" not in subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout
-    run.kill()
-    run.wait()
-    # Their network namespaces have no other names than those in the mount namespace of these processes.
-    wait_for(lambda: not processes_with(mark))
 
 
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))

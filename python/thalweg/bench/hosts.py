@@ -3,6 +3,7 @@ root, and the tools of iproute2, util-linux, nftables and ethtool."""
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -23,7 +24,7 @@ def _inside(namespace, *words):
 
 def missing():
     """Why there can be no such hosts here; None: there can."""
-    tools = [tool for tool in ("ip", "tc", "nft", "ethtool", "unshare") if shutil.which(tool) is None]
+    tools = [tool for tool in ("ip", "tc", "nft", "ethtool", "unshare", "setpriv") if shutil.which(tool) is None]
     if tools:
         return f"{', '.join(tools)} not found: run tools/setup"
     return None if os.geteuid() == 0 else "network namespaces need root"
@@ -37,8 +38,13 @@ def own_world():
     """To be called before anything else: starts this program anew with processes and mounts of its own, and does not
     return but there. Namespaces and processes made afterwards end with the program however it ends, by SIGKILL too."""
     if os.environ.pop(_INSIDE, None) is None:
-        os.environ[_INSIDE] = "1"
-        os.execvp("unshare", ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", *sys.orig_argv])
+        # unshare(1) does not hear SIGTERM, nor does the first process of a world: this one stays, and does.
+        world = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork",
+                                  "--kill-child", "--mount-proc", *sys.orig_argv], env={**os.environ, _INSIDE: "1"})
+        signal.signal(signal.SIGTERM, lambda *_: world.kill())
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program itself hears it
+        status = world.wait()
+        sys.exit(status if status >= 0 else 128 - status)
     os.makedirs("/run/netns", exist_ok=True)
     _do("mount", "-t", "tmpfs", "none", "/run/netns")
 
