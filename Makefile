@@ -76,8 +76,11 @@ test-torch: build-release
 # Arrays of JAX and TensorFlow, in an environment of their own (1.5 GB), which tools/setup has no need of.
 FRAMEWORKS := jax==0.4.38 tensorflow-cpu==2.21.0 pytest==8.3.4
 test-frameworks: build-release
-	[ -e build/frameworks/installed ] || { /usr/bin/python3 -m venv build/frameworks && build/frameworks/bin/python -m pip install \
-	  --quiet --disable-pip-version-check $(FRAMEWORKS) && touch build/frameworks/installed; }
+	if [ "$$(cat build/frameworks/installed 2>/dev/null)" != "$(FRAMEWORKS)" ]; then
+	  /usr/bin/python3 -m venv --clear build/frameworks
+	  build/frameworks/bin/python -m pip install --quiet --disable-pip-version-check $(FRAMEWORKS)
+	  echo "$(FRAMEWORKS)" >build/frameworks/installed
+	fi
 	build/frameworks/bin/python -m pytest -q -p no:cacheprovider tests/frameworks
 
 bench: build

@@ -17,6 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from thalweg.bench.hosts import address, hosts, missing, own_world, shape
 from thalweg.figure import draw
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,63 +25,18 @@ WORKERS = 8
 RACKS = "4,4"
 PORT = 29400
 POLL_SECONDS = 0.1
+SHAPING = {"burst": "16kb", "latency": "500ms"}
 
 
-def address(worker):
-    return f"10.77.0.{worker + 1}"
-
-
-class Network:
-    """A namespace a worker and one for the switch (a bridge) between them. Gone at the end."""
-
-    def __init__(self, workers, megabits):
-        self._tag = f"twd{os.getpid()}"
-        self._spaces = []
-        self._workers, self._megabits = workers, megabits
-
-    def __enter__(self):
-        hub = self._add("hub")
-        self._ip(hub, "link add bridge type bridge")
-        self._ip(hub, "link set bridge up")
-        for worker in range(self._workers):
-            space = self._add(worker)
-            subprocess.run(["ip", "link", "add", f"to{worker}", "netns", hub, "type", "veth", "peer", "name", "tw0",
-                            "netns", space], check=True)
-            self._ip(hub, f"link set to{worker} master bridge up")
-            self._ip(space, "link set lo up")
-            self._ip(space, f"addr add {address(worker)}/24 dev tw0")
-            self._ip(space, "link set tw0 up")
-            self.shape(worker, self._megabits)
-        return self
-
-    def __exit__(self, *_):
-        for space in self._spaces:
-            subprocess.run(["ip", "netns", "del", space], check=False)
-
-    def _add(self, name):
-        space = f"{self._tag}-{name}"
-        subprocess.run(["ip", "netns", "add", space], check=True)
-        self._spaces.append(space)
-        return space
-
-    @staticmethod
-    def _ip(space, words):
-        subprocess.run(["ip", "-n", space, *words.split()], check=True)
-
-    def shape(self, worker, megabits):
-        """The worker's link, both ways."""
-        for space, device in ((f"{self._tag}-{worker}", "tw0"), (f"{self._tag}-hub", f"to{worker}")):
-            subprocess.run(["tc", "-n", space, "qdisc", "replace", "dev", device, "root", "tbf", "rate",
-                            f"{megabits}mbit", "burst", "16kb", "limit", "2mb"], check=True)
-
-    def start(self, worker, words):
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1", "RANK": str(worker),
-                       "WORLD_SIZE": str(self._workers), "MASTER_ADDR": address(0), "MASTER_PORT": str(PORT),
-                       "THALWEG_SHARED_MEMORY": "0",  # or they would notice that it is one machine
-                       "TORCH_CPP_LOG_LEVEL": "ERROR"}  # of PyTorch's: addresses without names
-        return subprocess.Popen(["ip", "netns", "exec", f"{self._tag}-{worker}", sys.executable, *words], env=environment,
-                                stderr=subprocess.STDOUT if worker == 0 else None,
-                                stdout=subprocess.PIPE if worker == 0 else None, text=True)
+def start(ends, worker, words):
+    """The worker's process, in its namespace. Of the first one the words can be read."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1", "RANK": str(worker),
+                   "WORLD_SIZE": str(WORKERS), "MASTER_ADDR": address(0), "MASTER_PORT": str(PORT),
+                   "THALWEG_SHARED_MEMORY": "0",  # or they would notice that it is one machine
+                   "TORCH_CPP_LOG_LEVEL": "ERROR"}  # of PyTorch's: addresses without names
+    return subprocess.Popen(["ip", "netns", "exec", ends[worker], sys.executable, *words], env=environment,
+                            stderr=subprocess.STDOUT if worker == 0 else None,
+                            stdout=subprocess.PIPE if worker == 0 else None, text=True)
 
 
 def windows_of(record):
@@ -90,7 +46,7 @@ def windows_of(record):
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
-def watch(arguments, network, ranks, record):
+def watch(arguments, ends, ranks, record):
     """Slows and restores the link when the windows have come. Returns at which iterations that was."""
     events = [(arguments.slow_at, arguments.rate / arguments.factor, "slowed"),
               (arguments.restore_at, arguments.rate, "restored")]
@@ -99,7 +55,7 @@ def watch(arguments, network, ranks, record):
         windows = windows_of(record)
         if events and len(windows) >= events[0][0]:
             _, megabits, what = events.pop(0)
-            network.shape(arguments.slow, megabits)
+            shape(ends, arguments.slow, megabits / 1000, **SHAPING)
             iteration = len(windows) * arguments.window
             done.append((iteration, what))
             print(f"about iteration {iteration}: worker {arguments.slow}'s link is {what}: {megabits:g} Mb/s", flush=True)
@@ -145,16 +101,19 @@ def main():
     arguments = parser.parse_args()
     if not 0 <= arguments.slow < WORKERS:
         parser.error(f"--slow: {arguments.slow}; 0 to {WORKERS - 1} are allowed")
+    if missing():
+        parser.error(f"cannot make hosts: {missing()}")
+    own_world()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         record, log = Path(folder) / "record", Path(folder) / "log"
-        network = stack.enter_context(Network(WORKERS, arguments.rate))
+        ends = stack.enter_context(hosts(WORKERS, arguments.rate / 1000, **SHAPING))
         words = [str(ROOT / "examples/dssync_digits.py"), "--backend", "thalweg", "--racks", RACKS, "--only", "ds-sync",
                  "--window", str(arguments.window), "--epochs", str(arguments.epochs), "--record", str(record)]
         ranks = []
         stack.callback(lambda: [rank.kill() for rank in ranks])
-        ranks += [network.start(worker, words) for worker in range(WORKERS)]
+        ranks += [start(ends, worker, words) for worker in range(WORKERS)]
         tee = subprocess.Popen(["tee", str(log)], stdin=ranks[0].stdout)
-        events = watch(arguments, network, ranks, record)
+        events = watch(arguments, ends, ranks, record)
         tee.wait()
         found = re.findall(r"iteration (\d+): slow racks (\[.*?\]), slow workers (\[.*?\])", log.read_text(encoding="utf-8"))
         changes = [(int(at), json.loads(racks), json.loads(workers)) for at, racks, workers in found]

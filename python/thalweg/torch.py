@@ -34,7 +34,8 @@ class GradientState:
     dlcp: bool = False  # over DLCP also if the bound is 0
     # What an average lacks is made up for by the next gradient (docs/pytorch.md). Needs a loss bound.
     error_feedback: bool = False
-    _residuals: dict = dataclasses.field(default_factory=dict, init=False, repr=False)  # by key
+    # By key: of a bucket of DDP, the ids of its parameters.
+    _residuals: dict = dataclasses.field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self):
         _check_bound("loss_bound", self.loss_bound, 1)
@@ -63,15 +64,21 @@ class GradientState:
             self._residuals[key] = torch.zeros_like(gradient, memory_format=torch.contiguous_format)
         return self._residuals[key]
 
+    def _bucket_key(self, bucket):
+        """Of its residual. DDP lays buckets out anew after the first iteration: what the old ones lacked is forgotten."""
+        key = tuple(map(id, bucket.parameters()))
+        if key not in self._residuals:
+            for old in [old for old in self._residuals if isinstance(old, tuple) and not set(old).isdisjoint(key)]:
+                del self._residuals[old]
+        return key
+
 
 def reduce_hook(state, bucket):
     """For DistributedDataParallel.register_comm_hook(GradientState(…), thalweg.torch.reduce_hook).
 
     DDP's last buckets hold the first layers, which the next forward pass needs first: they overtake.
     """
-    # DDP lays buckets out anew after the first iteration: what its own lacked is forgotten then.
-    key = tuple(map(id, bucket.parameters())) if state.error_feedback else None
-    work = state.start(bucket.buffer(), -bucket.index(), key)
+    work = state.start(bucket.buffer(), -bucket.index(), state._bucket_key(bucket) if state.error_feedback else None)
     return work.get_future().then(lambda done: done.value()[0])
 
 

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "net/system.h"
+#include "net/tcp.h"
 
 namespace thalweg {
 namespace {
@@ -20,11 +21,6 @@ namespace {
 constexpr std::size_t kReadSize = std::size_t{1} << 16;
 // A peer that reads no signals while this much waits for it has hung.
 constexpr std::size_t kMaxWaiting = std::size_t{64} << 20;
-// TCP_RTO_MIN_US of linux/tcp.h in Linux 6.15 and later (commit f38805c5d26f), which Debian 12's
-// headers do not have. Older systems refuse it, and keep their 200 ms.
-constexpr int kTcpRtoMinUs = 45;
-// The least that a kernel of 250 ticks a second takes.
-constexpr int kShortestRtoUs = 8'000;
 
 std::string broken(const char* doing, int error_number) {
   return fmt::format("{}: {}", doing, std::generic_category().message(error_number));
@@ -41,7 +37,7 @@ void set_signal_options(int fd, int timeout_ms) {
   set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, seconds);
   set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, seconds);
   set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
-  set_option(fd, IPPROTO_TCP, kTcpRtoMinUs, kShortestRtoUs);
+  repeat_soon(fd);
 }
 
 void ControlStream::push(const ControlMessage& message) {

@@ -231,8 +231,11 @@ def test_error_feedback__what_was_missing_goes_with_the_next_gradient():
         state.start(gradient, 0, key="g").wait()
         assert torch.equal(gradient, torch.full_like(gradient, 3.0))  # the mean of 1 and 1 + 4
         assert not state._residuals["g"].any()
-        hooked = flat(train_ddp(rank, GradientState(loss_bound=0.3, error_feedback=True)))
+        state = GradientState(loss_bound=0.3, error_feedback=True)
+        hooked = flat(train_ddp(rank, state))
         assert hooked.isfinite().all()
+        # None of the buckets before DDP laid them out anew.
+        assert sum(residual.numel() for residual in state._residuals.values()) == hooked.numel()
 
     run_ranks(2, body)
     with pytest.raises(ValueError, match="error_feedback: True with a loss_bound of 0"):

@@ -72,8 +72,8 @@ Status read_network(const Options& options, Settings& settings) {
 Result<Settings> settings_of(const Options& options) {
   Settings settings;
   THALWEG_TRY_STATUS(read_network(options, settings));
-  const auto within = [](const char* option, auto result) {
-    return result.ok() ? result : decltype(result)(result.error().within(option));
+  const auto within = []<typename T>(const char* option, const Result<T>& result) {
+    return result.ok() ? result : Result<T>(result.error().within(option));
   };
   THALWEG_TRY(settings.work.type, within("--type", parse_type(options.type)));
   THALWEG_TRY(settings.work.op, within("--op", parse_op(options.op)));

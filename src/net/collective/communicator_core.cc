@@ -92,7 +92,7 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
   if (core->job_->client) {
     core->board_ =
         std::make_shared<Blackboard>(core->job_->open, core->members_.group, core->rank_);
-    engine.compare_calls = [board = core->board_](auto... call) {
+    engine.compare_calls = [board = core->board_](const auto&... call) {
       return board->compare_calls(call...);
     };
     engine.announce_failure = [board = core->board_](const std::string& text) {
