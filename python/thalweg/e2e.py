@@ -103,7 +103,7 @@ def start_servers(bed, experiment, network, folder):
         addresses.append(f"{network['hosts'][host]['address']}:{PS_PORT + job}")
         config = Path(folder) / f"ps{job}.yaml"
         config.write_text(PS_CONFIG.format(workers=workers, listen=addresses[-1]))
-        bed.execute(host, [bed.program, "ps", "--config", config], stdout=sys.stderr)
+        bed.execute(host, [bed.program, "ps", "--config", config], stdout=subprocess.DEVNULL)
     return addresses
 
 
@@ -119,7 +119,7 @@ def start_background(bed, experiment, network):
     """Flows of somebody else, by TCP, as fast as they go, as long as the testbed is up."""
     for i, (sender, receiver) in enumerate(experiment.background):
         port = 5201 + i
-        bed.execute(receiver, ["iperf3", "-s", "-p", port], stdout=subprocess.DEVNULL)
+        bed.execute(receiver, ["iperf3", "-s", "-p", port], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         bed.execute(sender, ["sh", "-c", f"until iperf3 -c {network['hosts'][receiver]['address']} -p {port} -t 86400; "
                              "do sleep 0.2; done"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
