@@ -21,6 +21,7 @@ from thalweg.testbed import PROGRAM, ROOT, Testbed, TestbedError, end, end_on_si
 
 LIBRARIES = {"gloo": "Gloo", "ps": "parameter server", "thalweg": "Thalweg", "dlcp": "Thalweg, bound 1 %",
              "atp": "Thalweg, ATP", "rat": "Thalweg, RAT", "dssync": "Thalweg, DS-Sync"}
+SHORT = {"Thalweg": "exact", "parameter server": "PS"}  # in plots
 PS_PORT = 7900
 PS_CONFIG = "workers: {workers}\nlisten: {listen}\nmode: synchronous\noptimizer: momentum\nrate: 0.05\nmomentum: 0.9\n"
 
@@ -209,7 +210,8 @@ def table(found):
 
 def plot(found):
     rows = found["rows"]
-    names = [row["library"] + (f" ({row['job']})" if any(other["job"] for other in rows) else "") for row in rows]
+    several = any(row["job"] for row in rows)
+    names = [SHORT.get(row["library"], row["library"].removeprefix("Thalweg, ")) + (f" {row['job']}" if several else "") for row in rows]
     return {"title": found["title"], "columns": 1, "panels": [
         {"kind": "bars", "title": "milliseconds a step", "y_label": "ms", "categories": names, "series": [
             {"name": "p50", "y": [row["p50_ms"] for row in rows]}, {"name": "p99", "y": [row["p99_ms"] for row in rows]}]},
