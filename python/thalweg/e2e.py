@@ -21,6 +21,7 @@ from thalweg.testbed import PROGRAM, ROOT, Testbed, TestbedError, end, end_on_si
 
 LIBRARIES = {"gloo": "Gloo", "ps": "parameter server", "thalweg": "Thalweg", "dlcp": "Thalweg, bound 1 %",
              "atp": "Thalweg, ATP", "rat": "Thalweg, RAT", "dssync": "Thalweg, DS-Sync"}
+SHORT = {"Thalweg": "exact", "parameter server": "PS"}  # in plots
 PS_PORT = 7900
 PS_CONFIG = "workers: {workers}\nlisten: {listen}\nmode: synchronous\noptimizer: momentum\nrate: 0.05\nmomentum: 0.9\n"
 
@@ -103,7 +104,7 @@ def start_servers(bed, experiment, network, folder):
         addresses.append(f"{network['hosts'][host]['address']}:{PS_PORT + job}")
         config = Path(folder) / f"ps{job}.yaml"
         config.write_text(PS_CONFIG.format(workers=workers, listen=addresses[-1]))
-        bed.execute(host, [bed.program, "ps", "--config", config], stdout=sys.stderr)
+        bed.execute(host, [bed.program, "ps", "--config", config], stdout=subprocess.DEVNULL)
     return addresses
 
 
@@ -119,7 +120,7 @@ def start_background(bed, experiment, network):
     """Flows of somebody else, by TCP, as fast as they go, as long as the testbed is up."""
     for i, (sender, receiver) in enumerate(experiment.background):
         port = 5201 + i
-        bed.execute(receiver, ["iperf3", "-s", "-p", port], stdout=subprocess.DEVNULL)
+        bed.execute(receiver, ["iperf3", "-s", "-p", port], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         bed.execute(sender, ["sh", "-c", f"until iperf3 -c {network['hosts'][receiver]['address']} -p {port} -t 86400; "
                              "do sleep 0.2; done"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
@@ -209,7 +210,8 @@ def table(found):
 
 def plot(found):
     rows = found["rows"]
-    names = [row["library"] + (f" ({row['job']})" if any(other["job"] for other in rows) else "") for row in rows]
+    several = any(row["job"] for row in rows)
+    names = [SHORT.get(row["library"], row["library"].removeprefix("Thalweg, ")) + (f" {row['job']}" if several else "") for row in rows]
     return {"title": found["title"], "columns": 1, "panels": [
         {"kind": "bars", "title": "milliseconds a step", "y_label": "ms", "categories": names, "series": [
             {"name": "p50", "y": [row["p50_ms"] for row in rows]}, {"name": "p99", "y": [row["p99_ms"] for row in rows]}]},

@@ -67,16 +67,19 @@ def test_switches_aggregate_exactly_under_loss(up):
     assert len(now["hosts"]) == 4 and not any("aggregator" in link["name"] for link in now["links"])
     bed("set", "link", "all", "loss=1%")
     job = subprocess.Popen([PROGRAM, "testbed", "run", "--name", NAME, "--timeout", "100s", "--",
-                            ROOT / "build/release/examples/atp_sum", "12", "20000"],
+                            ROOT / "build/release/examples/atp_sum", "40", "10000"],
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
-    def counted():
+    sums = [0]  # packets that the switch has added, whenever it was asked
+
+    def added():
         listed = bed("exec", 0, "--", PROGRAM, "job", "stats", "--switch", control, "--json", check=False)
         jobs = json.loads(listed.stdout)["jobs"] if listed.returncode == 0 else []
-        return sum(one["counters"]["added"] for one in jobs)
+        sums.append(sum(one["counters"]["added"] for one in jobs))
+        return sums[-1] > 0
 
-    wait_until(lambda: counted() > 0 or job.poll() is not None)
-    assert counted() > 0
+    wait_until(lambda: added() or job.poll() is not None)
+    assert max(sums) > 0
     bed("restart", "leaf0")
     out, _ = job.communicate(timeout=120)
     assert job.returncode == 0, out

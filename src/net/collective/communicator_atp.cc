@@ -5,6 +5,7 @@
 
 #include "net/collective/communicator_core.h"
 #include "net/collective/layout.h"
+#include "net/system.h"
 #include "tensor/fixed_point.h"
 #include "tensor/reduce.h"
 
@@ -18,7 +19,8 @@ Status Communicator::Core::prepare_atp(const std::string& listen, const std::str
   AtpEngineOptions atp;
   atp.rank = rank_;
   atp.size = size_;
-  atp.name = fmt::format("{}-{:x}", members_.group, job_->environment.token & 0xffff'ffff);
+  // Process groups of one job may have one name and token. Only rank 0's reaches the switch.
+  atp.name = fmt::format("{}-{:x}", members_.group, random_number() & 0xffff'ffff);
   if (atp.name.size() > kMaxJobName) atp.name.clear();
   THALWEG_TRY(atp.local, SocketAddress::resolve(listen));
   atp.switch_address =
