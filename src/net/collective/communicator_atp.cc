@@ -5,6 +5,7 @@
 
 #include "net/collective/communicator_core.h"
 #include "net/collective/layout.h"
+#include "net/system.h"
 #include "tensor/fixed_point.h"
 #include "tensor/reduce.h"
 
@@ -18,7 +19,9 @@ Status Communicator::Core::prepare_atp(const std::string& listen, const std::str
   AtpEngineOptions atp;
   atp.rank = rank_;
   atp.size = size_;
-  atp.name = fmt::format("{}-{:x}", members_.group, job_->environment.token & 0xffff'ffff);
+  // Groups of PyTorch are many in a job, and all have one name.
+  const std::uint64_t suffix = options_.rendezvous ? random_number() : job_->environment.token;
+  atp.name = fmt::format("{}-{:x}", members_.group, suffix & 0xffff'ffff);
   if (atp.name.size() > kMaxJobName) atp.name.clear();
   THALWEG_TRY(atp.local, SocketAddress::resolve(listen));
   atp.switch_address =
@@ -119,9 +122,10 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::start_atp(
   agreement->signature = signature_of(text);
   lay_over(*agreement, plan.get(), op->scratch.data());
   op->limit = agreement->limit;
-  if (metrics_)
+  if (metrics_) {
     metrics_->watch(*op, "allreduce",
                     tensor.elements * static_cast<std::int64_t>(size_of(tensor.type)));
+  }
   const std::lock_guard lock(atp_order_);
   engine_->start(agreement);
   atp_->start(op, agreement);
