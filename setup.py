@@ -43,7 +43,7 @@ class CMakeBuild(build_ext):
 
 def dependencies():
     torch = torch_folder()
-    return [f"torch=={torch_version(torch) if torch else TESTED}"]
+    return [f"torch=={torch_version(torch) if torch else TESTED}", "numpy>=1.22"]
 
 
 version = re.search(r'__version__ = "(.*)"', (ROOT / "python/thalweg/__init__.py").read_text()).group(1)

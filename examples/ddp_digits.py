@@ -1,6 +1,7 @@
 """Trains a small network on handwritten digits, data-parallel.
 
     torchrun --nproc-per-node 2 examples/ddp_digits.py --backend thalweg
+    torchrun --nproc-per-node 2 examples/ddp_digits.py --backend cpu:gloo,cuda:thalweg --device cuda  # with a GPU
 
 Every rank sees its share of the 1,437 images to learn from; rank 0 prints the accuracy on the 360 others. With
 --loss-bound 0.01 gradients go over DLCP and may lose 1 % of their packets. The images are those of the UCI archive's
@@ -35,15 +36,19 @@ class Log:
 
 def train(arguments):
     rank, size = dist.get_rank(), dist.get_world_size()
-    (images, digits), test = load()
+    device = torch.device(arguments.device)
+    if device.type == "cuda":  # ranks may share one
+        device = torch.device("cuda", rank % torch.cuda.device_count())
+    (images, digits), test = [[part.to(device) for part in parts] for parts in load()]
     images, digits = images[rank::size], digits[rank::size]
     torch.manual_seed(0)
-    model = DistributedDataParallel(network())
+    model = DistributedDataParallel(network().to(device))
     if arguments.loss_bound > 0:
         model.register_comm_hook(thalweg.torch.GradientState(loss_bound=arguments.loss_bound), thalweg.torch.reduce_hook)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     batch = arguments.batch // size
     log = Log(arguments.log if rank == 0 else None)
+    log.add(total=arguments.epochs * (len(images) // batch))
     started = time.time()
     for epoch in range(arguments.epochs):
         order = torch.randperm(len(images), generator=torch.Generator().manual_seed(epoch))
@@ -57,19 +62,20 @@ def train(arguments):
         if log.file:
             log.add(epoch=epoch + 1, accuracy=accuracy(model.module, test))
     if rank == 0:
-        print(f"{dist.get_backend()}, {size} ranks: {accuracy(model.module, test):.1%} of the test images right "
+        print(f"{arguments.backend}, {size} ranks: {accuracy(model.module, test):.1%} of the test images right "
               f"after {arguments.epochs} epochs in {time.time() - started:.1f} s", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--backend", default="thalweg", help="thalweg or gloo")
+    parser.add_argument("--backend", default="thalweg", help="thalweg, gloo, or one for each device")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch", type=int, default=64, help="images a step, of all ranks together")
     parser.add_argument("--loss-bound", type=float, default=0.0, help="of gradients, in [0, 1); thalweg only")
-    parser.add_argument("--log", help="write the time of every step and the accuracy after every epoch there, as JSON lines")
+    parser.add_argument("--log", help="write how many steps there will be, the time of each and the accuracy after every epoch there, as JSON lines")
     arguments = parser.parse_args()
-    if arguments.loss_bound > 0 and arguments.backend != "thalweg":
+    if arguments.loss_bound > 0 and "thalweg" not in arguments.backend:
         parser.error("--loss-bound: only the backend thalweg has one")
     torch.set_num_threads(1)
     dist.init_process_group(arguments.backend)

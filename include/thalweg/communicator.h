@@ -109,6 +109,10 @@ struct CallOptions {
   double loss_bound = 0;
   // Of results; at most loss_bound. None: half of it.
   std::optional<double> result_loss_bound = {};
+  // Over DLCP: in which of the switches' queues its packets wait, from 1, the most urgent, to 7.
+  // For gradients: of the front layers first, which the next forward pass needs first. With a loss
+  // bound, packets of larger elements are tagged as more important (DLCP, section 3.2.2).
+  std::uint8_t dlcp_queue = 1;
   // Error feedback, of an allreduce by mean in place: memory of the caller's with as many elements,
   // zeros at first, which goes from call to call. It is added to the contribution; afterwards it is
   // the contribution less the average where the average that all get lacks contributions, and 0

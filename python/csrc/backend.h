@@ -35,6 +35,7 @@ struct GradientOptions {
   double result_loss_bound = -1;  // below 0: half of loss_bound
   bool dlcp = false;              // also if the bound is 0
   int priority = 0;
+  int queue = 1;             // CallOptions::dlcp_queue
   at::Tensor residual = {};  // of error feedback: as the tensor, contiguous; undefined: none
 };
 

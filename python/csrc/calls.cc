@@ -34,6 +34,9 @@ WorkPtr Backend::allreduce_coalesced(Tensors& tensors,
 WorkPtr Backend::reduce_gradient(at::Tensor tensor, bool mean, const GradientOptions& gradient) {
   Call call{c10d::OpType::ALLREDUCE, "all_reduce", c10d::kUnsetTimeout, true, {tensor}};
   call.options.priority = gradient.priority;
+  TORCH_CHECK_VALUE(gradient.queue >= 1 && gradient.queue <= 7, "thalweg: queue: ", gradient.queue,
+                    "; from 1 to 7 are allowed");
+  call.options.dlcp_queue = static_cast<std::uint8_t>(gradient.queue);
   call.options.loss_bound = gradient.loss_bound;
   if (gradient.result_loss_bound >= 0) {
     call.options.result_loss_bound = gradient.result_loss_bound;

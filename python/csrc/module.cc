@@ -50,13 +50,14 @@ c10::intrusive_ptr<Backend> make_backend(const c10::intrusive_ptr<c10d::Store>& 
 }
 
 WorkPtr reduce_gradient(Backend& backend, const at::Tensor& tensor, bool mean, double loss_bound,
-                        double result_loss_bound, bool dlcp, int priority,
+                        double result_loss_bound, bool dlcp, int priority, int queue,
                         const std::optional<at::Tensor>& residual) {
   return backend.reduce_gradient(tensor, mean,
                                  {.loss_bound = loss_bound,
                                   .result_loss_bound = result_loss_bound,
                                   .dlcp = dlcp,
                                   .priority = priority,
+                                  .queue = queue,
                                   .residual = residual.value_or(at::Tensor())});
 }
 
@@ -75,7 +76,7 @@ PYBIND11_MODULE(_C, module) {
       .def_property_readonly("has_switch", &Backend::has_switch)
       .def("reduce_gradient", &reduce_gradient, py::arg("tensor"), py::kw_only(), py::arg("mean"),
            py::arg("loss_bound"), py::arg("result_loss_bound"), py::arg("dlcp"),
-           py::arg("priority"), py::arg("residual") = py::none(), NoGil())
+           py::arg("priority"), py::arg("queue"), py::arg("residual") = py::none(), NoGil())
       .def("shutdown", &Backend::shutdown, NoGil())
       // PyTorch calls it on ranks outside of a new group where a device is bound: they have
       // nothing to do with it.

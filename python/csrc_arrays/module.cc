@@ -8,10 +8,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include <thalweg/communicator.h>
 
@@ -21,6 +23,8 @@ namespace thalweg::python {
 namespace {
 
 using Array = std::tuple<std::uintptr_t, std::int64_t, std::string>;
+
+constexpr double kMostSeconds = 1e9;  // of a timeout
 
 // The value that is called so.
 template <class Enum>
@@ -46,7 +50,10 @@ TensorView view_of(const Array& array) {
 }
 
 CallOptions options_of(const std::string& op, double timeout_s) {
-  if (!(timeout_s > 0)) throw py::value_error("timeout: it must be above 0");
+  if (!(timeout_s > 0 && timeout_s <= kMostSeconds)) {
+    throw py::value_error("timeout: " + std::to_string(timeout_s) +
+                          "; seconds above 0, up to 1e9, are allowed");
+  }
   return {.op = named<ReduceOp>("op", op, kReduceOpCount),
           .deadline = std::chrono::duration_cast<std::chrono::nanoseconds>(
               std::chrono::duration<double>(timeout_s))};
@@ -56,7 +63,9 @@ void check(const Status& status) {
   if (!status.ok()) throw std::runtime_error("thalweg: " + status.error().message());
 }
 
-// Calls block without the interpreter's lock.
+// Calls block without the interpreter's lock. With it, which guards communicator_, they take their
+// share of the communicator: it lives until the last of them is over, also if another thread closes
+// it meanwhile, and ends without the lock.
 class ArrayCommunicator {
  public:
   ArrayCommunicator(std::optional<int> rank, std::optional<int> size, const std::string& store,
@@ -66,14 +75,18 @@ class ArrayCommunicator {
     Result<Communicator> made = Communicator::create(
         {.rank = rank, .size = size, .store = store, .group = group, .timeout = call.deadline});
     if (!made.ok()) throw std::runtime_error("thalweg: " + made.error().message());
-    communicator_.emplace(*std::move(made));
+    communicator_ = std::make_shared<const Communicator>(*std::move(made));
   }
+  ~ArrayCommunicator() { close(); }
+  ArrayCommunicator(const ArrayCommunicator&) = delete;
+  ArrayCommunicator& operator=(const ArrayCommunicator&) = delete;
 
-  [[nodiscard]] int rank() const { return living().rank(); }
-  [[nodiscard]] int size() const { return living().size(); }
+  [[nodiscard]] int rank() const { return living()->rank(); }
+  [[nodiscard]] int size() const { return living()->size(); }
   void close() {
+    std::shared_ptr<const Communicator> last = std::move(communicator_);
     const py::gil_scoped_release free;
-    communicator_.reset();
+    last.reset();
   }
 
   void allreduce(const Array& array, const std::string& op, double timeout_s) const {
@@ -108,20 +121,22 @@ class ArrayCommunicator {
   }
 
  private:
-  [[nodiscard]] const Communicator& living() const {
+  [[nodiscard]] std::shared_ptr<const Communicator> living() const {
     if (!communicator_) throw std::runtime_error("thalweg: the communicator was closed");
-    return *communicator_;
+    return communicator_;
   }
 
   template <class Call>
   void run(const std::string& op, double timeout_s, Call call) const {
-    const Communicator& all = living();
+    std::shared_ptr<const Communicator> all = living();
     const CallOptions options = options_of(op, timeout_s);
     const py::gil_scoped_release free;
-    check(call(all, options));
+    const Status status = call(*all, options);
+    all.reset();
+    check(status);
   }
 
-  std::optional<Communicator> communicator_;
+  std::shared_ptr<const Communicator> communicator_;
 };
 
 }  // namespace

@@ -5,6 +5,8 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <string>
 

@@ -154,7 +154,8 @@ class BoundProfile:
         return {"kind": "lines", "title": f"Final {self.score}, loss {title}", "x_label": "segments lost (%)",
                 "y_label": self.score, "log_x": True, "series": series, "y_range": self._range(),
                 "x_range": self._fractions_range(),
-                "references": [{"y": self.exact.mean, "label": "exact"}, {"y": self.exact.mean - self.tolerance, "label": "tolerance"}]}
+                "references": [{"y": self.exact.mean, "label": "exact"},
+                               {"y": self.exact.mean - self.tolerance, "label": "tolerance"}]}
 
     def _epochs_panel(self, title, classes):
         series = [{"name": where, "x": [100 * p.fraction for p in self.at(where)],
@@ -204,6 +205,8 @@ def profile_task(task, *, tolerance=0.01, fractions=FRACTIONS, where=WHERE, seed
                  samples=None, error_feedback=False, progress=lambda line: None):
     """As profile_bound(), of a thalweg.tasks.Task. `progress` is told of each point."""
     _check(tolerance, fractions, where, seeds, refine, workers)
+    if samples is not None and samples < 1:
+        raise ValueError(f"samples: {samples}; at least 1 is allowed")
     task = task.sampled(samples)
     if len(task.learn[0]) < task.batch * workers:
         raise ValueError(f"samples: {len(task.learn[0])} to learn from; a step of {workers} workers takes "

@@ -5,8 +5,8 @@
     python convergence.py < request.json
         {"seeds": 5, "iterations": 300, "base": 0, "points": [point, …]}
         point   workers, pace_ms, worker_pace_ms[], and of these what the strategy has:
-                period[][][] (groups of workers that average, iteration by iteration), gossip: true,
-                servers: true, staleness? (null: unbounded)
+                period[][][] (groups of workers that average, iteration by iteration), swa? (true: weight
+                averages are tested), gossip: true, servers: true, staleness? (null: unbounded)
 
 It answers with a list, a result a point: `best_accuracy` and `best_accuracy_spread` (mean and standard deviation over
 the seeds, per cent), `target_accuracy` (the worst seed's best of the point `base`, less

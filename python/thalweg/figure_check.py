@@ -61,7 +61,8 @@ def _check_band(series, where, log):
 
 def _check_series(series, where, panel):
     bars = panel["kind"] == "bars"
-    check_map(series, where, ("name", "y") if bars else ("name", "x", "y"), ("reference", "color", *(["low", "high"] if panel["kind"] == "lines" else [])))
+    band = ("low", "high") if panel["kind"] == "lines" else ()
+    check_map(series, where, ("name", "y") if bars else ("name", "x", "y"), ("reference", "color", *band))
     _check_band(series, where, panel.get("log_y", False))
     _numbers(series["y"], f"{where}.y", panel.get("log_y", False), gaps=True)
     if not bars:

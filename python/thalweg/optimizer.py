@@ -41,7 +41,8 @@ class _Gradients:
 
     def __init__(self, parameters, state, passes):
         self._parameters, self._passes = parameters, passes
-        self._order = InOrder(len(parameters), lambda position: state.start(parameters[position].grad, position))
+        self._order = InOrder(len(parameters), lambda position: state.start(
+            parameters[position].grad, position, layer=position, layers=len(parameters)))
         self._seen = [0] * len(parameters)
         self._synchronized = False
         for position, parameter in enumerate(parameters):

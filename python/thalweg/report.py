@@ -117,7 +117,8 @@ def distribution(runs):
 
 def accuracy(runs):
     least = min(right for run in runs for _, right in run["accuracy"])
-    return {"panels": [{"kind": "lines", "y_range": [max(0, 100 * least - 5), 100], "title": "digits of the test that are right", "x_label": "seconds of training",
+    return {"panels": [{"kind": "lines", "y_range": [max(0, 100 * least - 5), 100],
+                        "title": "digits of the test that are right", "x_label": "seconds of training",
                         "y_label": "%", "series": [
                             {"name": run["name"], "x": [at for at, _ in run["accuracy"]],
                              "y": [100 * right for _, right in run["accuracy"]]} for run in runs]}]}

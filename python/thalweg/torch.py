@@ -19,6 +19,9 @@ from thalweg.parameter_server import ParameterServer  # noqa: F401
 from thalweg.record import record  # noqa: F401  a layer table of any model, for the simulator
 
 
+QUEUES = 7  # of switches, for data: from 1, the most urgent
+
+
 def _check_bound(name, value, most):
     if not 0 <= value <= most or value >= 1:
         raise ValueError(f"{name}: {value}; from 0 to {'below 1' if most == 1 else most} is allowed")
@@ -34,7 +37,9 @@ class GradientState:
     dlcp: bool = False  # over DLCP also if the bound is 0
     # What an average lacks is made up for by the next gradient (docs/pytorch.md). Needs a loss bound.
     error_feedback: bool = False
-    _residuals: dict = dataclasses.field(default_factory=dict, init=False, repr=False)  # by key
+    # By key: of a bucket of DDP, the ids of its parameters.
+    _residuals: dict = dataclasses.field(default_factory=dict, init=False, repr=False)
+    _buckets: int = dataclasses.field(default=0, init=False, repr=False)  # of DDP
 
     def __post_init__(self):
         _check_bound("loss_bound", self.loss_bound, 1)
@@ -43,10 +48,11 @@ class GradientState:
         if self.result_loss_bound is not None:
             _check_bound("result_loss_bound", self.result_loss_bound, self.loss_bound)
 
-    def start(self, gradient, priority, key=None):
+    def start(self, gradient, priority, key=None, layer=0, layers=1):
         """Starts to average a gradient in place; operations with a lower number go first. The work in flight.
 
-        key: which gradient it is, for error feedback; the priority if left out.
+        key: which gradient it is, for error feedback; the priority if left out. layer, of `layers`, from the front:
+        over DLCP it is tagged for the switches' queues, as its packets are by magnitude if they may be lost.
         """
         if self.loss_bound > 0 and not gradient.dtype.is_floating_point:
             raise TypeError(f"loss_bound: {self.loss_bound} on a gradient of {gradient.dtype}; "
@@ -54,7 +60,7 @@ class GradientState:
         result_bound = -1.0 if self.result_loss_bound is None else self.result_loss_bound
         return backend_of(self.group, gradient.device).reduce_gradient(
             gradient, mean=True, loss_bound=self.loss_bound, result_loss_bound=result_bound, dlcp=self.dlcp,
-            priority=priority, residual=self._residual(gradient, priority if key is None else key))
+            priority=priority, queue=1 + layer * QUEUES // layers, residual=self._residual(gradient, priority if key is None else key))
 
     def _residual(self, gradient, key):
         if not self.error_feedback:
@@ -63,15 +69,23 @@ class GradientState:
             self._residuals[key] = torch.zeros_like(gradient, memory_format=torch.contiguous_format)
         return self._residuals[key]
 
+    def _bucket_key(self, bucket):
+        """Of its residual. DDP lays buckets out anew after the first iteration: what the old ones lacked is forgotten."""
+        key = tuple(map(id, bucket.parameters()))
+        if key not in self._residuals:
+            for old in [old for old in self._residuals if isinstance(old, tuple) and not set(old).isdisjoint(key)]:
+                del self._residuals[old]
+        return key
+
 
 def reduce_hook(state, bucket):
     """For DistributedDataParallel.register_comm_hook(GradientState(…), thalweg.torch.reduce_hook).
 
     DDP's last buckets hold the first layers, which the next forward pass needs first: they overtake.
     """
-    # DDP lays buckets out anew after the first iteration: what its own lacked is forgotten then.
-    key = tuple(map(id, bucket.parameters())) if state.error_feedback else None
-    work = state.start(bucket.buffer(), -bucket.index(), key)
+    state._buckets = max(state._buckets, bucket.index() + 1)  # all are known from the second iteration on
+    work = state.start(bucket.buffer(), -bucket.index(), state._bucket_key(bucket) if state.error_feedback else None,
+                       state._buckets - 1 - bucket.index(), state._buckets)
     return work.get_future().then(lambda done: done.value()[0])
 
 
@@ -116,7 +130,8 @@ class LayerWise(Hooked):
         self._attach()
 
     def _start(self, position):
-        return self._state.start(self._parameters[position].grad, position)
+        return self._state.start(self._parameters[position].grad, position, layer=position,
+                                 layers=len(self._parameters))
 
     def step(self):
         """After backward, on every rank. Returns at once, but for find_unused_parameters."""

@@ -169,10 +169,14 @@ Status simulate_all(const Settings& settings, Report& report) {
   return ok_status();
 }
 
-Result<int> run(const Options& options) {
-  THALWEG_TRY(const Settings settings, settings_of(options));
-  THALWEG_TRY(const std::optional<EmulatedNetwork> network, network_of(options, settings));
-  THALWEG_TRY(const std::unique_ptr<Stage> stage, Stage::make(network ? &*network : nullptr));
+// All libraries, from their start to their end.
+Result<Report> measure_all(const Options& options, const Settings& settings,
+                           const EmulatedNetwork* network, const std::string& congestion_control) {
+  for (int host = 0; host < settings.work.ranks && !congestion_control.empty(); ++host) {
+    const Status set = network->set_congestion_control(host, congestion_control);
+    if (!set.ok()) return set.error().within("--congestion-control");
+  }
+  THALWEG_TRY(const std::unique_ptr<Stage> stage, Stage::make(network));
   // All is known to be there before anything is started.
   std::vector<CrewPlan> peers;
   for (const std::string& name : options.against) {
@@ -181,12 +185,13 @@ Result<int> run(const Options& options) {
   }
   Report report{.work = settings.work,
                 .turns = settings.turns,
-                .network = settings.topology ? options.topology
-                           : network         ? "each rank in a network namespace of its own"
-                                             : "loopback",
+                .network = settings.topology    ? options.topology
+                           : network != nullptr ? "each rank in a network namespace of its own"
+                                                : "loopback",
                 .rate_gbps = settings.rate_gbps,
                 .loss = settings.loss,
                 .bound = settings.bound,
+                .congestion_control = congestion_control,
                 .measured = {}};
   std::vector<StoreServer> stores;
   Bench bench(settings, options.quick);
@@ -214,12 +219,23 @@ Result<int> run(const Options& options) {
   stage->remove_folder();
   THALWEG_TRY_STATUS(bench.run(report));
   if (options.simulate) THALWEG_TRY_STATUS(simulate_all(settings, report));
-  if (options.json) {
-    fmt::print("{}\n", to_json(report).dump(2));
-  } else {
-    fmt::print("{}", to_text(report));
+  return report;
+}
+
+Result<int> run(const Options& options) {
+  THALWEG_TRY(const Settings settings, settings_of(options));
+  THALWEG_TRY(const std::optional<EmulatedNetwork> network, network_of(options, settings));
+  std::vector<Report> reports;
+  bool right = true;
+  for (const std::string& congestion_control : options.congestion_controls) {
+    THALWEG_TRY(Report report,
+                measure_all(options, settings, network ? &*network : nullptr, congestion_control));
+    if (!options.json) fmt::print("{}", to_text(report));
+    right = right && report.wrong() == 0;
+    reports.push_back(std::move(report));
   }
-  return report.wrong() == 0 ? 0 : kExitNo;
+  if (options.json) fmt::print("{}\n", to_json(reports).dump(2));
+  return right ? 0 : kExitNo;
 }
 
 }  // namespace
@@ -255,6 +271,10 @@ void add_bench_allreduce(CLI::App& bench) {
   app.add_option("--rate", options->rate, "Of every link between namespaces, as in 1G");
   app.add_option("--loss", options->loss, "Of every packet between namespaces, as in 0.5%");
   app.add_option("--bound", options->bound, "Of DLCP's loss, as in 1%; exact without it");
+  app.add_option("--congestion-control", options->congestion_controls,
+                 "Of all TCP between namespaces, with commas, as in bbr,cubic: a run each; the "
+                 "system's without it")
+      ->delimiter(',');
   app.add_flag("--json", options->json, "Print JSON instead of tables");
   app.add_flag("--quick", options->quick, "A few calls up to 1MiB, to see that it works");
   on_run(app, [options] { return run(*options); });

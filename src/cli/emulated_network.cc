@@ -5,9 +5,13 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <fstream>
 
 #include "base/check.h"
+#include "base/units.h"
+#include "cli/command.h"
 #include "cli/system_command.h"
 #include "net/system.h"
 
@@ -17,42 +21,42 @@ namespace {
 constexpr const char* kHub = "hub";
 // Of the shaped link: at 1 Gb/s some 80 ms, so that only what is meant to be lost is lost.
 constexpr const char* kQueue = "10mb";
-// Longer runs of packets are cut into packets before they are shaped and lost.
-constexpr const char* kBurst = "8kb";
+// What a link that was idle sends at once: so much of its rate, within these. A timer that is late
+// by less slows nothing down, and runs of packets up to it need one timer together: a timer for
+// every packet takes two cores at 1 Gb/s both ways.
+constexpr Duration kBucket = Duration::microseconds(256);
+constexpr std::int64_t kLeastBucket = 8 << 10;
+constexpr std::int64_t kMostBucket = 64 << 10;
 // At the switch, where packets come as the hosts shaped them: late timers must not slow the link.
-constexpr const char* kHubBurst = "60kb";
+constexpr std::int64_t kHubBucket = 60 << 10;
+constexpr int kWholeRun = 65536;
 constexpr int kLossParts = 1'000'000;
-
-Result<Fd> current_namespace() {
-  Fd fd(open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return system_error("cannot open the network namespace", errno);
-  return fd;
-}
 
 std::string path_of(const Fd& fd) { return fmt::format("/proc/{}/fd/{}", getpid(), fd.get()); }
 
-Status shape_device(const std::string& device, double gbps, const char* burst) {
+Status shape_device(const std::string& device, double gbps, std::int64_t bucket) {
   if (gbps <= 0) return system_command(fmt::format("tc qdisc del dev {} root", device));
   return system_command(
       fmt::format("tc qdisc replace dev {} root tbf rate {:.0f}kbit burst {} limit {}", device,
-                  gbps * 1e6, burst, kQueue));
+                  gbps * 1e6, bucket, kQueue));
+}
+
+std::int64_t bucket_of(double gbps) {
+  const double bytes = gbps * 1e9 / 8 * kBucket.s();
+  return std::clamp(static_cast<std::int64_t>(bytes), kLeastBucket, kMostBucket);
+}
+
+// Whether runs of packets leave a host as one, or cut into packets (after they were shaped), so
+// that each can be lost by itself.
+Status keep_runs(const std::string& device, bool keep) {
+  const char* const state = keep ? "on" : "off";
+  return system_command(
+      fmt::format("ethtool -K {} tso {} tx-udp-segmentation {}", device, state, state));
 }
 
 std::string port_of(int host) { return fmt::format("port{}", host); }
 
 }  // namespace
-
-Result<EmulatedNetwork::Visit> EmulatedNetwork::Visit::begin(int to) {
-  THALWEG_TRY(Fd before, current_namespace());
-  if (setns(to, CLONE_NEWNET) != 0) {
-    return system_error("cannot enter a network namespace", errno);
-  }
-  return Visit(std::move(before));
-}
-
-EmulatedNetwork::Visit::~Visit() {
-  if (before_.valid()) CHECK(setns(before_.get(), CLONE_NEWNET) == 0);
-}
 
 Result<EmulatedNetwork> EmulatedNetwork::empty(int hosts, bool switches) {
   CHECK(hosts >= 2 && hosts <= kMaxHosts);
@@ -130,13 +134,13 @@ Result<EmulatedNetwork> EmulatedNetwork::make(const Topology& tree) {
 }
 
 Status EmulatedNetwork::add_bridge(const std::string& name) const {
-  THALWEG_TRY(const Visit visit, Visit::begin(hub_.get()));
+  THALWEG_TRY(const NamespaceVisit visit, NamespaceVisit::begin(hub_.get()));
   THALWEG_TRY_STATUS(system_command(fmt::format("ip link add {} type bridge", name)));
   return system_command(fmt::format("ip link set {} up", name));
 }
 
 Status EmulatedNetwork::plug_in(int host, const std::string& bridge) const {
-  THALWEG_TRY(const Visit visit, Visit::begin(hub_.get()));
+  THALWEG_TRY(const NamespaceVisit visit, NamespaceVisit::begin(hub_.get()));
   THALWEG_TRY_STATUS(system_command(fmt::format("ip link add {} type veth peer name {} netns {}",
                                                 port_of(host), kDevice, path(host))));
   return system_command(fmt::format("ip link set {} master {} up", port_of(host), bridge));
@@ -144,15 +148,15 @@ Status EmulatedNetwork::plug_in(int host, const std::string& bridge) const {
 
 Status EmulatedNetwork::add_trunk(std::size_t link, const std::string& a, const std::string& b,
                                   double gbps) const {
-  THALWEG_TRY(const Visit visit, Visit::begin(hub_.get()));
+  THALWEG_TRY(const NamespaceVisit visit, NamespaceVisit::begin(hub_.get()));
   const std::string at_a = fmt::format("trunk{}a", link);
   const std::string at_b = fmt::format("trunk{}b", link);
   THALWEG_TRY_STATUS(
       system_command(fmt::format("ip link add {} type veth peer name {}", at_a, at_b)));
   THALWEG_TRY_STATUS(system_command(fmt::format("ip link set {} master {} up", at_a, a)));
   THALWEG_TRY_STATUS(system_command(fmt::format("ip link set {} master {} up", at_b, b)));
-  THALWEG_TRY_STATUS(shape_device(at_a, gbps, kHubBurst));
-  return shape_device(at_b, gbps, kHubBurst);
+  THALWEG_TRY_STATUS(shape_device(at_a, gbps, kHubBucket));
+  return shape_device(at_b, gbps, kHubBucket);
 }
 
 Status EmulatedNetwork::bring_up(int host) const {
@@ -177,10 +181,17 @@ Status EmulatedNetwork::enter(int host) const {
 
 Status EmulatedNetwork::shape(int host, double gbps) const {
   if (hub_.valid()) {
-    THALWEG_TRY(const Visit visit, Visit::begin(hub_.get()));
-    THALWEG_TRY_STATUS(shape_device(port_of(host), gbps, kHubBurst));
+    THALWEG_TRY(const NamespaceVisit visit, NamespaceVisit::begin(hub_.get()));
+    THALWEG_TRY_STATUS(shape_device(port_of(host), gbps, kHubBucket));
   }
-  return inside(host, [&] { return shape_device(kDevice, gbps, kBurst); });
+  return inside(host, [&]() -> Status {
+    const std::int64_t bucket = bucket_of(gbps);
+    THALWEG_TRY_STATUS(shape_device(kDevice, gbps, bucket));
+    THALWEG_TRY_STATUS(keep_runs(kDevice, gbps <= 0));
+    // Of TCP's runs, so that two fit the bucket.
+    return system_command(fmt::format("ip link set dev {} gso_max_size {}", kDevice,
+                                      gbps <= 0 ? kWholeRun : bucket / 2));
+  });
 }
 
 Status EmulatedNetwork::lose(int host, double probability) const {
@@ -188,6 +199,7 @@ Status EmulatedNetwork::lose(int host, double probability) const {
     THALWEG_TRY_STATUS(system_command("nft flush ruleset"));
     const auto parts = static_cast<int>(probability * kLossParts + 0.5);
     if (parts == 0) return ok_status();
+    THALWEG_TRY_STATUS(keep_runs(kDevice, false));
     THALWEG_TRY_STATUS(system_command("nft add table netdev loss"));
     THALWEG_TRY_STATUS(system_command(
         fmt::format("nft add chain netdev loss in {{ type filter hook ingress device {} "
@@ -198,9 +210,20 @@ Status EmulatedNetwork::lose(int host, double probability) const {
   });
 }
 
+Status EmulatedNetwork::set_congestion_control(int host, const std::string& name) const {
+  return inside(host, [&]() -> Status {
+    std::ofstream setting("/proc/sys/net/ipv4/tcp_congestion_control");
+    setting << name << std::flush;
+    if (setting) return ok_status();
+    return Error(
+        fmt::format("{}: this system has {}", name,
+                    system_setting("/proc/sys/net/ipv4/tcp_available_congestion_control")));
+  });
+}
+
 Result<bool> can_make_networks() {
   if (geteuid() != 0) return Error("not root");
-  for (const char* tool : {"ip -V", "tc -V", "nft -v"}) {
+  for (const char* tool : {"ip -V", "tc -V", "nft -v", "ethtool --version"}) {
     THALWEG_TRY_STATUS(system_command(tool));
   }
   return true;

@@ -244,7 +244,7 @@ class LoopbackJob {
                          .data = reinterpret_cast<std::byte*>(tensors[w].data()),
                          .elements = static_cast<std::int64_t>(tensors[w].size()),
                          .deadline = Duration::milliseconds(30'000),
-                         .done = [promise](Status status) { promise->set_value(status); }});
+                         .done = [promise](const Status& status) { promise->set_value(status); }});
     }
     for (auto& end : ends) THALWEG_TRY_STATUS(end.get());
     return ok_status();

@@ -44,11 +44,11 @@ StreamKey::Opening StreamKey::open(std::uint64_t their_challenge, std::uint64_t 
   return opening;
 }
 
-std::optional<SessionProof> StreamKey::admit(
-    std::span<const std::byte, kOpeningSize> opening) const {
+std::optional<SessionProof> StreamKey::admit(std::span<const std::byte, kOpeningSize> opening) {
   const auto session = ByteReader(opening.first<sizeof(std::uint64_t)>()).get<std::uint64_t>();
   const SessionProof wanted = prove(true, session, challenge_);
   if (!same_secret(opening.subspan<sizeof(std::uint64_t)>(), wanted)) return std::nullopt;
+  if (!admitted_.insert(session).second) return std::nullopt;
   return prove(false, session, challenge_);
 }
 

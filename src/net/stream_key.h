@@ -9,8 +9,9 @@
 //
 // The challenge is a number that a rank draws for each communicator and makes known with its
 // address; the session one that the connecting rank draws for each stream. The proofs are over
-// both, the communicator and who proves, so they are worth nothing elsewhere. What follows on the
-// stream is neither hidden nor authenticated.
+// both, the communicator and who proves, so they are worth nothing elsewhere; no session is
+// admitted twice, so a recorded opening opens nothing. What follows on the stream is neither hidden
+// nor authenticated.
 //
 // The store does the same; its challenge is in its hello, one for each client, and the job's token
 // in place of the communicator.
@@ -20,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 
@@ -51,9 +53,8 @@ class StreamKey {
     SessionProof answer;  // what the other end must say
   };
   [[nodiscard]] Opening open(std::uint64_t their_challenge, std::uint64_t session) const;
-  // What we must say. None: the other end does not hold the key.
-  [[nodiscard]] std::optional<SessionProof> admit(
-      std::span<const std::byte, kOpeningSize> opening) const;
+  // What we must say. None: the other end does not hold the key, or repeats what another said.
+  [[nodiscard]] std::optional<SessionProof> admit(std::span<const std::byte, kOpeningSize> opening);
 
   // An address with our challenge, as ranks make it known.
   [[nodiscard]] std::string address(const std::string& host_port) const;
@@ -64,6 +65,7 @@ class StreamKey {
   JobKey key_;
   std::uint64_t signature_;
   std::uint64_t challenge_;
+  std::set<std::uint64_t> admitted_;  // sessions
 };
 
 // The two parts of an address that a rank has made known.

@@ -25,6 +25,17 @@ constexpr int kBacklog = 4096;
 // One attempt; a lost SYN is repeated within it.
 constexpr Duration kAttempt = Duration::milliseconds(5'000);
 constexpr std::string_view kUnpaced = "reno";
+// TCP_RTO_MIN_US and TCP_DELACK_MAX_US of linux/tcp.h in Linux 6.15 and later (the first: commit
+// f38805c5d26f), which Debian 12's headers do not have.
+constexpr int kTcpRtoMinUs = 45;
+constexpr int kTcpDelackMaxUs = 46;
+// The least that a kernel of 250 ticks a second takes, and half of it: what is only acknowledged
+// late is not to be repeated.
+constexpr int kShortestRtoUs = 8'000;
+constexpr int kLatestAckUs = 4'000;
+// What the system takes ahead of what it sends: 2 ms of 1 Gb/s. What is more urgent overtakes the
+// rest, which still waits here.
+constexpr int kMostUnsent = 256 << 10;
 
 // 0, or the errno of the attempt.
 int try_connect(const SocketAddress& remote, Time until, Fd& out) {
@@ -92,7 +103,13 @@ bool is_within_host(int fd) {
   return here.to_string() == there.to_string();
 }
 
+void repeat_soon(int fd) {
+  set_option(fd, IPPROTO_TCP, kTcpRtoMinUs, kShortestRtoUs);
+  set_option(fd, IPPROTO_TCP, kTcpDelackMaxUs, kLatestAckUs);
+}
+
 void prepare_stream(int fd) {
+  repeat_soon(fd);
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   // Every kernel has it. Within a host nothing can be congested, and a congestion control that
@@ -100,6 +117,8 @@ void prepare_stream(int fd) {
   if (is_within_host(fd)) {
     setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kUnpaced.data(),
                static_cast<socklen_t>(kUnpaced.size()));
+  } else {
+    set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kMostUnsent);
   }
 }
 

@@ -23,7 +23,12 @@ namespace thalweg {
 // networks of their own are to use them.
 [[nodiscard]] bool is_within_host(int fd);
 
-// What a connected stream between ranks needs: no delay, and an end if the other machine is gone.
+// A segment that is lost behind all others is repeated after 8 ms or some more, instead of the 200
+// that are made for the Internet. Older systems than Linux 6.15 refuse that, and keep their 200.
+void repeat_soon(int fd);
+
+// What a connected stream between ranks needs: no delay, repetition soon, and an end if the other
+// machine is gone.
 void prepare_stream(int fd);
 
 // Listens at "host:port", or at all addresses of this host if the host is "*". Port 0: any.

@@ -30,7 +30,7 @@ bool is_selected(const ExperimentResult& result, const SweepPoint& point, const 
 // Nothing for what did not finish.
 Result<std::optional<double>> measured(const ExperimentResult& result, std::size_t point,
                                        const std::string& path) {
-  const Result<std::optional<double>> value = measure_if_any(result.results[point], path);
+  Result<std::optional<double>> value = measure_if_any(result.results[point], path);
   if (value.ok()) return value;
   return value.error().within(fmt::format("{}", fmt::join(result.points[point].labels, ", ")));
 }

@@ -144,7 +144,7 @@ void Fabric::forward(std::uint32_t node, std::uint32_t place) {
 
 std::uint32_t Fabric::copy(std::uint32_t place) {
   const std::uint32_t made = pool_.allocate();
-  static_cast<Packet&>(pool_[made]) = pool_[place];
+  static_cast<Packet&>(pool_[made]) = static_cast<const Packet&>(pool_[place]);
   ++counters_.packets_copied;
   counters_.bytes_copied += pool_[made].wire_size;
   return made;

@@ -47,7 +47,7 @@ std::optional<YAML::Node> entry(const YAML::Node& map, std::string_view key) {
 }
 
 // Every part of the path but the last must be there; a key of a map may be new.
-Status set_path(YAML::Node root, const Setting& setting, const YAML::Node& value) {
+Status set_path(const YAML::Node& root, const Setting& setting, const YAML::Node& value) {
   const std::vector<std::string> parts = split(setting.key);
   if (parts.size() > kDeepest) return Error(fmt::format("'{}' has too many parts", setting.key));
   YAML::Node at;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <ranges>
 
 #include "plan/in_network.h"
 
@@ -91,10 +92,10 @@ Duration iteration_time(std::span<const LayerCost> layers, Duration forward, Dur
   for (const LayerCost& layer : layers) bytes += static_cast<double>(layer.size.count());
   double computed = forward.s();
   double sent = 0;
-  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
-    computed += layer->backward.s();
+  for (const LayerCost& layer : std::views::reverse(layers)) {
+    computed += layer.backward.s();
     sent =
-        std::max(sent, computed) + exchange.s() * static_cast<double>(layer->size.count()) / bytes;
+        std::max(sent, computed) + exchange.s() * static_cast<double>(layer.size.count()) / bytes;
   }
   return Duration::seconds(std::max(sent, computed));
 }

@@ -132,6 +132,7 @@ double sampled_median(DType type, const void* data, std::size_t count, const Mag
 
 MagnitudeTagger::MagnitudeTagger(MagnitudeRule rule) : rule_(rule) {
   CHECK(rule.sample > 0 && rule.sample <= 1, "a sample of {}", rule.sample);
+  CHECK(rule.head == 0 || rule.reference == MagnitudeReference::kSegmentMedian);
 }
 
 double MagnitudeTagger::measure(DType type, const void* data, const Partition& partition) {
@@ -140,7 +141,17 @@ double MagnitudeTagger::measure(DType type, const void* data, const Partition& p
   const auto stretch = static_cast<std::size_t>(partition.segment_size().count()) / size;
   means_.resize(static_cast<std::size_t>(partition.segment_count()));
   if (rule_.reference == MagnitudeReference::kSegmentMedian) {
-    mean_magnitudes(type, data, count, stretch, means_.data());
+    if (rule_.head == 0) {
+      mean_magnitudes(type, data, count, stretch, means_.data());
+    } else {
+      for (std::size_t i = 0; i < means_.size(); ++i) {
+        const std::size_t begin = i * stretch + rule_.head;
+        const std::size_t end = std::min(count, (i + 1) * stretch);
+        CHECK(begin < end, "a segment of {} elements", end - i * stretch);
+        mean_magnitudes(type, static_cast<const std::byte*>(data) + begin * size, end - begin,
+                        end - begin, &means_[i]);
+      }
+    }
     sorted_.resize(means_.size());
     std::ranges::transform(means_, sorted_.begin(), ordered);
     return median_of(sorted_);

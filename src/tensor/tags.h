@@ -49,6 +49,9 @@ struct MagnitudeRule {
   MagnitudeReference reference = MagnitudeReference::kElementMedian;
   double sample = 0.001;   // share of the elements looked at for kElementMedian; above 0, at most 1
   std::uint64_t seed = 0;  // of the sample: same seed, same tags
+  // Elements at the front of every segment that are no part of the tensor. With kSegmentMedian
+  // only.
+  std::size_t head = 0;
 };
 // Smaller samples are not taken: tensors up to this many elements are looked at in full.
 inline constexpr std::size_t kLeastSample = 256;
@@ -59,7 +62,7 @@ class MagnitudeTagger {
   explicit MagnitudeTagger(MagnitudeRule rule);
 
   // Tags every segment of a tensor of floats. Requires a float type whose size the partition was
-  // made with, and out.size() == partition.segment_count().
+  // made with, segments longer than the rule's head, and out.size() == partition.segment_count().
   void tag(DType type, const void* data, const Partition& partition, std::uint8_t priority,
            std::span<SegmentTag> out);
 

@@ -17,21 +17,24 @@ constexpr double kLeastJumpOfTimes = 1.5;
 constexpr double kLeastJumpOfRates = 2;
 constexpr double kLeastConfidence = 0.4;
 
+// Place of row i, column j in a table with so many columns.
+std::size_t place_of(int i, int j, int columns) {
+  return static_cast<std::size_t>(i) * static_cast<std::size_t>(columns) +
+         static_cast<std::size_t>(j);
+}
+
 // Distances between hosts, symmetric.
 class Matrix {
  public:
-  explicit Matrix(int size) : size_(size), values_(static_cast<std::size_t>(size * size), 0) {}
-  [[nodiscard]] double at(int i, int j) const { return values_[index(i, j)]; }
+  explicit Matrix(int size) : size_(size), values_(place_of(size, 0, size), 0) {}
+  [[nodiscard]] double at(int i, int j) const { return values_[place_of(i, j, size_)]; }
   void set(int i, int j, double value) {
-    values_[index(i, j)] = value;
-    values_[index(j, i)] = value;
+    values_[place_of(i, j, size_)] = value;
+    values_[place_of(j, i, size_)] = value;
   }
   [[nodiscard]] int size() const { return size_; }
 
  private:
-  [[nodiscard]] std::size_t index(int i, int j) const {
-    return static_cast<std::size_t>(i * size_ + j);
-  }
   int size_;
   std::vector<double> values_;
 };
@@ -115,7 +118,7 @@ Clustering cluster(const Matrix& matrix) {
 }
 
 Status check_samples(int hosts, const std::vector<ProbeSample>& samples) {
-  std::vector<bool> seen(static_cast<std::size_t>(hosts * hosts), false);
+  std::vector<bool> seen(place_of(hosts, 0, hosts), false);
   for (const ProbeSample& s : samples) {
     if (s.from < 0 || s.from >= hosts || s.to < 0 || s.to >= hosts || s.from == s.to) {
       return Error(fmt::format("a sample from host {} to host {}, of {}", s.from, s.to, hosts));
@@ -126,11 +129,11 @@ Status check_samples(int hosts, const std::vector<ProbeSample>& samples) {
                       "rate of {}; both must be above 0",
                       s.from, s.to, to_string(s.round_trip), to_string(s.rate)));
     }
-    seen[static_cast<std::size_t>(s.from * hosts + s.to)] = true;
+    seen[place_of(s.from, s.to, hosts)] = true;
   }
   for (int i = 0; i < hosts; ++i) {
     for (int j = 0; j < hosts; ++j) {
-      if (i != j && !seen[static_cast<std::size_t>(i * hosts + j)]) {
+      if (i != j && !seen[place_of(i, j, hosts)]) {
         return Error(fmt::format("there is no sample from host {} to host {}", i, j));
       }
     }

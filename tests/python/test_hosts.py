@@ -41,7 +41,8 @@ def processes_with(word):
     return found
 
 
-def test_own_world__killed__leaves_neither_namespaces_nor_processes():
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_own_world__killed__leaves_neither_namespaces_nor_processes(how):
     mark = f"300.0{os.getpid()}"  # seconds, and a word of its own
     program = subprocess.Popen([sys.executable, "-c", PROGRAM, mark], stdout=subprocess.PIPE, text=True,
                                env={**os.environ, "PYTHONPATH": PACKAGES})
@@ -49,7 +50,7 @@ def test_own_world__killed__leaves_neither_namespaces_nor_processes():
     assert processes_with(mark)
     names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
     assert "tw-bench-1-" not in names  # of process 1 in a world of its own
-    program.send_signal(signal.SIGKILL)
+    program.send_signal(how)
     program.wait()
     deadline = time.monotonic() + PATIENCE_SECONDS
     while processes_with(mark) and time.monotonic() < deadline:

@@ -58,6 +58,52 @@ def test_numpy__every_call_and_type_without_pytorch():
     assert done.returncode == 0 and done.stdout.count("fine") == 3, done.stdout + done.stderr
 
 
+CLOSED_MEANWHILE = """
+import pathlib, sys, threading, time
+import numpy as np
+import thalweg
+
+closed = pathlib.Path(sys.argv[1])
+own = thalweg.Communicator(group="own")
+
+
+def call(ends):
+    try:
+        ends.append(own.allreduce(np.ones(4)).tolist())
+    except RuntimeError as error:  # it was closed before the call began
+        ends.append(str(error))
+
+
+ends = []
+if own.rank == 0:
+    thread = threading.Thread(target=call, args=(ends,))
+    thread.start()
+    time.sleep(0.5)  # it is in its call by then, unless the machine is very busy
+    own.close()
+    closed.touch()
+    thread.join()
+    assert ends[0] == [2.0] * 4 or "was closed" in ends[0], ends
+else:
+    while not closed.exists():
+        time.sleep(0.01)
+    call(ends)
+    assert ends[0] == [2.0] * 4 or "rank 0" in ends[0], ends
+for bad in (float("inf"), 0.0, float("nan")):
+    try:
+        thalweg.Communicator(group="other", timeout=bad)
+    except ValueError as error:
+        assert "timeout: " in str(error), error
+    else:
+        raise AssertionError(bad)
+print("fine", flush=True)
+"""
+
+
+def test_closed_by_another_thread__a_call_in_flight_ends_well(tmp_path):
+    done = run(CLOSED_MEANWHILE, str(tmp_path / "closed"))
+    assert done.returncode == 0 and done.stdout.count("fine") == 2, done.stdout + done.stderr
+
+
 def test_one_rank__of_torch_and_of_dlpack():
     import torch
 

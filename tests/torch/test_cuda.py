@@ -2,10 +2,15 @@
 
     python -m pytest tests/torch/test_cuda.py
 """
+import json
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 import torch.distributed as dist
-from ranks import SECONDS, run_ranks
+from ranks import ROOT, SECONDS, run_ranks
 
 import thalweg.torch
 
@@ -105,3 +110,10 @@ def test_on_a_gpu(body, backend):
 @pytest.mark.parametrize("body", [message_beside_a_copy, sparse_behind_a_copy])
 def test_beside_the_cpu(body):
     run_ranks(SIZE, body, method="spawn", seconds=4 * SECONDS)
+
+
+def test_benchmark__runs(tmp_path):
+    row = tmp_path / "row.json"
+    subprocess.run([sys.executable, "-m", "thalweg.bench.gpu", "--mib", "8", "--rounds", "1", "--model", "", "--json",
+                    str(row)], check=True, timeout=4 * SECONDS, env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
+    assert json.loads(row.read_text())["staged_by_copy"] > 0

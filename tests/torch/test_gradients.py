@@ -1,10 +1,13 @@
 """thalweg.torch: the hook of DDP, the layer-wise wrapper and averages of all in each iteration train as DDP does."""
 import copy
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
 import torch.distributed as dist
-from ranks import run_ranks
+from ranks import ROOT, run_ranks
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -221,6 +224,52 @@ def test_layer_wise__in_a_sub_group_leaves_later_groups_alone():
     run_ranks(3, body)
 
 
+TAGGED = """
+import socket, threading
+import torch
+from ranks import run_ranks
+from thalweg.torch import GradientState, LayerWise
+
+seen = set()
+
+
+def listen(packets):
+    while True:
+        packet = packets.recv(65536)
+        if packet[9] == 17 and len(packet) > 1000:  # UDP, with data
+            seen.add((packet[1] >> 2, packet[1] & 3))
+
+
+def train(rank, size):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(*(torch.nn.Linear(64, 64, bias=False) for _ in range(7)))
+    trainer = LayerWise(model, lambda parameters: torch.optim.SGD(parameters, lr=0.1), GradientState(loss_bound=0.1))
+    for step in range(3):
+        model(torch.randn(8, 64)).square().mean().backward()
+        trainer.step()
+    trainer.finish()
+
+
+# What arrives: the protocol is IPv4's, with its header first.
+packets = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800))
+packets.bind(("lo", 0x0800))
+threading.Thread(target=listen, args=(packets,), daemon=True).start()
+run_ranks(2, train)
+dscps = {dscp for dscp, _ in seen}
+assert dscps == {51, 43, 35, 27, 19, 11, 3}, seen  # of the seven queues for data, a layer each
+assert {ecn for _, ecn in seen} == {0, 2}, seen  # smaller gradients, and larger ones
+print("fine", flush=True)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+def test_layer_wise__packets_are_tagged_by_layer_and_magnitude():
+    run = subprocess.run(["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", sys.executable, "-c",
+                          TAGGED], env={**os.environ, "PYTHONPATH": f"{ROOT / 'python'}:{ROOT / 'tests/torch'}"},
+                         capture_output=True, text=True, timeout=200, check=False)
+    assert run.returncode == 0 and "fine" in run.stdout, run.stderr
+
+
 def test_error_feedback__what_was_missing_goes_with_the_next_gradient():
     def body(rank, size):
         state = GradientState(loss_bound=0.01, error_feedback=True)  # of nine packets none may be lost
@@ -231,8 +280,11 @@ def test_error_feedback__what_was_missing_goes_with_the_next_gradient():
         state.start(gradient, 0, key="g").wait()
         assert torch.equal(gradient, torch.full_like(gradient, 3.0))  # the mean of 1 and 1 + 4
         assert not state._residuals["g"].any()
-        hooked = flat(train_ddp(rank, GradientState(loss_bound=0.3, error_feedback=True)))
+        state = GradientState(loss_bound=0.3, error_feedback=True)
+        hooked = flat(train_ddp(rank, state))
         assert hooked.isfinite().all()
+        # None of the buckets before DDP laid them out anew.
+        assert sum(residual.numel() for residual in state._residuals.values()) == hooked.numel()
 
     run_ranks(2, body)
     with pytest.raises(ValueError, match="error_feedback: True with a loss_bound of 0"):

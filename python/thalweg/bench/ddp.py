@@ -1,11 +1,16 @@
-"""Step times of DistributedDataParallel over Thalweg and over Gloo, in the same run, on hosts that lose packets.
+"""Step times of data-parallel training over Thalweg and over Gloo, in the same run, on hosts that lose packets.
 
-    python -m thalweg.bench.ddp --loss 0.005 [--ranks 2] [--rate 1] [--bound 0.01] [--json FILE]
+    python -m thalweg.bench.ddp --loss 0.005 [--ranks 2] [--rate 1] [--bound 0.01] [--congestion bbr cubic] [--json FILE]
 
 Each rank is a process in a network namespace of its own (root). Every variant trains a copy of the same model; they
 take turns of some steps each, in the same processes, beginning with another one every time. The time of a step is
 that of rank 0, which like all others waits for the gradients of the rest. `limit` is the least that the link allows:
-the bytes that a rank must send for an allreduce of the gradients, at the rate of the link, next to no computation.
+the bytes that a rank must send for an allreduce of the gradients, at the rate of the link. `compute` is the median step
+of the same model without any communication, on all ranks at once. No step can be shorter than either.
+
+`gloo` and `thalweg` are DistributedDataParallel, `thalweg-dlcp` is too, with thalweg.torch.reduce_hook and a loss bound;
+`layerwise` is thalweg.torch.LayerWise, whose transfers also overlap the next forward pass, `layerwise-dlcp` the same with
+a loss bound. All of it runs once with each congestion control of TCP: the system's, and CUBIC, which is Linux's default.
 """
 import argparse
 import json
@@ -17,66 +22,111 @@ import tempfile
 import time
 from pathlib import Path
 
-from thalweg.bench.hosts import DEVICE, PARTS, address, hosts, missing
+from thalweg.bench.hosts import (DEVICE, PARTS, address, congestion_control, congestion_controls, hosts, missing,
+                                 own_world)
 
-MODELS = ("communication", "computation")
-VARIANTS = ("gloo", "thalweg", "thalweg-dlcp")
+MODELS = ("communication", "mixed", "computation")
+VARIANTS = ("gloo", "thalweg", "thalweg-dlcp", "layerwise", "layerwise-dlcp")
+ALONE = "alone"  # trains without communication
 TURNS = 3
+# Of DDP: models of 4 MB have as many then as others of 100 MB have by DDP's own 25.
+BUCKET_MB = 1
+WARM_UP = 2  # steps of a turn that make connections and plans
+PORT = 29555
 
 
-def model_of(name):
-    """One whose gradients take longer than its computation at 1 Gb/s, and one the other way round."""
+def model_of(name, scale):
+    """One whose gradients take much longer than its computation at 1 Gb/s (of few images), or longer (of many), and one
+    the other way round. `scale`: the size of the first one, about, for links that are slower."""
     from torch import nn
-    if name == "communication":
-        return nn.Sequential(nn.Flatten(), nn.Linear(256, 2048), nn.ReLU(), nn.Linear(2048, 256), nn.ReLU(),
+    if name != "computation":
+        width = max(1, round(376 * scale**0.5))
+        hidden = [part for _ in range(6) for part in (nn.Linear(width, width), nn.ReLU())]
+        return nn.Sequential(nn.Linear(256, width), nn.ReLU(), *hidden, nn.Linear(width, 256), nn.ReLU(),
                              nn.Linear(256, 10))
     return nn.Sequential(nn.Unflatten(1, (1, 256)), nn.Conv1d(1, 64, 5, padding=2), nn.ReLU(),
                          nn.Conv1d(64, 64, 5, padding=2), nn.ReLU(), nn.Conv1d(64, 64, 5, padding=2), nn.ReLU(),
                          nn.AdaptiveAvgPool1d(4), nn.Flatten(), nn.Linear(256, 10))
 
 
+def images_of(name):
+    return 192 if name == "mixed" else 32
+
+
+class _Trainer:
+    """A variant with a model of its own."""
+
+    def __init__(self, variant, model, groups, bound):
+        import torch
+
+        from thalweg.torch import GradientState, LayerWise, reduce_hook
+        lossy = variant.endswith("-dlcp")
+        group = groups["thalweg-dlcp" if lossy else "gloo" if variant == "gloo" else "thalweg"]
+        state = GradientState(group, loss_bound=bound if lossy else 0.0, dlcp=lossy)
+        self._loss = torch.nn.functional.cross_entropy
+        self._model = model
+        self.finish = lambda: None
+        if variant.startswith("layerwise"):
+            self._optimizer = LayerWise(model, lambda parameters: torch.optim.SGD(parameters, lr=0.01), state)
+            self.finish = self._optimizer.finish
+            self._zero = lambda: None
+            return
+        if variant != ALONE:
+            self._model = torch.nn.parallel.DistributedDataParallel(model, process_group=group,
+                                                                        bucket_cap_mb=BUCKET_MB)
+        if lossy:
+            self._model.register_comm_hook(state, reduce_hook)
+        self._optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        self._zero = self._optimizer.zero_grad
+
+    def step(self, images, digits):
+        self._zero()
+        self._loss(self._model(images), digits).backward()
+        self._optimizer.step()
+
+
+def _times(trainers, batch, steps):
+    """Of every variant, in turns."""
+    import torch
+    images, digits = torch.randn(batch, 256), torch.randint(0, 10, (batch,))
+    times = {variant: [] for variant in trainers}
+    for turn in range(TURNS):
+        for i in range(len(trainers)):
+            variant = list(trainers)[(i + turn) % len(trainers)]
+            for step in range(steps + WARM_UP):
+                started = time.perf_counter()
+                trainers[variant].step(images, digits)
+                if step >= WARM_UP:
+                    times[variant].append(time.perf_counter() - started)
+            trainers[variant].finish()
+    return times
+
+
 def rank_main(arguments):
     """A rank: its times of steps, by model and variant, and what the link's limit is."""
     import torch
     import torch.distributed as dist
-    from torch.nn.parallel import DistributedDataParallel
 
     import thalweg
-    import thalweg.torch
 
     torch.set_num_threads(1)
     rank, size = arguments.rank, arguments.ranks
-    store = dist.TCPStore(address(0), 29555, size, is_master=rank == 0)
+    store = dist.TCPStore(address(0), PORT, size, is_master=rank == 0)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
     options = thalweg.Options(line_rate_gbps=arguments.rate)
     groups = {"gloo": dist.group.WORLD, "thalweg": dist.new_group(backend="thalweg", pg_options=options),
               "thalweg-dlcp": dist.new_group(backend="thalweg", pg_options=options)}
-    images, digits = torch.randn(32, 256), torch.randint(0, 10, (32,))
     results = {}
     for name in arguments.models:
         trainers = {}
-        for variant in VARIANTS:
+        for variant in (*arguments.variants, ALONE):
             torch.manual_seed(0)
-            model = DistributedDataParallel(model_of(name), process_group=groups[variant])
-            if variant == "thalweg-dlcp":
-                state = thalweg.torch.GradientState(groups[variant], loss_bound=arguments.bound, dlcp=True)
-                model.register_comm_hook(state, thalweg.torch.reduce_hook)
-            trainers[variant] = (model, torch.optim.SGD(model.parameters(), lr=0.01))
-        times = {variant: [] for variant in VARIANTS}
-        for turn in range(TURNS):
-            for i in range(len(VARIANTS)):
-                variant = VARIANTS[(i + turn) % len(VARIANTS)]
-                model, optimizer = trainers[variant]
-                for step in range(arguments.steps + 2):
-                    started = time.perf_counter()
-                    optimizer.zero_grad()
-                    torch.nn.functional.cross_entropy(model(images), digits).backward()
-                    optimizer.step()
-                    if step >= 2:  # the first two make connections and plans
-                        times[variant].append(time.perf_counter() - started)
+            model = model_of(name, arguments.scale)
+            trainers[variant] = _Trainer(variant, model, groups, arguments.bound)
         gradient_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
         limit = gradient_bytes * 8 * 2 * (size - 1) / size / (arguments.rate * 1e9)
-        results[name] = {"bytes": gradient_bytes, "limit_ms": limit * 1e3, "times": times}
+        results[name] = {"bytes": gradient_bytes, "limit_ms": limit * 1e3,
+                         "times": _times(trainers, images_of(name), arguments.steps)}
     if rank == 0:
         arguments.output.write_text(json.dumps(results))
     store.add("ended", 1)
@@ -86,31 +136,36 @@ def rank_main(arguments):
 
 
 def summary(results):
-    """Rows for people and programs: medians and 99th percentiles in ms, and Gloo's by ours."""
+    """Rows for people and programs: means, medians and 99th percentiles in ms, and Gloo's by ours."""
     rows = []
     for name, result in results.items():
         def of(variant, part, result=result):
             times = sorted(result["times"][variant])
-            return 1e3 * (statistics.median(times) if part == "p50" else times[min(len(times) - 1,
-                                                                                   int(0.99 * len(times)))])
-        for variant in VARIANTS:
-            rows.append({"model": name, "bytes": result["bytes"], "limit_ms": round(result["limit_ms"], 2),
-                         "variant": variant, "mean_ms": round(1e3 * statistics.mean(result["times"][variant]), 2),
-                         "p50_ms": round(of(variant, "p50"), 2), "p99_ms": round(of(variant, "p99"), 2),
-                         "ratio_mean": round(statistics.mean(result["times"]["gloo"])
-                                             / statistics.mean(result["times"][variant]), 2),
-                         "ratio_p50": round(of("gloo", "p50") / of(variant, "p50"), 2),
-                         "ratio_p99": round(of("gloo", "p99") / of(variant, "p99"), 2)})
+            seconds = {"mean": statistics.mean(times), "p50": statistics.median(times),
+                       "p99": times[min(len(times) - 1, int(0.99 * len(times)))]}
+            return 1e3 * seconds[part]
+        for variant in result["times"]:
+            if variant == ALONE:
+                continue
+            row = {"model": name, "bytes": result["bytes"], "limit_ms": round(result["limit_ms"], 2),
+                   "compute_ms": round(of(ALONE, "p50"), 2), "variant": variant}
+            for part in ("mean", "p50", "p99"):
+                row[f"{part}_ms"] = round(of(variant, part), 2)
+                row[f"ratio_{part}"] = round(of("gloo", part) / of(variant, part), 2)
+            rows.append(row)
     return rows
 
 
-def run(arguments):
-    with tempfile.TemporaryDirectory() as folder, hosts(arguments.ranks, arguments.rate, arguments.loss) as names:
+def run(arguments, congestion):
+    """The rows with one congestion control."""
+    with tempfile.TemporaryDirectory() as folder, \
+            hosts(arguments.ranks, arguments.rate, arguments.loss, congestion) as names:
         output = Path(folder) / "results.json"
         environment = {**os.environ, "GLOO_SOCKET_IFNAME": DEVICE, "THALWEG_INTERFACE": DEVICE, "OMP_NUM_THREADS": "1"}
-        words = [sys.executable, "-m", "thalweg.bench.ddp", "--ranks", str(arguments.ranks), "--rate",
-                 str(arguments.rate), "--bound", str(arguments.bound), "--steps", str(arguments.steps), "--models",
-                 *arguments.models, "--output", str(output)]
+        words = [sys.executable, "-m", "thalweg.bench.ddp", "--output", str(output)]
+        for name in ("ranks", "rate", "bound", "steps", "scale"):
+            words += [f"--{name}", str(getattr(arguments, name))]
+        words += ["--models", *arguments.models, "--variants", *arguments.variants]
         processes = [subprocess.Popen(["ip", "netns", "exec", name, *words, "--rank", str(rank)], env=environment,
                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
                      for rank, name in enumerate(names)]
@@ -126,10 +181,19 @@ def run(arguments):
         finally:
             for process in processes:
                 process.kill()
-        return summary(json.loads(output.read_text()))
+        return [{"congestion": congestion, **row} for row in summary(json.loads(output.read_text()))]
 
 
-def main():
+def show(rows):
+    print(f"{'TCP':6}{'model':15}{'limit':>8}{'compute':>9}{'variant':>16}{'mean':>9}{'p50':>9}{'p99':>9}{'ratio':>8}"
+          f"{'of p50':>8}{'of p99':>8}")
+    for row in rows:
+        print(f"{row['congestion']:6}{row['model']:15}{row['limit_ms']:8.1f}{row['compute_ms']:9.1f}"
+              f"{row['variant']:>16}{row['mean_ms']:9.1f}{row['p50_ms']:9.1f}{row['p99_ms']:9.1f}"
+              f"{row['ratio_mean']:8.2f}{row['ratio_p50']:8.2f}{row['ratio_p99']:8.2f}")
+
+
+def parse():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rate", type=float, default=1.0, help="of every link, in Gb/s")
@@ -137,30 +201,44 @@ def main():
     parser.add_argument("--bound", type=float, default=0.01, help="of gradients over DLCP, in [0, 1)")
     parser.add_argument("--steps", type=int, default=40, help="of a variant's turn; there are three turns")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS, help="what is longer in their steps")
-    parser.add_argument("--timeout", type=float, default=300.0, help="seconds")
+    parser.add_argument("--scale", type=float, default=1.0, help="the communication model's size by its usual 4.2 MB")
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=VARIANTS, help="gloo must be among them")
+    parser.add_argument("--congestion", nargs="+", default=sorted({congestion_control(), "cubic"}),
+                        help="TCP's congestion controls, a run each (default: the system's, and cubic)")
+    parser.add_argument("--timeout", type=float, default=300.0, help="of a run, in seconds")
     parser.add_argument("--json", type=Path, help="also write the rows to a file")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--output", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.rank is not None:
-        rank_main(arguments)
-        return
+        return arguments
     for name, low, high in (("loss", 0, 1), ("bound", 0, 1), ("rate", 1e-3, 1e3), ("ranks", 2, 31), ("steps", 1, 1e6),
-                            ("timeout", 1, 1e6)):
+                            ("scale", 1e-3, 1e3), ("timeout", 1, 1e6)):
         value = getattr(arguments, name)
         if not low <= value < high:
             parser.error(f"--{name}: {value}; from {low:g} to below {high:g} is allowed")
     if 0 < arguments.loss < 1 / PARTS:
         parser.error(f"--loss: {arguments.loss:g}; 0, or from {1 / PARTS:g} on is allowed")
+    if "gloo" not in arguments.variants:
+        parser.error(f"--variants: {' '.join(arguments.variants)}; gloo must be among them")
+    unknown = set(arguments.congestion) - set(congestion_controls())
+    if unknown:
+        parser.error(f"--congestion: {' '.join(sorted(unknown))}; {', '.join(congestion_controls())} are allowed")
     if missing():
         parser.error(f"cannot make hosts: {missing()}")
-    rows = run(arguments)
+    return arguments
+
+
+def main():
+    arguments = parse()
+    if arguments.rank is not None:
+        rank_main(arguments)
+        return
+    own_world()
     print(f"{arguments.ranks} ranks, {arguments.rate:g} Gb/s, {arguments.loss:.2%} loss, bound {arguments.bound:g} over "
           "DLCP; ms a step; ratios are Gloo's time by this one's")
-    print(f"{'model':15}{'limit':>8}{'variant':>15}{'mean':>9}{'p50':>9}{'p99':>9}{'ratio':>8}{'of p50':>8}{'of p99':>8}")
-    for row in rows:
-        print(f"{row['model']:15}{row['limit_ms']:8.1f}{row['variant']:>15}{row['mean_ms']:9.1f}{row['p50_ms']:9.1f}"
-              f"{row['p99_ms']:9.1f}{row['ratio_mean']:8.2f}{row['ratio_p50']:8.2f}{row['ratio_p99']:8.2f}")
+    rows = [row for congestion in arguments.congestion for row in run(arguments, congestion)]
+    show(rows)
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1))
 

@@ -1,8 +1,9 @@
 """Hosts on this machine, for benchmarks and examples: network namespaces around a bridge, each with one device. Needs
-root, and the tools of iproute2, util-linux and nftables."""
+root, and the tools of iproute2, util-linux, nftables and ethtool."""
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -23,7 +24,7 @@ def _inside(namespace, *words):
 
 def missing():
     """Why there can be no such hosts here; None: there can."""
-    tools = [tool for tool in ("ip", "tc", "nft", "unshare") if shutil.which(tool) is None]
+    tools = [tool for tool in ("ip", "tc", "nft", "ethtool", "unshare", "setpriv") if shutil.which(tool) is None]
     if tools:
         return f"{', '.join(tools)} not found: run tools/setup"
     return None if os.geteuid() == 0 else "network namespaces need root"
@@ -37,8 +38,13 @@ def own_world():
     """To be called before anything else: starts this program anew with processes and mounts of its own, and does not
     return but there. Namespaces and processes made afterwards end with the program however it ends, by SIGKILL too."""
     if os.environ.pop(_INSIDE, None) is None:
-        os.environ[_INSIDE] = "1"
-        os.execvp("unshare", ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", *sys.orig_argv])
+        # unshare(1) does not hear SIGTERM, nor does the first process of a world: this one stays, and does.
+        world = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork",
+                                  "--kill-child", "--mount-proc", *sys.orig_argv], env={**os.environ, _INSIDE: "1"})
+        signal.signal(signal.SIGTERM, lambda *_: world.kill())
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program itself hears it
+        status = world.wait()
+        sys.exit(status if status >= 0 else 128 - status)
     os.makedirs("/run/netns", exist_ok=True)
     _do("mount", "-t", "tmpfs", "none", "/run/netns")
 
@@ -60,10 +66,24 @@ def _port(host):
     return f"port{host}"
 
 
+def congestion_controls():
+    """Those of TCP that the system has."""
+    with open("/proc/sys/net/ipv4/tcp_available_congestion_control", encoding="ascii") as file:
+        return file.read().split()
+
+
+def congestion_control():
+    """The one that the system's connections have."""
+    with open("/proc/sys/net/ipv4/tcp_congestion_control", encoding="ascii") as file:
+        return file.read().strip()
+
+
 @contextlib.contextmanager
-def hosts(count, gbps, loss=0.0, **shaping):
-    """The names of namespaces whose links carry `gbps` each way, as shape() makes them, and lose packets with probability
-    `loss` at their receiving end. Gone in the end; if the program is killed, only within own_world()."""
+def hosts(count, gbps, loss=0.0, congestion=None, **shaping):
+    """The names of namespaces whose links carry `gbps` each way, as shape() makes them, and lose what is sent with
+    probability `loss`, packet by packet: packets leave a host as they go over a wire, and are merged only where they
+    arrive, as by a network card. `congestion`: the congestion control of their TCP (None: the system's). Gone in the end;
+    if the program is killed, only within own_world()."""
     ends = [f"tw-bench-{os.getpid()}-{i}" for i in range(count)]
     hub = _hub_of(ends[0])
     try:
@@ -72,16 +92,21 @@ def hosts(count, gbps, loss=0.0, **shaping):
         _inside(hub, "ip", "link", "add", "bridge", "type", "bridge")
         _inside(hub, "ip", "link", "set", "bridge", "up")
         for host, name in enumerate(ends):
-            _do("ip", "link", "add", DEVICE, "netns", name, "type", "veth", "peer", "name", _port(host), "netns", hub)
-            _inside(hub, "ip", "link", "set", _port(host), "master", "bridge", "up")
+            port = _port(host)
+            _do("ip", "link", "add", DEVICE, "netns", name, "type", "veth", "peer", "name", port, "netns", hub)
+            _inside(hub, "ip", "link", "set", port, "master", "bridge", "up")
             _inside(name, "ip", "addr", "add", f"{address(host)}/24", "dev", DEVICE)
             _inside(name, "ip", "link", "set", DEVICE, "up")
             _inside(name, "ip", "link", "set", "lo", "up")
             shape(ends, host, gbps, **shaping)
+            if congestion:  # by the route: a namespace's default can only be one that the system allows to everybody
+                _inside(name, "ip", "route", "replace", f"{address(-1)}/24", "dev", DEVICE, "scope", "link", "src",
+                        address(host), "congctl", congestion)
+            _inside(name, "ethtool", "-K", DEVICE, "tso", "off", "gso", "off", "gro", "on")
             if loss > 0:
-                _inside(name, "nft", f"add table inet lossy; add chain inet lossy in {{ type filter hook input priority "
-                        f"0; }}; add rule inet lossy in iif {DEVICE} numgen random mod {PARTS} < {round(loss * PARTS)} "
-                        "drop")
+                _inside(hub, "nft", f"add table netdev {port}; add chain netdev {port} in {{ type filter hook ingress "
+                        f"device {port} priority 0; }}; add rule netdev {port} in numgen random mod {PARTS} < "
+                        f"{round(loss * PARTS)} drop")
         yield ends
     finally:
         for name in (hub, *ends):

@@ -64,6 +64,7 @@ nlohmann::ordered_json row(const Report& report, const Measured& measured, std::
       {"p50_us", cell.us.percentile(50)}, {"p99_us", cell.us.percentile(99)},
       {"algbw_gbps", algbw_gbps(cell)},   {"busbw_gbps", busbw_gbps(cell, report.work.ranks)},
       {"samples", cell.us.count()},       {"wrong", cell.wrong}};
+  if (!report.congestion_control.empty()) json["congestion_control"] = report.congestion_control;
   if (!is_own(measured)) return json;
   if (!measured.scheme.empty()) json["scheme"] = measured.scheme;
   if (cell.simulated_us) json["simulated_us"] = *cell.simulated_us;
@@ -72,6 +73,28 @@ nlohmann::ordered_json row(const Report& report, const Measured& measured, std::
     json["ratio_p99_" + field_of(*peer)] = ratio(cell, peer->cells[index], 99);
   }
   return json;
+}
+
+// A row a library and size, and what is known of each library.
+void add_measured(const Report& report, nlohmann::ordered_json& json) {
+  for (const Measured& measured : report.measured) {
+    nlohmann::ordered_json library = {{"library", measured.library},
+                                      {"transport", measured.transport},
+                                      {"version", measured.version},
+                                      {"settings", measured.settings},
+                                      {"idle_cpu", measured.idle_cpu},
+                                      {"small_bytes", measured.small.size.count()},
+                                      {"small_p50_us", measured.small.us.percentile(50)},
+                                      {"small_p99_us", measured.small.us.percentile(99)},
+                                      {"small_samples", measured.small.us.count()}};
+    if (!report.congestion_control.empty()) {
+      library["congestion_control"] = report.congestion_control;
+    }
+    json["libraries"].push_back(std::move(library));
+    for (std::size_t i = 0; i < measured.cells.size(); ++i) {
+      json["rows"].push_back(row(report, measured, i));
+    }
+  }
 }
 
 std::string block(const Report& report, const Measured& measured) {
@@ -116,7 +139,8 @@ std::int64_t Report::wrong() const {
   return sum;
 }
 
-nlohmann::ordered_json to_json(const Report& report) {
+nlohmann::ordered_json to_json(std::span<const Report> reports) {
+  const Report& report = reports.front();
   nlohmann::ordered_json json = {{"ranks", report.work.ranks},
                                  {"type", name_of(report.work.type)},
                                  {"op", name_of(report.work.op)},
@@ -132,27 +156,15 @@ nlohmann::ordered_json to_json(const Report& report) {
   if (report.rate_gbps > 0) json["rate_gbps"] = report.rate_gbps;
   json["libraries"] = nlohmann::ordered_json::array();
   json["rows"] = nlohmann::ordered_json::array();
-  for (const Measured& measured : report.measured) {
-    json["libraries"].push_back({{"library", measured.library},
-                                 {"transport", measured.transport},
-                                 {"version", measured.version},
-                                 {"settings", measured.settings},
-                                 {"idle_cpu", measured.idle_cpu},
-                                 {"small_bytes", measured.small.size.count()},
-                                 {"small_p50_us", measured.small.us.percentile(50)},
-                                 {"small_p99_us", measured.small.us.percentile(99)},
-                                 {"small_samples", measured.small.us.count()}});
-    for (std::size_t i = 0; i < measured.cells.size(); ++i) {
-      json["rows"].push_back(row(report, measured, i));
-    }
-  }
+  for (const Report& each : reports) add_measured(each, json);
   return json;
 }
 
 std::string to_text(const Report& report) {
-  std::string text =
-      fmt::format("# allreduce, {} ranks, {}; {} turns\n# time: {}\n# bandwidths: {}\n",
-                  report.work.ranks, report.network, report.turns, kStatistic, kGbps);
+  std::string text = fmt::format(
+      "# allreduce, {} ranks, {}{}{}; {} turns\n# time: {}\n# bandwidths: {}\n", report.work.ranks,
+      report.network, report.congestion_control.empty() ? "" : ", TCP by ",
+      report.congestion_control, report.turns, kStatistic, kGbps);
   for (const Measured& measured : report.measured) text += "#\n" + block(report, measured);
   const std::int64_t wrong = report.wrong();
   return text + fmt::format("#\n# wrong elements: {} {}\n", wrong, wrong == 0 ? "OK" : "FAILED");

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,12 +41,14 @@ struct Report {
   double rate_gbps = 0;
   double loss = 0;
   double bound = 0;                // of DLCP
+  std::string congestion_control;  // of all TCP; empty: the system's
   std::vector<Measured> measured;  // ours first
 
   [[nodiscard]] std::int64_t wrong() const;
 };
 
-[[nodiscard]] nlohmann::ordered_json to_json(const Report& report);
+// Of several that differ in nothing but the congestion control; at least one.
+[[nodiscard]] nlohmann::ordered_json to_json(std::span<const Report> reports);
 // In the form of nccl-tests: a block a library.
 [[nodiscard]] std::string to_text(const Report& report);
 

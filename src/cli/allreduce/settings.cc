@@ -72,8 +72,8 @@ Status read_network(const Options& options, Settings& settings) {
 Result<Settings> settings_of(const Options& options) {
   Settings settings;
   THALWEG_TRY_STATUS(read_network(options, settings));
-  const auto within = [](const char* option, auto result) {
-    return result.ok() ? result : decltype(result)(result.error().within(option));
+  const auto within = []<typename T>(const char* option, const Result<T>& result) {
+    return result.ok() ? result : Result<T>(result.error().within(option));
   };
   THALWEG_TRY(settings.work.type, within("--type", parse_type(options.type)));
   THALWEG_TRY(settings.work.op, within("--op", parse_op(options.op)));
@@ -81,6 +81,9 @@ Result<Settings> settings_of(const Options& options) {
   if (!options.netns && !settings.topology && !(options.rate.empty() && options.loss.empty())) {
     return Error(
         "--rate and --loss: of the links between namespaces: give --netns or --topology too");
+  }
+  if (!options.netns && !settings.topology && !options.congestion_controls.front().empty()) {
+    return Error("--congestion-control: of namespaces: give --netns or --topology too");
   }
   if (!options.rate.empty()) {
     THALWEG_TRY(const Bandwidth rate, within("--rate", parse_bandwidth(options.rate)));

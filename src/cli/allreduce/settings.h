@@ -30,6 +30,7 @@ struct Options {
   std::string rate;
   std::string loss;
   std::string bound;
+  std::vector<std::string> congestion_controls = {""};  // "": the system's
   bool json = false;
   bool quick = false;
 };

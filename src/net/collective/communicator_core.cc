@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/prng.h"
+#include "base/segment_tag.h"
 #include "net/bootstrap/interfaces.h"
 #include "net/system.h"
 #include "net/tcp.h"
@@ -74,7 +75,7 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
   engine.signature = hash_of(core->members_.group, environment.token);
   if (core->job_->job_key) {
     engine.key =
-        std::make_shared<const StreamKey>(*core->job_->job_key, engine.signature, random_number());
+        std::make_shared<StreamKey>(*core->job_->job_key, engine.signature, random_number());
   }
   std::string own = SocketAddress::local_of(listener.get()).unmapped().to_string();
   if (engine.key) own = engine.key->address(own);
@@ -92,7 +93,7 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
   if (core->job_->client) {
     core->board_ =
         std::make_shared<Blackboard>(core->job_->open, core->members_.group, core->rank_);
-    engine.compare_calls = [board = core->board_](auto... call) {
+    engine.compare_calls = [board = core->board_](const auto&... call) {
       return board->compare_calls(call...);
     };
     engine.announce_failure = [board = core->board_](const std::string& text) {
@@ -243,6 +244,10 @@ Status Communicator::Core::check_bound(const Call& call, const CallOptions& opti
     return Error(fmt::format("result_loss_bound: {}; from 0 to loss_bound, {}, is allowed",
                              result_bound, bound));
   }
+  if (options.dlcp_queue <= kControlPriority || options.dlcp_queue >= kPriorityCount) {
+    return Error(fmt::format("dlcp_queue: {}; from {} to {} are allowed", options.dlcp_queue,
+                             kControlPriority + 1, kPriorityCount - 1));
+  }
   if (bound == 0) return ok_status();
   const bool averages = options.op == ReduceOp::kSum || options.op == ReduceOp::kMean;
   if (call.collective != Collective::kAllreduce || !call.reduces || !averages ||
@@ -328,7 +333,8 @@ Status Communicator::Core::use_dlcp(const Call& call, const CallOptions& options
   THALWEG_TRY(op.dlcp_peers, dlcp_->connect(ranks, monotonic_now() + op.limit));
   op.dlcp = Operation::State::Dlcp{
       .reduce_bound = options.loss_bound,
-      .copy_bound = options.result_loss_bound.value_or(options.loss_bound / 2)};
+      .copy_bound = options.result_loss_bound.value_or(options.loss_bound / 2),
+      .queue = options.dlcp_queue};
   if (options.loss_bound == 0) return ok_status();
   const std::size_t payload = options_.dlcp_payload;
   for (const Peer& peer : op.dlcp_peers) {

@@ -40,6 +40,7 @@
 #include <thalweg/result.h>
 
 #include "base/units.h"
+#include "net/collective/block_pool.h"
 #include "net/collective/connection.h"
 #include "net/collective/operation.h"
 #include "net/fd.h"
@@ -63,7 +64,7 @@ struct EngineOptions {
   // A connected stream to a lower rank; blocks until the time at the latest. From any thread.
   std::function<Result<DialedStream>(int rank, Time until)> connect;
   // What streams begin with, if ranks hold the job key; null: nothing.
-  std::shared_ptr<const StreamKey> key = {};
+  std::shared_ptr<StreamKey> key = {};
   // Ranks that wait for each other need not be connected. What follows goes by way of the store, a
   // second after an operation should have been over, from the engine's thread. None: not at all.
   //
@@ -144,7 +145,7 @@ class Engine final : public OperationHost,
   void greet(std::size_t index);
   struct Newcomer;
   // Whether it holds the job key; it is then told that we do.
-  [[nodiscard]] bool admit(const Newcomer& newcomer) const;
+  [[nodiscard]] bool admit(const Newcomer& newcomer);
   [[nodiscard]] bool streams_missing();
 
   // Operations.
@@ -226,6 +227,7 @@ class Engine final : public OperationHost,
   std::array<Past, kPast> past_;
   std::vector<std::unique_ptr<Executor>> spare_;  // executors to use again
   std::vector<std::byte> buffer_;
+  BlockPool blocks_;  // of chunks over DLCP; operations hold the engine
 };
 
 }  // namespace thalweg

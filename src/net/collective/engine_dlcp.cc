@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "net/collective/engine.h"
+#include "tensor/tags.h"
 
 namespace thalweg {
 namespace {
@@ -21,6 +22,27 @@ const Peer& peer_of(const Operation::State& op, Rank rank) {
 
 double bound_of(const Operation::State& op, TransferKind kind) {
   return kind == TransferKind::kCopy ? op.dlcp->copy_bound : op.dlcp->reduce_bound;
+}
+
+// Lower is first, as with priorities; those of other operations are not known.
+std::uint32_t urgency_of(const Operation::State& op) {
+  constexpr int kMost = 1 << 20;
+  return static_cast<std::uint32_t>(std::clamp(op.priority, -kMost, kMost) + kMost);
+}
+
+// Of each segment on the wire: with loss, those of the larger elements are important. The first
+// element of each is a count.
+std::vector<SegmentTag> tags_of(const Operation::State& op, TensorView wire) {
+  const std::int64_t each = op.dlcp->segment_elements;
+  if (each == 0 || wire.elements == 0) return {};
+  const auto size = static_cast<std::int64_t>(size_of(wire.type));
+  const Result<Partition> partition =
+      Partition::make(wire.elements, Bytes(size), Bytes(each * size));
+  CHECK(partition.ok(), "{}", partition.error().message());
+  std::vector<SegmentTag> tags(static_cast<std::size_t>(partition->segment_count()));
+  MagnitudeTagger({.reference = MagnitudeReference::kSegmentMedian, .head = 1})
+      .tag(wire.type, wire.data, *partition, op.dlcp->queue, tags);
+  return tags;
 }
 
 std::chrono::nanoseconds limit_of(const Operation::State& op) {
@@ -75,18 +97,24 @@ void Engine::look_at_dlcp(const std::shared_ptr<Op>& op, Lock& lock) {
 }
 
 void Engine::send_dlcp(const std::shared_ptr<Op>& op, const std::vector<std::uint32_t>& sends) {
-  const auto urgency = static_cast<std::uint32_t>(std::clamp(op->priority, 0, 1 << 20));
   for (const std::uint32_t send : sends) {
     const RankPlan::Send& s = op->plan->sends()[send];
-    const std::span<const std::byte> wire = op->chunks->outgoing(send);
-    const Result<Transfer> transfer =
-        peer_of(*op, s.target)
-            .send(
-                {wire.data(), static_cast<std::int64_t>(wire.size() / size_of(op->type)), op->type},
-                {.key = key_of(*op, s.slot),
-                 .loss_bound = bound_of(*op, s.kind),
-                 .urgency = urgency,
-                 .deadline = limit_of(*op)});
+    const std::span<const std::byte> bytes = op->chunks->outgoing(send);
+    const TensorView wire{bytes.data(), static_cast<std::int64_t>(bytes.size() / size_of(op->type)),
+                          op->type};
+    SendOptions options{.key = key_of(*op, s.slot),
+                        .loss_bound = bound_of(*op, s.kind),
+                        .tag = {.priority = op->dlcp->queue},
+                        .urgency = urgency_of(*op),
+                        .deadline = limit_of(*op)};
+    const std::vector<SegmentTag> tags = tags_of(*op, wire);
+    if (!tags.empty()) {
+      options.tag_of = [&, each = op->dlcp->segment_elements](std::int64_t first, std::int64_t) {
+        const SegmentTag tag = tags[static_cast<std::size_t>(first / each)];
+        return PacketTag{tag.priority, tag.important};
+      };
+    }
+    const Result<Transfer> transfer = peer_of(*op, s.target).send(wire, options);
     if (!transfer.ok()) {
       on_dlcp_sent(op, send, transfer.error());
       return;

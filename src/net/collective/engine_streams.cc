@@ -124,7 +124,7 @@ void Engine::accept_streams() {
   listener_.accept_all(take, [](int /*fd*/) {});
 }
 
-bool Engine::admit(const Newcomer& newcomer) const {
+bool Engine::admit(const Newcomer& newcomer) {
   if (!options_.key) return true;
   const auto opening = std::span<const std::byte>(newcomer.bytes).first<StreamKey::kOpeningSize>();
   const std::optional<SessionProof> answer = options_.key->admit(opening);

@@ -225,7 +225,7 @@ void Mailbox::accepted(Connection& connection, const Frame& frame, const std::st
     connection.break_off("it accepted a message that was not offered");
     return;
   }
-  const std::shared_ptr<Op> op = *found;
+  std::shared_ptr<Op> op = *found;  // finish() takes it off the list
   if (frame.rank != 0) {
     finish(op, Error(fmt::format("{}: {}", op->text, text)));
   } else if (op->elements == 0) {
@@ -264,7 +264,7 @@ void Mailbox::on_frame(Connection& connection, const Frame& frame, const std::st
     letters_.push_back(std::move(letter));
     return;
   }
-  const std::shared_ptr<Op> op = *receive;
+  const std::shared_ptr<Op> op = std::move(*receive);
   receives_.erase(receive);
   deliver(op, letter);
 }

@@ -52,6 +52,7 @@ struct Operation::State {
     double reduce_bound = 0;            // of transfers that are added up
     double copy_bound = 0;              // of results
     std::int64_t segment_elements = 0;  // with a bound above 0: that fit a packet
+    std::uint8_t queue = 1;             // of its packets' tags
   };
   std::optional<Dlcp> dlcp;
   // Of messages.

@@ -21,7 +21,7 @@ namespace {
 JobKey key_of(char digit) { return JobKey::from_hex(std::string(32, digit)).value(); }
 
 TEST(StreamKey, admit__who_holds_the_key_and_knows_the_challenge) {
-  const StreamKey here(key_of('a'), 1, 77);
+  StreamKey here(key_of('a'), 1, 77);
   const auto opens = [&](const StreamKey& other, std::uint64_t challenge) {
     const StreamKey::Opening opening = other.open(challenge, 5);
     const std::optional<SessionProof> answer = here.admit(opening.bytes);
@@ -36,6 +36,15 @@ TEST(StreamKey, admit__who_holds_the_key_and_knows_the_challenge) {
   StreamKey::Opening opening = here.open(77, 5);
   std::ranges::copy(opening.answer, opening.bytes.begin() + sizeof(std::uint64_t));
   EXPECT_FALSE(here.admit(opening.bytes));
+}
+
+TEST(StreamKey, admit__no_opening_twice) {
+  StreamKey here(key_of('a'), 1, 77);
+  const StreamKey there(key_of('a'), 1, 0);
+  const StreamKey::Opening recorded = there.open(77, 5);
+  EXPECT_TRUE(here.admit(recorded.bytes));
+  EXPECT_FALSE(here.admit(recorded.bytes));
+  EXPECT_TRUE(here.admit(there.open(77, 6).bytes));
 }
 
 TEST(StreamKey, address__with_its_challenge) {

@@ -203,6 +203,21 @@ TEST(Tags, tagger__bell_curve_makes_nearly_all_important_by_the_papers_rule_and_
   EXPECT_NEAR(share_important(tags), 0.5, 0.001);
 }
 
+TEST(Tags, tagger__the_head_of_a_segment_does_not_count) {
+  std::vector<float> values(100, 1);
+  for (std::size_t i = 0; i < 10; ++i) {
+    values[10 * i] = static_cast<float>(1000 - 100 * i);  // falls where the elements rise
+    for (std::size_t j = 1; j < 10; ++j) values[10 * i + j] = static_cast<float>(i);
+  }
+  const Partition partition = partition_of(DType::kFloat32, 100, 10);
+  std::vector<SegmentTag> tags(10);
+  MagnitudeTagger tagger({.reference = MagnitudeReference::kSegmentMedian, .head = 1});
+  tagger.tag(DType::kFloat32, values.data(), partition, 3, tags);
+  for (std::size_t i = 0; i < 10; ++i) {
+    EXPECT_EQ(tags[i], (SegmentTag{.priority = 3, .important = i > 5})) << i;
+  }
+}
+
 TEST(Tags, tagger__not_a_number_is_important) {
   std::vector<float> values(100, 1);
   values[15] = std::numeric_limits<float>::quiet_NaN();
