@@ -151,6 +151,9 @@ class Communicator {
 
   [[nodiscard]] int rank() const;
   [[nodiscard]] int size() const;
+  // A switch has let it in: what goes over ATP may be summed there. Without one the ranks add up
+  // all of it (kAtp), or it goes over TCP (kAuto).
+  [[nodiscard]] bool has_switch() const;
 
   // Each of the following blocks, or, as ..._async, returns an operation in flight. Memory of which
   // nothing is said is that of the caller's until then; `in` and `out` may overlap only as it says.

@@ -101,6 +101,8 @@ class Backend final : public c10d::Backend {
   c10d::ErrorType getError() override;
   // Both end what is in flight, and every call after them fails.
   void abort() override { leave("the process group was aborted"); }
+  // Communicator::has_switch().
+  [[nodiscard]] bool has_switch() const { return living()->has_switch(); }
   void shutdown() override { leave("the process group was shut down"); }
 
   // An allreduce of gradients in place, of sums or means.

@@ -2,9 +2,12 @@
 #include <torch/csrc/utils/pybind.h>
 #include <torch/version.h>
 
+#include <array>
 #include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include <thalweg/version.h>
 
@@ -20,21 +23,27 @@ namespace thalweg::python {
 namespace {
 
 Transport transport_of(const std::string& name) {
-  if (name == "tcp") return Transport::kTcp;
-  if (name == "dlcp") return Transport::kDlcp;
-  TORCH_CHECK_VALUE(name == "atp", "transport: '", name, "'; tcp, dlcp and atp are allowed");
-  return Transport::kAtp;
+  static constexpr std::array<std::pair<std::string_view, Transport>, 4> kTransports{
+      std::pair{"tcp", Transport::kTcp},
+      {"dlcp", Transport::kDlcp},
+      {"atp", Transport::kAtp},
+      {"auto", Transport::kAuto}};
+  for (const auto& [known, transport] : kTransports) {
+    if (name == known) return transport;
+  }
+  TORCH_CHECK_VALUE(false, "transport: '", name, "'; tcp, dlcp, atp and auto are allowed");
 }
 
 c10::intrusive_ptr<Backend> make_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                          int size, double timeout_s, const std::string& transport,
                                          const std::string& scheme, const std::string& topology,
-                                         double line_rate_gbps) {
+                                         double line_rate_gbps, const std::string& switch_address) {
   CommunicatorOptions options;
   options.transport = transport_of(transport);
   options.scheme = scheme;
   options.topology = topology;
   options.dlcp_line_rate_gbps = line_rate_gbps;
+  options.atp_switch = switch_address;
   const auto timeout = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(timeout_s));
   return Backend::make(store, rank, size, timeout, options);
@@ -63,7 +72,8 @@ PYBIND11_MODULE(_C, module) {
   py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(module, "Backend")
       .def(py::init(&make_backend), py::arg("store"), py::arg("rank"), py::arg("size"),
            py::arg("timeout_s"), py::kw_only(), py::arg("transport"), py::arg("scheme"),
-           py::arg("topology"), py::arg("line_rate_gbps"), NoGil())
+           py::arg("topology"), py::arg("line_rate_gbps"), py::arg("switch_address"), NoGil())
+      .def_property_readonly("has_switch", &Backend::has_switch)
       .def("reduce_gradient", &reduce_gradient, py::arg("tensor"), py::kw_only(), py::arg("mean"),
            py::arg("loss_bound"), py::arg("result_loss_bound"), py::arg("dlcp"),
            py::arg("priority"), py::arg("queue"), py::arg("residual") = py::none(), NoGil())

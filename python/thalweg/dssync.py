@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from thalweg._sync import Groups
 from thalweg.averaging import Averaging
+from thalweg.backend import backend_of
 from thalweg.members import NEWCOMER
 
 logger = logging.getLogger(__name__)
@@ -137,6 +138,19 @@ class DSSync(Averaging):
         for members in needed:
             if members not in self._process_groups:
                 self._process_groups[members] = dist.new_group(list(members), pg_options=self._pg_options)
+        self._warn_of_switches(needed)
+
+    def _warn_of_switches(self, groups):
+        """A switch has room for so many jobs, and every group is one."""
+        if not getattr(self._pg_options, "by_switch", False):
+            return
+        mine = [group for group in groups if dist.get_rank() in group]
+        device = self._parameters[0].device
+        without = [group for group in mine if not backend_of(self._process_groups[group], device).has_switch]
+        if without:
+            logger.warning("iteration %d: %d of worker %d's %d groups have no switch: none is there, or it has no room for "
+                           "more jobs (max_jobs); %s", self.iteration, len(without), dist.get_rank(), len(mine),
+                           "they go over tcp" if self._pg_options.transport == "auto" else "their workers add up")
 
     def _gathered(self, numbers, dtype):
         """Of all ranks; by tensors of the model's device, since a backend may move no others."""
@@ -250,6 +264,13 @@ class DSSync(Averaging):
                 self._optimizers.load_state_dict(box[0])
         self.iteration = members[furthest].iteration
         self._has_state = True
+
+    def finish(self, batches=None):
+        """As Averaging's. The groups go with the training: their threads, which note times in Python, must not meet the
+        end of the interpreter, and a switch has room for others."""
+        super().finish(batches)
+        while self._process_groups:
+            dist.destroy_process_group(self._process_groups.popitem()[1])
 
     def _share_first(self):
         if self._members is None:

@@ -34,20 +34,24 @@ class Members:
     With `start`, so many workers begin the job together; without, the worker joins one that runs. When a worker has
     died, those who have not registered for the next generation `patience` seconds after the first have are taken for
     dead: longer than an iteration takes. `timeout` ends what waits for a worker that is silent without being closed.
+    A newcomer waits `join_timeout` seconds to be let in: longer than a window of the others takes, at whose end they do.
 
     Invariants:
     1. The members of a generation are written once (compare-and-set), so all agree on them.
     2. Ranks are in the order of racks and names: the same list gives the same ranks everywhere.
     """
 
-    def __init__(self, store, name, rack, *, start=None, backend="thalweg", patience=10.0, timeout=60.0):
+    def __init__(self, store, name, rack, *, start=None, backend="thalweg", patience=10.0, timeout=60.0,
+                 join_timeout=600.0):
         if start is not None and start < 1:
             raise ValueError(f"start: {start}; 1 or more workers are allowed")
         if not patience > 0:
             raise ValueError(f"patience: {patience}; seconds above 0 are allowed")
         self._store = dist.PrefixStore("thalweg.members", store)
         self._name, self._rack, self._backend = name, rack, backend
-        self._patience, self._timeout = patience, timeout
+        if not join_timeout > 0:
+            raise ValueError(f"join_timeout: {join_timeout}; seconds above 0 are allowed")
+        self._patience, self._timeout, self._join_timeout = patience, timeout, join_timeout
         self._start = start
         self.generation = -1
         self.members = []
@@ -110,7 +114,7 @@ class Members:
     def _next_generation(self):
         if self.members or self._start is not None:
             return self.generation + 1
-        self._store.wait(["generation"], timedelta(seconds=self._timeout))
+        self._store.wait(["generation"], timedelta(seconds=self._join_timeout))
         return max(self.generation, int(self._store.get("generation"))) + 1
 
     def _registered_count(self, generation):
@@ -141,8 +145,8 @@ class Members:
 
     def _may_decide(self, registered, before, waited, iteration):
         if iteration == NEWCOMER:  # those who have the state decide
-            if waited > self._timeout:
-                raise RuntimeError(f"worker {self._name}: nobody let it join within timeout ({self._timeout} s)")
+            if waited > self._join_timeout:
+                raise RuntimeError(f"worker {self._name}: nobody let it join within join_timeout ({self._join_timeout} s)")
             return False
         names = {member.name for member in registered}
         if len(names) != len(registered):

@@ -6,9 +6,10 @@ import dataclasses
 class Options:
     """The same on all ranks of the group."""
 
-    # How calls go: "tcp" (and shared memory within a host), "dlcp", or "atp": allreduces by sum and mean over the switch
-    # that THALWEG_SWITCH names (docs/switch.md), floating-point ones in fixed point, all else by TCP. Nothing is lost
-    # but what is asked for in thalweg.torch.
+    # How calls go: "tcp" (and shared memory within a host), "dlcp", or allreduces by sum or mean over a switch that sums
+    # ("atp": all of them, and it is an error if the switch refuses; "auto": those that are expected to be faster so, and
+    # everything over tcp if there is no switch or it refuses). Only what is asked for in thalweg.torch loses anything;
+    # a switch sums floats in fixed point (docs/switch.md).
     transport: str = "tcp"
     # Which plan runs, as `thalweg plan` takes it ("ring", "rat:trees=4"). Empty: by the size of the tensor.
     scheme: str = ""
@@ -16,9 +17,18 @@ class Options:
     topology: str = ""
     # Of the link, for DLCP. 0: what the network interface says.
     line_rate_gbps: float = 0.0
+    # "host:port" of the switch's control socket, for "atp" and "auto". Empty: THALWEG_SWITCH, and without that none.
+    switch_address: str = ""
 
     def __post_init__(self):
-        if self.transport not in ("tcp", "dlcp", "atp"):
-            raise ValueError(f"transport: {self.transport!r}; 'tcp', 'dlcp' and 'atp' are allowed")
+        if self.transport not in ("tcp", "dlcp", "atp", "auto"):
+            raise ValueError(f"transport: {self.transport!r}; 'tcp', 'dlcp', 'atp' and 'auto' are allowed")
+        if self.switch_address and not self.by_switch:
+            raise ValueError(f"switch_address: {self.switch_address!r}; it is for the transports 'atp' and 'auto'")
         if not self.line_rate_gbps >= 0:
             raise ValueError(f"line_rate_gbps: {self.line_rate_gbps}; 0 or more is allowed")
+
+    @property
+    def by_switch(self):
+        """A switch is to sum."""
+        return self.transport in ("atp", "auto")

@@ -54,6 +54,7 @@ Result<Communicator> Communicator::create(const CommunicatorOptions& options) {
 
 int Communicator::rank() const { return core_->rank(); }
 int Communicator::size() const { return core_->size(); }
+bool Communicator::has_switch() const { return core_->has_switch(); }
 
 Result<Operation> Communicator::allreduce_async(TensorSpan tensor,
                                                 const CallOptions& options) const {

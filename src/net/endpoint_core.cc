@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "net/address.h"
+#include "net/net_counters.h"
 #include "net/record_file.h"
 #include "net/system.h"
 #include "net/tcp.h"
@@ -23,23 +24,6 @@ constexpr Duration kHelloTime = Duration::milliseconds(5'000);
 constexpr Duration kFarewellTime = Duration::milliseconds(500);
 constexpr std::size_t kMaxIncoming = 256;
 constexpr std::size_t kMaxAccepted = 4096;
-
-void add(NetCounters& sum, const NetCounters& more) {
-  sum.packets_sent += more.packets_sent;
-  sum.packets_retransmitted += more.packets_retransmitted;
-  sum.packets_received += more.packets_received;
-  sum.packets_marked += more.packets_marked;
-  sum.packets_unused += more.packets_unused;
-  sum.packets_bad += more.packets_bad;
-  sum.packets_forged += more.packets_forged;
-  sum.packets_replayed += more.packets_replayed;
-  sum.packets_stale += more.packets_stale;
-  sum.messages_bad += more.messages_bad;
-  sum.messages_forged += more.messages_forged;
-  sum.send_errors += more.send_errors;
-  sum.send_calls += more.send_calls;
-  sum.receive_calls += more.receive_calls;
-}
 
 Status validate(const EndpointOptions& options) {
   if (options.name.size() > kMaxPeerName) {
@@ -119,15 +103,16 @@ Result<std::unique_ptr<Endpoint::Core>> Endpoint::Core::make(const EndpointOptio
 }
 
 Status Endpoint::Core::listen() {
-  THALWEG_TRY(listener_, listen_tcp(options_.listen));
-  address_ = SocketAddress::local_of(listener_.get()).to_string();
-  return loop_->add(listener_.get(), EPOLLIN, *this);
+  THALWEG_TRY(Fd socket, listen_tcp(options_.listen));
+  listener_.emplace(std::move(socket), kMaxAccepted);
+  address_ = SocketAddress::local_of(listener_->fd()).to_string();
+  return loop_->add(listener_->fd(), EPOLLIN, *this);
 }
 
 Endpoint::Core::~Core() {
   if (!thread_.joinable()) return;
   loop_->post([this] {
-    if (listener_.valid()) loop_->remove(listener_.get());
+    if (listener_) loop_->remove(listener_->fd());
     incoming_.clear();
     shut_by_ = monotonic_now() + kFarewellTime;
     for (const auto& link : links_) link->shut("the endpoint was closed");
@@ -192,20 +177,23 @@ std::optional<Time> Endpoint::Core::turn_handshakes(Time now) {
   return next;
 }
 
-void Endpoint::Core::on_ready(int fd, std::uint32_t /*events*/) {
-  while (true) {
-    Fd stream(accept4(fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!stream.valid()) return;
+void Endpoint::Core::on_ready(int /*fd*/, std::uint32_t /*events*/) {
+  const auto refuse = [this](int /*fd*/) {
+    const std::lock_guard lock(mutex_);
+    ++refused_;
+  };
+  const auto take = [&](Fd stream) {
     {
       const std::lock_guard lock(mutex_);
       if (accepted_.size() >= kMaxAccepted || incoming_.size() >= kMaxIncoming) {
         ++refused_;
-        continue;
+        return;
       }
     }
     incoming_.push_back(std::make_unique<IncomingPeer>(*loop_, std::move(stream), options_,
                                                        monotonic_now() + kHelloTime));
-  }
+  };
+  listener_->accept_all(take, refuse);
 }
 
 std::shared_ptr<Link> Endpoint::Core::make_link(Link::Parts parts) {

@@ -16,6 +16,7 @@
 #include "net/event_loop.h"
 #include "net/handshake.h"
 #include "net/link.h"
+#include "net/tcp_listener.h"
 
 namespace thalweg {
 
@@ -53,7 +54,7 @@ class Endpoint::Core final : public EventLoop::Handler {
   EndpointOptions options_;
   std::shared_ptr<EventLoop> loop_;
   std::string address_;
-  Fd listener_;
+  std::optional<TcpListener> listener_;  // none: nobody can connect
   std::thread thread_;
   std::atomic<std::uint64_t> recordings_ = 0;
 

@@ -11,12 +11,14 @@
 #include <utility>
 
 #include "net/address.h"
+#include "net/net_counters.h"
 #include "net/system.h"
 #include "net/tcp.h"
 
 namespace thalweg {
 namespace {
 
+constexpr std::size_t kMostReaders = 16;    // for the limit of open files
 constexpr std::size_t kMostRequest = 4096;  // bytes; more is no request of a reader's
 constexpr Duration kPatience =
     Duration::milliseconds(2000);  // with a reader that says or takes nothing
@@ -39,32 +41,49 @@ constexpr std::array kNetMetrics{
     NetMetric{"send_errors", &NetCounters::send_errors, "packets that the kernel would not take"},
 };
 
-void add_up(NetCounters& total, const NetCounters& some) {
-  for (const NetMetric& metric : kNetMetrics) total.*metric.value += some.*metric.value;
-}
+// A reader's connection. Nothing is waited for beyond a time, nor once `stop` can be read.
+class Reader {
+ public:
+  Reader(Fd fd, int stop) : fd_(std::move(fd)), stop_(stop) {}
 
-void send_all(int fd, std::string_view text) {
-  const Time until = monotonic_now() + kPatience;
-  while (!text.empty() && wait_for_socket(fd, POLLOUT, until)) {
-    const ssize_t sent = ::send(fd, text.data(), text.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno != EAGAIN && errno != EINTR) return;
-    if (sent > 0) text.remove_prefix(static_cast<std::size_t>(sent));
+  // Up to the empty line that ends a request; empty if it does not come.
+  std::string read_request() {
+    std::string request;
+    std::array<char, 1024> some{};
+    const Time until = monotonic_now() + kPatience;
+    while (request.size() < kMostRequest && ready(POLLIN, until)) {
+      const ssize_t got = ::recv(fd_.get(), some.data(), some.size(), 0);
+      if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) break;
+      if (got > 0) request.append(some.data(), static_cast<std::size_t>(got));
+      if (request.find("\r\n\r\n") != std::string::npos) return request;
+    }
+    return {};
   }
-}
+  void send_all(std::string_view text) {
+    const Time until = monotonic_now() + kPatience;
+    while (!text.empty() && ready(POLLOUT, until)) {
+      const ssize_t sent = ::send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL);
+      if (sent < 0 && errno != EAGAIN && errno != EINTR) return;
+      if (sent > 0) text.remove_prefix(static_cast<std::size_t>(sent));
+    }
+    shutdown(fd_.get(), SHUT_WR);
+  }
 
-// Up to the empty line that ends a request; empty if it does not come.
-std::string read_request(int fd) {
-  std::string request;
-  std::array<char, 1024> some{};
-  const Time until = monotonic_now() + kPatience;
-  while (request.size() < kMostRequest && wait_for_socket(fd, POLLIN, until)) {
-    const ssize_t got = ::recv(fd, some.data(), some.size(), 0);
-    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) break;
-    if (got > 0) request.append(some.data(), static_cast<std::size_t>(got));
-    if (request.find("\r\n\r\n") != std::string::npos) return request;
+ private:
+  bool ready(short events, Time until) {
+    std::array<pollfd, 2> waits{{{fd_.get(), events, 0}, {stop_, POLLIN, 0}}};
+    while (true) {
+      const double left_ms = (until - monotonic_now()).ms();
+      if (left_ms <= 0) return false;
+      const int count = poll(waits.data(), waits.size(), static_cast<int>(left_ms) + 1);
+      if (waits[1].revents != 0 || (count < 0 && errno != EINTR)) return false;
+      if (count > 0) return true;
+    }
   }
-  return {};
-}
+
+  Fd fd_;
+  int stop_;
+};
 
 // The processes of a host share the setting, so each takes the next port.
 Result<std::string> place_of(const std::string& setting, int local_rank) {
@@ -99,7 +118,7 @@ Result<std::shared_ptr<Metrics>> Metrics::of_process(const std::string& setting,
 }
 
 Metrics::Metrics(int rank, Fd listener, Fd stop)
-    : rank_(rank), listener_(std::move(listener)), stop_(std::move(stop)) {
+    : rank_(rank), listener_(std::move(listener), kMostReaders), stop_(std::move(stop)) {
   thread_ = std::thread([this] { serve(); });
 }
 
@@ -109,24 +128,24 @@ Metrics::~Metrics() {
 }
 
 void Metrics::serve() {
-  std::array<pollfd, 2> waits{{{listener_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}}};
+  std::array<pollfd, 2> waits{{{listener_.fd(), POLLIN, 0}, {stop_.get(), POLLIN, 0}}};
   while (true) {
     if (poll(waits.data(), waits.size(), -1) < 0 && errno != EINTR) return;
     if (waits[1].revents != 0) return;
     if (waits[0].revents == 0) continue;
-    const Fd client(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (client.valid()) answer(client);
+    listener_.accept_all([this](Fd client) { answer(std::move(client)); }, [](int /*fd*/) {});
   }
 }
 
-void Metrics::answer(const Fd& client) {
-  const std::string request = read_request(client.get());
+void Metrics::answer(Fd client) {
+  Reader reader(std::move(client), stop_.get());
+  const std::string request = reader.read_request();
   const bool known = request.starts_with("GET / ") || request.starts_with("GET /metrics");
   const std::string body = known ? text() : "there is only /metrics\n";
-  send_all(client.get(), fmt::format("HTTP/1.0 {}\r\nContent-Type: text/plain; version=0.0.4\r\n"
-                                     "Content-Length: {}\r\nConnection: close\r\n\r\n{}",
-                                     known ? "200 OK" : "404 Not Found", body.size(), body));
-  shutdown(client.get(), SHUT_WR);
+  reader.send_all(
+      fmt::format("HTTP/1.0 {}\r\nContent-Type: text/plain; version=0.0.4\r\n"
+                  "Content-Length: {}\r\nConnection: close\r\n\r\n{}",
+                  known ? "200 OK" : "404 Not Found", body.size(), body));
 }
 
 void Metrics::watch(Operation::State& op, std::string_view name, std::int64_t bytes) {
@@ -150,7 +169,7 @@ std::shared_ptr<void> Metrics::add(Source source) {
   const auto place = sources_.insert(sources_.end(), std::move(source));
   return {nullptr, [self = shared_from_this(), place](void* /*none*/) {
             const std::lock_guard again(self->sources_mutex_);
-            add_up(self->ended_, (*place)());
+            thalweg::add(self->ended_, (*place)());
             self->sources_.erase(place);
           }};
 }
@@ -174,7 +193,7 @@ std::string Metrics::text() {
   by_call("bytes", "bytes of the tensors of calls", &Counts::bytes);
   const std::lock_guard lock(sources_mutex_);
   NetCounters total = ended_;
-  for (const Source& source : sources_) add_up(total, source());
+  for (const Source& source : sources_) thalweg::add(total, source());
   for (const NetMetric& metric : kNetMetrics) {
     head(metric.name, metric.help);
     text += fmt::format("thalweg_{}_total{{rank=\"{}\"}} {}\n", metric.name, rank_,

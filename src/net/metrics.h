@@ -22,6 +22,7 @@
 
 #include "net/collective/operation.h"
 #include "net/fd.h"
+#include "net/tcp_listener.h"
 
 namespace thalweg {
 
@@ -52,14 +53,14 @@ class Metrics : public std::enable_shared_from_this<Metrics> {
   };
   Metrics(int rank, Fd listener, Fd stop);
   void serve();
-  void answer(const Fd& client);
+  void answer(Fd client);
   void count(const std::string& name, std::int64_t bytes, bool failed);
 
   int rank_;
-  Fd listener_;
+  TcpListener listener_;
   Fd stop_;  // an eventfd
-  std::mutex
-      mutex_;  // guards counts_; taken with an engine's locks held, so nothing is called with it
+  // Guards counts_. Taken with an engine's locks held, so nothing is called with it.
+  std::mutex mutex_;
   std::map<std::string, Counts> counts_;
   std::mutex sources_mutex_;  // guards what follows, and is held while a source is asked
   std::list<Source> sources_;

@@ -39,26 +39,30 @@ class ParameterClient::Core {
   }
 
   Status init(const std::string& name, std::span<float> values) {
-    THALWEG_TRY_STATUS(begin(name));
+    THALWEG_TRY_STATUS(begin(name, values.size()));
     THALWEG_TRY_STATUS(stream_.send({.kind = PsKind::kInit, .elements = values.size()}, name,
                                     std::as_bytes(values)));
     THALWEG_TRY([[maybe_unused]] const PsHeader answer, stream_.value(values));
     return ok_status();
   }
   Status push(const std::string& name, std::span<const float> gradient) {
-    THALWEG_TRY_STATUS(begin(name));
+    THALWEG_TRY_STATUS(begin(name, gradient.size()));
     return lane_->push(name, gradient);
   }
   Result<std::uint64_t> pull(const std::string& name, std::span<float> values) {
-    THALWEG_TRY_STATUS(begin(name));
+    THALWEG_TRY_STATUS(begin(name, values.size()));
     return lane_->pull(name, values);
   }
 
  private:
-  Status begin(const std::string& name) {
+  Status begin(const std::string& name, std::size_t elements) {
     if (name.empty() || name.size() > kMaxPsText) {
       return Error(
           fmt::format("name: {} bytes; from 1 to {} are allowed", name.size(), kMaxPsText));
+    }
+    if (elements > kMaxPsElements) {
+      return Error(fmt::format("tensor '{}': {} elements; at most {} are allowed", name, elements,
+                               kMaxPsElements));
     }
     stream_.set_limit(monotonic_now() + timeout_);
     return ok_status();

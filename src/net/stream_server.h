@@ -42,6 +42,7 @@ class StreamServer final : public EventLoop::Handler {
     State state = {};
     std::vector<std::byte> out = {};  // what is to be sent, from `sent` on
     std::size_t sent = 0;
+    bool waits_to_send = false;  // the loop tells when the socket takes more
     [[nodiscard]] std::size_t unsent() const { return out.size() - sent; }
   };
   class Owner {
@@ -68,9 +69,11 @@ class StreamServer final : public EventLoop::Handler {
 
   // By number, in the order in which they came.
   [[nodiscard]] std::map<std::uint64_t, Client>& clients() { return clients_; }
-  // Sends it, now or when the socket takes it.
-  void send(Client& client, std::span<const std::byte> bytes) {
+  // Sends it, and what follows it, now or when the socket takes it.
+  void send(Client& client, std::span<const std::byte> bytes,
+            std::span<const std::byte> more = {}) {
     client.out.insert(client.out.end(), bytes.begin(), bytes.end());
+    client.out.insert(client.out.end(), more.begin(), more.end());
     if (!flush(client)) close(client);
   }
   // It is closed when the owner's call is over.
@@ -113,7 +116,11 @@ class StreamServer final : public EventLoop::Handler {
       client.out.clear();
       client.sent = 0;
     }
-    loop_.change(client.fd.get(), client.unsent() == 0 ? EPOLLIN : EPOLLIN | EPOLLOUT);
+    const bool waits = client.unsent() > 0;
+    if (waits != client.waits_to_send) {
+      loop_.change(client.fd.get(), waits ? EPOLLIN | EPOLLOUT : EPOLLIN);
+      client.waits_to_send = waits;
+    }
     return true;
   }
   // What on_closed() does may end others.

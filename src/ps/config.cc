@@ -70,6 +70,11 @@ class ConfigReader : private YamlSource {
     constexpr double kMostLoss = 0.99;
     THALWEG_TRY_STATUS(real(fields, "push_loss", 0, kMostLoss, config.push_loss));
     THALWEG_TRY_STATUS(real(fields, "pull_loss", 0, kMostLoss, config.pull_loss));
+    for (const std::string_view field : {"token", "elements"}) {
+      const auto found = fields.find(field);
+      if (config.transport == Transport::kAtp || found == fields.end()) continue;
+      return error(found->second, fmt::format("'{}' is for atp", field));
+    }
     THALWEG_TRY_STATUS(host_port(fields, "switch", config.switch_address));
     if (const auto found = fields.find("token"); found != fields.end()) {
       THALWEG_TRY(config.switch_token, text_of(found->second, "token"));

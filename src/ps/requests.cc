@@ -262,8 +262,7 @@ void ParameterServer::Core::reply(Client& client, const PsHeader& header,
   client.state.reader.next();
   std::array<std::byte, kPsHeaderSize> bytes;
   encode_ps_header(header, bytes);
-  streams_.send(client, bytes);
-  streams_.send(client, body);
+  streams_.send(client, bytes, body);
 }
 
 }  // namespace thalweg

@@ -112,6 +112,19 @@ Status Controller::admit(const JobRequest& request) const {
   return ok_status();
 }
 
+// The number of a job in packets. A switch that has given all must be started anew.
+Result<std::uint32_t> Controller::number_for(const JobRequest& request) const {
+  if (request.id != 0) {
+    if (!given_[request.id]) return request.id;
+    return Error(
+        fmt::format("job: {}; that number was given before, and each is given once", request.id));
+  }
+  for (std::uint32_t id = last_id_ + 1; id <= kMaxJobId; ++id) {
+    if (!given_[id]) return id;
+  }
+  return Error("the switch has given all identifiers of jobs: start it again");
+}
+
 Result<json> Controller::create(std::uint64_t client, const json& request) {
   THALWEG_TRY(const JobRequest wanted, job_request_from(request));
   THALWEG_TRY_STATUS(admit(wanted));
@@ -123,19 +136,12 @@ Result<json> Controller::create(std::uint64_t client, const json& request) {
   AdmittedJob job;
   THALWEG_TRY(job.workers, ends_of(wanted.workers, "workers", plane_.family()));
   THALWEG_TRY(job.servers, ends_of(wanted.servers, "servers", plane_.family()));
-  // The number of a job in packets; a switch that has given all must be started anew.
-  if (last_id_ == kMaxJobId) {
-    return Error("the switch has given all identifiers of jobs: start it again");
-  }
-  if (wanted.id != 0 && wanted.id <= last_id_) {
-    return Error(fmt::format("job: {}; from {} to {} is allowed: those before were given",
-                             wanted.id, last_id_ + 1, kMaxJobId));
-  }
-  job.id = wanted.id != 0 ? wanted.id : last_id_ + 1;
+  THALWEG_TRY(job.id, number_for(wanted));
   job.about = wanted;
   if (wanted.keyed) job.key = random_key();
   THALWEG_TRY_STATUS(plane_.install(job));
-  last_id_ = job.id;
+  given_[job.id] = true;
+  if (wanted.id == 0) last_id_ = job.id;
   jobs_[job.id] = {wanted, client};
   return to_json(JobGrant{.id = job.id,
                           .key = job.key ? hex_of(*job.key) : "",
@@ -145,7 +151,7 @@ Result<json> Controller::create(std::uint64_t client, const json& request) {
 
 Result<std::uint32_t> Controller::named(const json& request) const {
   const json job = request.value("job", json());
-  if (job.is_number_unsigned() && job.get<std::uint64_t>() <= last_id_ &&
+  if (job.is_number_unsigned() && job.get<std::uint64_t>() <= kMaxJobId &&
       jobs_.contains(job.get<std::uint32_t>())) {
     return job.get<std::uint32_t>();
   }

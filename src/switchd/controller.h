@@ -84,13 +84,16 @@ class Controller final : public ControlServer::Requests {
   Result<nlohmann::json> statistics(const nlohmann::json& request);
   [[nodiscard]] nlohmann::json list() const;
   [[nodiscard]] Status admit(const JobRequest& request) const;
+  [[nodiscard]] Result<std::uint32_t> number_for(const JobRequest& request) const;
   // The job that a request names by "job".
   Result<std::uint32_t> named(const nlohmann::json& request) const;
 
   SwitchConfig config_;
   SwitchPlane& plane_;
   std::map<std::uint32_t, Job> jobs_;
-  std::uint32_t last_id_ = 0;
+  // Numbers of jobs that were given, each once: strays of a job that is over must not be another's.
+  std::vector<bool> given_ = std::vector<bool>(std::size_t{kMaxJobId} + 1);
+  std::uint32_t last_id_ = 0;  // those before it that nobody asked for were given in turn
 };
 
 }  // namespace thalweg

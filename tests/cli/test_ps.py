@@ -48,6 +48,8 @@ def test_workers_fit_a_line(tmp_path, settings):
     ("workers: 1\nswitch: 127.0.0.1:7700", "for atp"),
     ("workers: 1\ntransport: atp\nswitch: here", "'switch'"),
     ("workers: 1\ntransport: atp\nelements: 0", "'elements'"),
+    ("workers: 1\nelements: 64", "'elements' is for atp"),
+    ("workers: 1\ntransport: dlcp\ntoken: x", "'token' is for atp"),
 ])
 def test_bad_configuration(thalweg, tmp_path, text, error):
     config = tmp_path / "ps.yaml"

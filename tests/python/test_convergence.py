@@ -24,9 +24,11 @@ def test_all_in_one_group__is_bsp(digits):
     assert curve({"period": [[[0, 1, 2, 3]]]}, digits) == pytest.approx(curve({}, digits), abs=0.4)
 
 
-def test_nobody_averages__is_worse(digits):
+def test_nobody_averages__goes_another_way(digits):
+    """Not a worse one within so few iterations: what is looked at is the average of four models of one beginning."""
     alone = curve({"period": [[[0], [1], [2], [3]]]}, digits)
-    assert alone != pytest.approx(curve({}, digits), abs=0.4)
+    apart = [abs(ours - bsp) for ours, bsp in zip(alone, curve({}, digits), strict=True)]
+    assert apart[0] < 0.5 and max(apart) > 4
 
 
 def test_groups_and_gossip__keep_the_accuracy_of_bsp(digits):

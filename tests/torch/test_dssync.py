@@ -1,18 +1,25 @@
 """DS-Sync on live process groups: what is averaged with whom, changes of the network, checkpoints."""
 import copy
+import io
+import json
+import logging
 import re
+import subprocess
+import time
 
 import pytest
 import torch
 import torch.distributed as dist
-from ranks import run_ranks
+from ranks import ROOT, run_ranks
 from test_examples import torchrun
 from torch import nn
 
+import thalweg
 from thalweg._sync import Groups
 from thalweg.dssync import DSSync, racks_of_sizes
 
 RACKS = [[0, 1], [2, 3]]
+PROGRAM = ROOT / "build/release/thalweg"
 
 
 def sgd(parameters):
@@ -34,10 +41,10 @@ def train(model, trainer, rank, iterations):
         trainer.step()
 
 
-def average_in_groups(rank, size):
+def average_in_groups(rank, size, options=None):
     """Against the same by hand: every worker's model on one rank."""
     model = small_model()
-    trainer = DSSync(model, sgd, RACKS)
+    trainer = DSSync(model, sgd, RACKS, pg_options=options)
     replicas = [copy.deepcopy(model) for _ in range(size)]
     period = Groups(RACKS, 1).period()
     train(model, trainer, rank, 7)
@@ -59,6 +66,84 @@ def average_in_groups(rank, size):
 
 def test_groups__average_by_the_schedule():
     run_ranks(4, average_in_groups)
+
+
+@pytest.fixture
+def switch(tmp_path):
+    """start(most jobs): the control address of a switch that sums."""
+    processes = []
+
+    def start(jobs):
+        config = tmp_path / "switch.yaml"
+        config.write_text(f"control: 127.0.0.1:0\nmax_jobs: {jobs}\n")
+        process = subprocess.Popen([PROGRAM, "switch", "--config", config], stdout=subprocess.PIPE, text=True)
+        processes.append(process)
+        return process.stdout.readline().split()[1]
+
+    yield start
+    for process in processes:
+        process.terminate()
+        process.wait()
+
+
+def jobs_at(address):
+    done = subprocess.run([PROGRAM, "job", "stats", "--switch", address, "--json"], capture_output=True, text=True,
+                          check=True)
+    return json.loads(done.stdout)["jobs"]
+
+
+def wait_for_jobs(address, count):
+    """A job ends with the connection of its first rank, which the switch has yet to notice."""
+    deadline = time.monotonic() + 60
+    while len(jobs_at(address)) != count and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(jobs_at(address)) == count
+
+
+def groups_of(period):
+    """Those that average."""
+    return {tuple(group) for groups in period for group in groups if len(group) > 1}
+
+
+def test_groups_over_a_switch__are_its_jobs_as_long_as_their_schedule(switch):
+    address = switch(64)
+    period = Groups(RACKS, 1).period()
+    groups = groups_of(period)
+
+    def body(rank, size):
+        average_in_groups(rank, size, thalweg.Options(transport="atp", switch_address=address))
+        dist.barrier()  # whose groups are all there
+        if rank == 0:
+            jobs = jobs_at(address)
+            assert len(jobs) == len(groups)
+            assert sum(job["counters"]["completed"] for job in jobs) > 0, jobs
+        dist.barrier()
+        model = small_model()
+        trainer = DSSync(model, sgd, RACKS, pg_options=thalweg.Options(transport="atp", switch_address=address))
+        trainer._groups.adjust([], [1])
+        trainer._use_schedule()
+        dist.barrier()
+        needed = groups_of(trainer.period)
+        if rank == 0:
+            wait_for_jobs(address, len(groups) + len(needed))
+        dist.barrier()
+
+    run_ranks(4, body)
+    wait_for_jobs(address, 0)
+
+
+def test_groups_over_a_switch_that_has_no_room__go_over_tcp_and_say_so(switch):
+    address = switch(1)
+
+    def body(rank, size):
+        words = io.StringIO()
+        handler = logging.StreamHandler(words)
+        logging.getLogger("thalweg.dssync").addHandler(handler)
+        average_in_groups(rank, size, thalweg.Options(transport="auto", switch_address=address))
+        return words.getvalue()
+
+    said = "".join(run_ranks(4, body))
+    assert "groups have no switch" in said and "they go over tcp" in said
 
 
 def finish_alike(rank, _size):

@@ -38,7 +38,8 @@ struct AtpNodeOptions {
   std::function<void(const AtpHeader& header, const std::int32_t* sum)> on_sum = {};
   std::vector<SocketAddress> members;  // of all ranks, this one's too: at most 32
   // How many of the ranks, in their order, are in each group: behind a first switch of their own
-  // (docs/switch.md, two levels). Empty: all in one.
+  // (docs/switch.md, two levels). Empty: all in one. Nothing but tests sets this and server_shards:
+  // a communicator has one level.
   std::vector<std::uint8_t> groups = {};
   std::vector<SocketAddress> shards;  // of the switch, or the group's; none: without one
   // Of the servers' switch where that is another: sums leave by it. Empty: `shards`.

@@ -60,6 +60,7 @@ Result<bool> AtpEngine::set_up(Time until) {
   THALWEG_TRY(node.members, numeric_addresses(members));
   THALWEG_TRY(node.shards, numeric_addresses(job.grant.data));
   elements_ = job.grant.elements;
+  has_switch_ = !job.grant.data.empty();
   node.job = job.grant.id;
   node.rank = options_.rank;
   options_.servers = node.servers = static_cast<int>(job.servers);

@@ -54,6 +54,7 @@ class AtpEngine final : public OperationHost {
   AtpEngine& operator=(const AtpEngine&) = delete;
 
   [[nodiscard]] int servers() const { return options_.servers; }
+  [[nodiscard]] bool has_switch() const { return has_switch_; }
   // Elements of a block, each with an exponent of its own.
   [[nodiscard]] std::uint32_t elements() const { return elements_; }
 
@@ -94,6 +95,7 @@ class AtpEngine final : public OperationHost {
 
   AtpEngineOptions options_;
   std::uint32_t elements_ = 0;
+  bool has_switch_ = false;
   std::unique_ptr<SwitchClient> lease_;  // the job lasts as long as this connection
   std::unique_ptr<AtpNode> node_;
 

@@ -121,9 +121,10 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::start_atp(
   agreement->signature = signature_of(text);
   lay_over(*agreement, plan.get(), op->scratch.data());
   op->limit = agreement->limit;
-  if (metrics_)
+  if (metrics_) {
     metrics_->watch(*op, "allreduce",
                     tensor.elements * static_cast<std::int64_t>(size_of(tensor.type)));
+  }
   const std::lock_guard lock(atp_order_);
   engine_->start(agreement);
   atp_->start(op, agreement);

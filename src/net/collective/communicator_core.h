@@ -36,6 +36,7 @@ class Communicator::Core {
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
+  [[nodiscard]] bool has_switch() const { return atp_ != nullptr && atp_->has_switch(); }
 
   // One call, in the words of the plan layer.
   struct Call {

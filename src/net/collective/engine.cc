@@ -49,7 +49,7 @@ Result<std::shared_ptr<Engine>> Engine::make(EngineOptions options, Fd listener)
 
 Engine::Engine(EngineOptions options, Fd listener, Fd epoll, Fd outer, Fd wake, Fd nudge)
     : options_(std::move(options)),
-      listener_(std::move(listener)),
+      listener_(std::move(listener), kMaxNewcomers),
       epoll_(std::move(epoll)),
       outer_(std::move(outer)),
       wake_(std::move(wake)),

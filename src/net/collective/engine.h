@@ -45,6 +45,7 @@
 #include "net/collective/operation.h"
 #include "net/fd.h"
 #include "net/stream_key.h"
+#include "net/tcp_listener.h"
 
 namespace thalweg {
 
@@ -183,7 +184,8 @@ class Engine final : public OperationHost,
   [[nodiscard]] bool may_send(const Op& op, const Connection& connection) const;
 
   EngineOptions options_;
-  Fd listener_;
+  static constexpr std::size_t kMaxNewcomers = 1024;  // streams that have not said whose they are
+  TcpListener listener_;
   Fd epoll_;  // of all streams and the listener
   Fd outer_;  // of epoll_ and wake_: what the engine's thread sleeps on
   Fd wake_;

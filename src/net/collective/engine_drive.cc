@@ -155,7 +155,7 @@ bool Engine::handle_events(int timeout_ms) {
   const int count = epoll_wait(epoll_.get(), events.data(), kEventsPerWait, timeout_ms);
   for (int i = 0; i < count; ++i) {
     const int fd = events[static_cast<std::size_t>(i)].data.fd;
-    if (fd == listener_.get()) {
+    if (fd == listener_.fd()) {
       accept_streams();
       continue;
     }

@@ -17,7 +17,6 @@ namespace thalweg {
 namespace {
 
 // More wait for their turn in the system; the one that has not greeted for longest must go.
-constexpr std::size_t kMaxNewcomers = 1024;
 constexpr Duration kDialTry = Duration::milliseconds(500);
 
 }  // namespace
@@ -113,16 +112,16 @@ void Engine::adopt(Connection& connection, Fd fd) {
 }
 
 void Engine::accept_streams() {
-  while (true) {
-    Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!fd.valid()) return;
+  const auto take = [this](Fd fd) {
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.fd = fd.get();
-    if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd.get(), &event) != 0) continue;
+    if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd.get(), &event) != 0) return;
     if (newcomers_.size() >= kMaxNewcomers) newcomers_.pop_front();
     newcomers_.push_back({std::move(fd), {}, 0, false});
-  }
+  };
+  // One that is refused is closed, which it hears.
+  listener_.accept_all(take, [](int /*fd*/) {});
 }
 
 bool Engine::admit(const Newcomer& newcomer) {

@@ -224,6 +224,18 @@ TEST(InNetwork, time__is_that_of_the_line_and_of_the_agreement) {
   EXPECT_LT(time, how.agreement + line + Duration::microseconds(200));
 }
 
+TEST(InNetwork, time__of_several_racks_is_that_of_their_links) {
+  const Topology network =
+      topology_from_shorthand("leaf-spine:racks=4,hosts=4,spines=1,host=10G,uplink=10G").value();
+  const InNetworkRequest how{
+      .elements = 2'560'000, .packet_overhead = Bytes(76), .servers = 16, .agreement = {}};
+  // A rack serves a quarter of the sums: of these three other racks' come in, of the others one.
+  const double line_ms = 11e6 * (3.0 / 4 + 3.0 / 4) * 8 / 10e9 * 1e3;
+  const double time_ms = in_network_time(how, network, {}).ms();
+  EXPECT_GT(time_ms, line_ms);
+  EXPECT_LT(time_ms, line_ms + 0.2);
+}
+
 TEST(InNetwork, time__pays_with_many_ranks_and_many_bytes) {
   constexpr std::int64_t kLarge = 10'000'000;
   const auto [two, two_ranks] = in_network_and_not(2, kLarge);

@@ -342,6 +342,11 @@ TEST(ParameterServer, bad_input__is_refused_and_the_connection_stays) {
   EXPECT_FALSE(client.init("much", much).ok());
   EXPECT_FALSE(client.push("w", much).ok());
   EXPECT_FALSE(client.push("", values).ok());
+  // More than a message may have: nothing of it is looked at.
+  const Status larger =
+      client.push("w", std::span<const float>(much.data(), std::size_t{kMaxPsElements} + 1));
+  ASSERT_FALSE(larger.ok());
+  EXPECT_NE(larger.error().message().find("2147483649 elements"), std::string::npos);
   expect_ok(client.push("w", Values(10, 1)));
   EXPECT_TRUE(client.pull("w", values).ok());
   EXPECT_EQ(values, Values(10, -1));

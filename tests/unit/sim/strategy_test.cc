@@ -44,6 +44,49 @@ TEST(Strategies, asp__the_others_do_not_wait_for_the_slow_one) {
   EXPECT_GT(begun_early(train("asp:servers=2", 12), 2), 0);
 }
 
+constexpr std::string_view kSums = "group_transport: {kind: atp, elements: 256}, ";
+
+// Two racks of eight, whose switches can sum.
+std::string of_racks(std::string_view scheme, std::string_view more) {
+  return fmt::format(
+      R"(topology: leaf-spine:racks=2,hosts=8,spines=1,host=20G,uplink=20G,delay=2us
+transport: {{kind: dctcp, mss: 8960B, rto_min: 5ms}}
+network: {{port_buffer: 2MB, mark_above: 300kB, host_queue: 128kB}}
+aggregation: {{slots: 8192, elements: 256}}
+jobs:
+  - {{size: 4MB, scheme: "{}", {}overlap: none, partition: 1MB, iterations: 8}}
+)",
+      scheme, more);
+}
+
+TEST(Strategies, ds_sync__groups_within_racks_are_summed_in_switches) {
+  const ScenarioResult ring = result_of(scenario_of(of_racks("ds-sync", "")));
+  const ScenarioResult sums = result_of(scenario_of(of_racks("ds-sync:group=atp", kSums)));
+  EXPECT_FALSE(ring.jobs[0].aggregation);
+  // In each iteration two groups of seven: a packet of 256 floats of each member, and one sum.
+  constexpr std::uint64_t kPackets = 8 * 2 * ((4'000'000 / 4 + 255) / 256);
+  EXPECT_EQ(sums.jobs[0].aggregation->completed, kPackets);
+  EXPECT_EQ(sums.jobs[0].aggregation->at_servers, kPackets);
+  // A member sends 8/7 of its tensor, with headers, where a ring has it send 12/7.
+  EXPECT_LT(sums.jobs[0].iterations.back().end.since_start().ms(),
+            0.8 * ring.jobs[0].iterations.back().end.since_start().ms());
+}
+
+TEST(Strategies, sums_in_switches__need_a_transport_and_large_groups) {
+  const auto refusal = [](std::string_view scheme, std::string_view more) {
+    const auto made =
+        scenario_from_yaml(of_racks(scheme, more), "test", testing_sim::loaders(), {});
+    return made.ok() ? "none" : made.error().message();
+  };
+  EXPECT_NE(refusal("ds-sync:group=atp", "").find("needs a 'group_transport'"), std::string::npos);
+  EXPECT_NE(refusal("ds-sync", kSums).find("no group of 'ds-sync' is summed"), std::string::npos);
+  EXPECT_NE(refusal("ds-sync:group=atp", "group_transport: {kind: dctcp}, ")
+                .find("'group_transport' must be of the kind atp"),
+            std::string::npos);
+  // Its groups are the pairs of the representatives.
+  EXPECT_NE(refusal("ds-sync:across=atp", kSums).find("no group"), std::string::npos);
+}
+
 TEST(Strategies, local_sgd__exchanges_each_fourth_time) {
   const auto exchange_ms = [](std::string_view scheme, int iterations) {
     const ScenarioResult result = result_of(scenario_of(fmt::format(
