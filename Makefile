@@ -34,10 +34,17 @@ ns3: setup
 	cmake --build build/ns3 -- --quiet
 
 # Every test: formatting, unit tests, the same under the sanitizers, fuzzers for a few seconds each,
-# style and the command line. Each runner closes with its own summary. clang-tidy, which takes longer
-# than all of them, is `make lint`.
+# style and the command line, and beside these a minute of the soak, which mostly waits. Each runner closes
+# with its own summary. clang-tidy, which takes longer than all of them, is `make lint`.
+TEST_SOAK_SECONDS := 60
 test: check-format unit sanitize fuzz ns3
-	$(PYTEST) -n 2 tests/style tests/cli tests/python tests/torch tests/validation
+	@tools/soak --seconds $(TEST_SOAK_SECONDS) >build/soak.log 2>&1 & soak=$$!
+	trap 'kill $$soak 2>/dev/null || true' EXIT
+	failed=0
+	$(PYTEST) -n 2 tests/style tests/cli tests/python tests/torch tests/validation || failed=1
+	wait $$soak || failed=1
+	cat build/soak.log
+	exit $$failed
 
 unit: build-release
 	ctest --test-dir build/release --output-on-failure -j 2 --progress

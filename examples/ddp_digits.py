@@ -48,6 +48,7 @@ def train(arguments):
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     batch = arguments.batch // size
     log = Log(arguments.log if rank == 0 else None)
+    log.add(total=arguments.epochs * (len(images) // batch))
     started = time.time()
     for epoch in range(arguments.epochs):
         order = torch.randperm(len(images), generator=torch.Generator().manual_seed(epoch))
@@ -72,7 +73,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch", type=int, default=64, help="images a step, of all ranks together")
     parser.add_argument("--loss-bound", type=float, default=0.0, help="of gradients, in [0, 1); thalweg only")
-    parser.add_argument("--log", help="write the time of every step and the accuracy after every epoch there, as JSON lines")
+    parser.add_argument("--log", help="write how many steps there will be, the time of each and the accuracy after every epoch there, as JSON lines")
     arguments = parser.parse_args()
     if arguments.loss_bound > 0 and "thalweg" not in arguments.backend:
         parser.error("--loss-bound: only the backend thalweg has one")

@@ -20,9 +20,10 @@ namespace thalweg::python {
 namespace {
 
 Transport transport_of(const std::string& name) {
-  TORCH_CHECK_VALUE(name == "tcp" || name == "dlcp", "transport: '", name,
-                    "'; tcp and dlcp are allowed");
-  return name == "tcp" ? Transport::kTcp : Transport::kDlcp;
+  if (name == "tcp") return Transport::kTcp;
+  if (name == "dlcp") return Transport::kDlcp;
+  TORCH_CHECK_VALUE(name == "atp", "transport: '", name, "'; tcp, dlcp and atp are allowed");
+  return Transport::kAtp;
 }
 
 c10::intrusive_ptr<Backend> make_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank,

@@ -32,12 +32,6 @@ constexpr std::int64_t kHubBucket = 60 << 10;
 constexpr int kWholeRun = 65536;
 constexpr int kLossParts = 1'000'000;
 
-Result<Fd> current_namespace() {
-  Fd fd(open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return system_error("cannot open the network namespace", errno);
-  return fd;
-}
-
 std::string path_of(const Fd& fd) { return fmt::format("/proc/{}/fd/{}", getpid(), fd.get()); }
 
 Status shape_device(const std::string& device, double gbps, std::int64_t bucket) {
@@ -63,18 +57,6 @@ Status keep_runs(const std::string& device, bool keep) {
 std::string port_of(int host) { return fmt::format("port{}", host); }
 
 }  // namespace
-
-Result<EmulatedNetwork::Visit> EmulatedNetwork::Visit::begin(int to) {
-  THALWEG_TRY(Fd before, current_namespace());
-  if (setns(to, CLONE_NEWNET) != 0) {
-    return system_error("cannot enter a network namespace", errno);
-  }
-  return Visit(std::move(before));
-}
-
-EmulatedNetwork::Visit::~Visit() {
-  if (before_.valid()) CHECK(setns(before_.get(), CLONE_NEWNET) == 0);
-}
 
 Result<EmulatedNetwork> EmulatedNetwork::empty(int hosts, bool switches) {
   CHECK(hosts >= 2 && hosts <= kMaxHosts);
@@ -152,13 +134,13 @@ Result<EmulatedNetwork> EmulatedNetwork::make(const Topology& tree) {
 }
 
 Status EmulatedNetwork::add_bridge(const std::string& name) const {
-  THALWEG_TRY(const Visit visit, Visit::begin(hub_.get()));
+  THALWEG_TRY(const NamespaceVisit visit, NamespaceVisit::begin(hub_.get()));
   THALWEG_TRY_STATUS(system_command(fmt::format("ip link add {} type bridge", name)));
   return system_command(fmt::format("ip link set {} up", name));
 }
 
 Status EmulatedNetwork::plug_in(int host, const std::string& bridge) const {
-  THALWEG_TRY(const Visit visit, Visit::begin(hub_.get()));
+  THALWEG_TRY(const NamespaceVisit visit, NamespaceVisit::begin(hub_.get()));
   THALWEG_TRY_STATUS(system_command(fmt::format("ip link add {} type veth peer name {} netns {}",
                                                 port_of(host), kDevice, path(host))));
   return system_command(fmt::format("ip link set {} master {} up", port_of(host), bridge));
@@ -166,7 +148,7 @@ Status EmulatedNetwork::plug_in(int host, const std::string& bridge) const {
 
 Status EmulatedNetwork::add_trunk(std::size_t link, const std::string& a, const std::string& b,
                                   double gbps) const {
-  THALWEG_TRY(const Visit visit, Visit::begin(hub_.get()));
+  THALWEG_TRY(const NamespaceVisit visit, NamespaceVisit::begin(hub_.get()));
   const std::string at_a = fmt::format("trunk{}a", link);
   const std::string at_b = fmt::format("trunk{}b", link);
   THALWEG_TRY_STATUS(
@@ -199,7 +181,7 @@ Status EmulatedNetwork::enter(int host) const {
 
 Status EmulatedNetwork::shape(int host, double gbps) const {
   if (hub_.valid()) {
-    THALWEG_TRY(const Visit visit, Visit::begin(hub_.get()));
+    THALWEG_TRY(const NamespaceVisit visit, NamespaceVisit::begin(hub_.get()));
     THALWEG_TRY_STATUS(shape_device(port_of(host), gbps, kHubBucket));
   }
   return inside(host, [&]() -> Status {

@@ -12,6 +12,7 @@
 
 #include <thalweg/result.h>
 
+#include "cli/network_namespace.h"
 #include "net/fd.h"
 #include "topology/topology.h"
 
@@ -49,9 +50,6 @@ class EmulatedNetwork {
   [[nodiscard]] Status set_congestion_control(int host, const std::string& name) const;
 
  private:
-  // The namespace that the calling thread was in before.
-  class Visit;
-
   EmulatedNetwork() = default;
   // Namespaces of hosts, and of switches.
   [[nodiscard]] static Result<EmulatedNetwork> empty(int hosts, bool switches);
@@ -68,22 +66,10 @@ class EmulatedNetwork {
 // True if this user may make network namespaces, and the tools for it are here; else why not.
 [[nodiscard]] Result<bool> can_make_networks();
 
-// Holds the calling thread in a namespace as long as it lives.
-class EmulatedNetwork::Visit {
- public:
-  [[nodiscard]] static Result<Visit> begin(int to);
-  ~Visit();
-  Visit(Visit&&) = default;
-  Visit& operator=(Visit&&) = delete;
-
- private:
-  explicit Visit(Fd before) : before_(std::move(before)) {}
-  Fd before_;
-};
-
 template <class Body>
 auto EmulatedNetwork::inside(int host, Body body) const -> decltype(body()) {
-  THALWEG_TRY(const Visit visit, Visit::begin(hosts_[static_cast<std::size_t>(host)].get()));
+  THALWEG_TRY(const NamespaceVisit visit,
+              NamespaceVisit::begin(hosts_[static_cast<std::size_t>(host)].get()));
   return body();
 }
 

@@ -15,6 +15,7 @@
 #include <optional>
 #include <utility>
 
+#include "cli/pipe.h"
 #include "net/system.h"
 
 namespace thalweg {
@@ -54,15 +55,6 @@ void take_core(bool sender) {
   body(process);
   process.meet();
   _exit(0);
-}
-
-std::string read_all(int fd) {
-  std::string text;
-  std::array<char, 4096> block{};
-  for (ssize_t got = 0; (got = read(fd, block.data(), block.size())) > 0;) {
-    text.append(block.data(), static_cast<std::size_t>(got));
-  }
-  return text;
 }
 
 }  // namespace

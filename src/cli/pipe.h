@@ -1,4 +1,4 @@
-// The two ends of a pipe. Programs that are started do not inherit them.
+// The two ends of a pipe, and what comes out of one. Programs that are started do not inherit them.
 #pragma once
 
 #include <fcntl.h>
@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <string>
 
 #include <thalweg/result.h>
 
@@ -24,5 +25,15 @@ struct Pipe {
     return Pipe{Fd(ends[0]), Fd(ends[1])};
   }
 };
+
+// Until the other end is closed.
+inline std::string read_all(int fd) {
+  std::string text;
+  std::array<char, 4096> block{};
+  for (ssize_t got = 0; (got = read(fd, block.data(), block.size())) > 0;) {
+    text.append(block.data(), static_cast<std::size_t>(got));
+  }
+  return text;
+}
 
 }  // namespace thalweg

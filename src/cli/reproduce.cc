@@ -1,9 +1,14 @@
-// `thalweg reproduce`: figures of the papers, as the files of experiments/ describe them.
+// `thalweg reproduce`: figures of the papers, as the files of experiments/ describe them:
+// simulated, or (experiments/e2e) trained over testbeds.
 #include "cli/reproduce.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
+#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -15,6 +20,7 @@
 #include "cli/scenario_files.h"
 #include "cli/sim_sweep.h"
 #include "cli/sweep_output.h"
+#include "net/system.h"
 #include "sim/experiment.h"
 
 namespace thalweg {
@@ -33,7 +39,20 @@ struct Arguments {
 struct Found {
   std::string name;  // "rat/fig4"
   std::string path;
+
+  // Trained over a testbed by python/thalweg/e2e.py, not simulated.
+  [[nodiscard]] bool is_live() const { return name.starts_with("e2e/"); }
 };
+
+Result<std::string> title_of(const std::string& text, const std::string& path) {
+  try {
+    const YAML::Node title = YAML::Load(text)["title"];
+    if (title && title.IsScalar()) return title.Scalar();
+  } catch (const YAML::Exception& error) {
+    return Error(fmt::format("{}: {}", path, error.what()));
+  }
+  return Error(fmt::format("{}: 'title' is missing", path));
+}
 
 // All experiments, by name.
 Result<std::vector<Found>> find_experiments() {
@@ -58,7 +77,8 @@ Result<std::vector<Found>> find_experiments() {
 Result<std::vector<Found>> choose(const std::vector<Found>& all, const std::string& what) {
   std::vector<Found> chosen;
   for (const Found& f : all) {
-    if (what.empty() || f.name == what || f.name.starts_with(what + "/")) chosen.push_back(f);
+    const bool named = f.name == what || f.name.starts_with(what + "/");
+    if (what.empty() ? !f.is_live() : named) chosen.push_back(f);
   }
   if (!chosen.empty()) return chosen;
   std::string names;
@@ -193,10 +213,36 @@ Status prepare_folder(const std::string& path) {
   return ok_status();
 }
 
+// The script takes over: it says what it does while it does it, and takes its testbeds down when it
+// is ended.
+Result<int> run_live(const std::vector<Found>& chosen, const Arguments& arguments) {
+  if (!arguments.sweep.settings.empty()) {
+    return Error("--set: the experiments of e2e are trained, not simulated: change their files");
+  }
+  std::vector<std::string> words{python_interpreter(), "-m", "thalweg.e2e", "--program",
+                                 std::filesystem::read_symlink("/proc/self/exe").string()};
+  if (arguments.quick) words.emplace_back("--quick");
+  if (arguments.json) words.emplace_back("--json");
+  if (!arguments.no_plots) words.insert(words.end(), {"--output", arguments.output});
+  for (const Found& found : chosen) words.push_back(found.path);
+  setenv("PYTHONPATH", (home_folder() + "/python").c_str(), 1);
+  setenv("THALWEG_BACKEND", "0", 1);  // the script itself needs no PyTorch
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  execvp(pointers[0], pointers.data());
+  return system_error(fmt::format("cannot run {}", words[0]), errno);
+}
+
 Result<int> list_experiments(const std::vector<Found>& all) {
   std::vector<std::vector<std::string>> rows;
   for (const Found& f : all) {
     THALWEG_TRY(const std::string text, read_file(f.path));
+    if (f.is_live()) {
+      THALWEG_TRY(const std::string title, title_of(text, f.path));
+      rows.push_back({f.name, "testbed", title});
+      continue;
+    }
     THALWEG_TRY(const Experiment experiment,
                 experiment_from_yaml(text, f.path, scenario_loaders("")));
     THALWEG_TRY(const auto points, points_of(experiment.axes));
@@ -214,6 +260,7 @@ Result<int> run(const Arguments& arguments) {
   THALWEG_TRY(const std::vector<Found> all, find_experiments());
   if (arguments.list) return list_experiments(all);
   THALWEG_TRY(const std::vector<Found> chosen, choose(all, arguments.what));
+  if (chosen.front().is_live()) return run_live(chosen, arguments);
   THALWEG_TRY(const Settings settings, parse_settings(arguments.sweep));
   // Bad input is found before the first point of the first experiment runs.
   std::vector<Prepared> experiments;
@@ -252,7 +299,9 @@ void add_reproduce(CLI::App& program) {
       "reproduce",
       "figures of the papers: the paper's numbers, ours and the ratio, with plots; "
       "exit code 1 if a point did not finish");
-  app.add_option("experiment", arguments->what, "PAPER or PAPER/FIGURE; all if none is named");
+  app.add_option(
+      "experiment", arguments->what,
+      "PAPER, PAPER/FIGURE, or e2e (trained over testbeds); all simulations if none is named");
   app.add_flag("--list", arguments->list, "list the experiments");
   app.add_flag("--quick", arguments->quick, "a first look: the few points the experiment names");
   app.add_option("--output", arguments->output, "folder for the plots");

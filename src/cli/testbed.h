@@ -9,7 +9,7 @@ namespace thalweg {
 
 // up
 void add_testbed_up(CLI::App& testbed);
-// down, list, stats, set, restart, pause, resume, capture
+// down, list, stats, set, restart, pause, resume, stall, capture
 void add_testbed_control(CLI::App& testbed);
 // run, exec. `command`: what take_rank_command() took.
 void add_testbed_run(CLI::App& testbed, const std::vector<std::string>& command);

@@ -3,12 +3,15 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/command.h"
+#include "cli/run_job.h"
 #include "cli/testbed.h"
 #include "cli/testbed_hosts.h"
 #include "cli/testbed_place.h"
@@ -18,6 +21,8 @@ namespace thalweg {
 namespace {
 
 using nlohmann::json;
+
+constexpr Duration kBetweenCaptureLooks = Duration::milliseconds(100);
 
 struct Arguments {
   std::string name;
@@ -29,6 +34,10 @@ struct Arguments {
   std::string file;
   double seconds = 0;
   std::uint64_t frames = 0;
+  std::string every;
+  std::string length;
+  std::uint64_t seed = 1;
+  bool off = false;
 };
 
 Result<json> ask(const Arguments& arguments, const json& request) {
@@ -42,7 +51,12 @@ Result<int> down(const Arguments& arguments) {
     THALWEG_TRY_STATUS(place.take_down());
     return 0;
   }
-  for (const TestbedPlace& place : TestbedPlace::all()) THALWEG_TRY_STATUS(place.take_down());
+  std::string failures;
+  for (const TestbedPlace& place : TestbedPlace::all()) {
+    const Status taken = place.take_down();
+    if (!taken.ok()) failures += (failures.empty() ? "" : "; ") + taken.error().message();
+  }
+  if (!failures.empty()) return Error(failures);
   return 0;
 }
 
@@ -126,20 +140,43 @@ Result<int> capture(const Arguments& arguments) {
   for (const int signal : {SIGINT, SIGTERM}) sigaddset(&ends, signal);
   sigprocmask(SIG_BLOCK, &ends, nullptr);
   const Fd signals(signalfd(-1, &ends, SFD_CLOEXEC));
-  THALWEG_TRY(const Fd connection, place.connect());
-  THALWEG_TRY([[maybe_unused]] const json answer,
-              TestbedPlace::ask(connection.get(),
-                                {{"do", "capture"},
-                                 {"place", arguments.place},
-                                 {"file", std::filesystem::absolute(arguments.file).string()},
-                                 {"most", arguments.frames}}));
+  THALWEG_TRY(ControlConnection connection, place.connect());
+  THALWEG_TRY(
+      [[maybe_unused]] const json answer,
+      TestbedPlace::ask(connection, {{"do", "capture"},
+                                     {"place", arguments.place},
+                                     {"file", std::filesystem::absolute(arguments.file).string()},
+                                     {"most", arguments.frames}}));
   std::cout << fmt::format("capturing {} to {}\n", arguments.place, arguments.file) << std::flush;
-  // It would end with the connection too.
-  pollfd waits[] = {{signals.get(), POLLIN, 0}, {connection.get(), POLLIN, 0}};
-  poll(waits, 2, arguments.seconds > 0 ? static_cast<int>(arguments.seconds * 1000) : -1);
+  std::optional<Time> until;
+  if (arguments.seconds > 0) until = monotonic_now() + Duration::seconds(arguments.seconds);
+  // The testbed says nothing by itself; a capture of so many frames is over when it has them.
+  for (bool full = false; !full && (!until || monotonic_now() < *until);) {
+    Duration left = kBetweenCaptureLooks;
+    if (until) left = std::min(left, *until - monotonic_now());
+    pollfd wait{.fd = signals.get(), .events = POLLIN, .revents = 0};
+    if (poll(&wait, 1, static_cast<int>(left.ms()) + 1) > 0) break;
+    THALWEG_TRY(const json look, TestbedPlace::ask(connection, {{"do", "capture-look"}}));
+    full = look["full"].get<bool>();
+  }
   THALWEG_TRY([[maybe_unused]] const json last,
-              TestbedPlace::ask(connection.get(), {{"do", "capture-end"}}));
+              TestbedPlace::ask(connection, {{"do", "capture-end"}}));
   std::cout << fmt::format("{} frames\n", last["frames"].dump());
+  return 0;
+}
+
+Result<int> stall(const Arguments& arguments) {
+  json request{{"do", "stall"}, {"off", arguments.off}, {"seed", arguments.seed}};
+  if (arguments.off == (!arguments.every.empty() || !arguments.length.empty())) {
+    return Error("stall: give --every and --for, or --off");
+  }
+  if (!arguments.off) {
+    THALWEG_TRY(const Duration every, positive_duration("--every", arguments.every));
+    THALWEG_TRY(const Duration length, positive_duration("--for", arguments.length));
+    request["every_ms"] = every.s() * 1e3;
+    request["for_ms"] = length.s() * 1e3;
+  }
+  THALWEG_TRY([[maybe_unused]] const json answer, ask(arguments, request));
   return 0;
 }
 
@@ -183,6 +220,11 @@ void add_testbed_control(CLI::App& testbed) {
         ->add_option("node", arguments->place, "its name")
         ->required();
   }
+  CLI::App* stalled = add("stall", "at random moments a host sends nothing for a while", stall);
+  stalled->add_option("--every", arguments->every, "mean time between two, as in 500ms");
+  stalled->add_option("--for", arguments->length, "how long, as in 20ms");
+  stalled->add_option("--seed", arguments->seed, "of the moments and hosts")->capture_default_str();
+  stalled->add_flag("--off", arguments->off, "no more of it");
   CLI::App* captured = add("capture", "frames at a host or on a link, to a pcap file", capture);
   captured->add_option("place", arguments->place, "a host, or a link A-B")->required();
   captured->add_option("file", arguments->file, "for tcpdump or Wireshark")->required();

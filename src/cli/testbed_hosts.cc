@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "cli/network_namespace.h"
 #include "cli/system_command.h"
 #include "cli/testbed/capacity.h"
 #include "cli/testbed/frame.h"
@@ -31,18 +32,12 @@ constexpr double kBurstSeconds = 1e-3;
 constexpr std::size_t kLeastBurst = 10'000;
 constexpr const char* kQueue = "1mb";
 
-Result<Fd> namespace_of_this_thread() {
-  Fd fd(open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return system_error("cannot open the network namespace", errno);
-  return fd;
-}
-
 // The calling thread's own is another afterwards.
 Result<TestbedHost> make_namespace(const TestbedPlace& place, Rank rank, bool named) {
   TestbedHost host;
   if (!named) {
     if (unshare(CLONE_NEWNET) != 0) return system_error("cannot make a network namespace", errno);
-    THALWEG_TRY(host.space, namespace_of_this_thread());
+    THALWEG_TRY(host.space, current_namespace());
     return host;
   }
   host.named = fmt::format("{}-h{}", place.name(), rank.value());
@@ -117,7 +112,7 @@ Status become_able_to_make_networks() {
 Result<std::vector<TestbedHost>> make_testbed_hosts(const TestbedPlace& place,
                                                     const Topology& topology,
                                                     TestbedSettings& settings) {
-  THALWEG_TRY(const Fd here, namespace_of_this_thread());
+  THALWEG_TRY(const Fd here, current_namespace());
   // Names of namespaces are for all of the machine; a user namespace of ours has none of them.
   const bool named = place.is_of_root();
   const auto make = [&]() -> Result<std::vector<TestbedHost>> {

@@ -24,7 +24,8 @@ inline constexpr const char* kTestbedDevice = "tw0";
 Status become_able_to_make_networks();
 
 // Namespaces, devices, addresses; each is remembered at the place before it is made. Measures on
-// the way what the machine can carry and sets settings.frames_per_second. Devices are not shaped.
+// the way what the machine can carry and sets settings.frames_per_second. Devices send at the rate
+// of their links.
 Result<std::vector<TestbedHost>> make_testbed_hosts(const TestbedPlace& place,
                                                     const Topology& topology,
                                                     TestbedSettings& settings);

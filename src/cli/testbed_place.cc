@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -10,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cerrno>
 #include <chrono>
@@ -23,9 +21,7 @@
 
 #include "cli/command.h"
 #include "cli/system_command.h"
-#include "net/atp/job_message.h"
 #include "net/system.h"
-#include "net/tcp.h"
 
 namespace thalweg {
 namespace {
@@ -36,6 +32,7 @@ namespace fs = std::filesystem;
 constexpr Duration kAnswerLimit = Duration::milliseconds(10'000);
 constexpr Duration kEndLimit = Duration::milliseconds(10'000);
 constexpr std::chrono::milliseconds kBetweenLooks{10};
+constexpr int kLockAttempts = 100;
 constexpr const char* kNamespaces = "/run/netns/";
 constexpr const char* kFolderOfRoot = "/run/thalweg/testbed";
 
@@ -100,7 +97,7 @@ Result<TestbedPlace> TestbedPlace::of(const std::string& name) {
     return Error(
         fmt::format("--name: '{}': 1 to {} letters, digits and '-' are allowed", name, kMaxName));
   }
-  return TestbedPlace(name, base_folder() + "/" + name);
+  return TestbedPlace(name, base_folder() + "/" + name, geteuid() == 0);
 }
 
 std::vector<TestbedPlace> TestbedPlace::all() {
@@ -114,32 +111,50 @@ std::vector<TestbedPlace> TestbedPlace::all() {
   return found;
 }
 
-bool TestbedPlace::is_of_root() const { return folder_.starts_with(kFolderOfRoot); }
+// Whoever removes the folder holds its lock; so a lock counts only while its file is still there.
+Result<Fd> TestbedPlace::lock() const {
+  const std::string path = folder_ + "/lock";
+  for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
+    std::error_code error;
+    fs::create_directories(folder_, error);
+    // A folder in /tmp may be there before us.
+    struct stat made{};
+    if (stat(folder_.c_str(), &made) != 0 || made.st_uid != geteuid() ||
+        chmod(folder_.c_str(), S_IRWXU) != 0) {
+      return Error(fmt::format("{} cannot be made, or is another user's", folder_));
+    }
+    Fd held(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    if (!held.valid()) {
+      if (errno == ENOENT) continue;
+      return system_error(fmt::format("cannot make {}", path), errno);
+    }
+    if (flock(held.get(), LOCK_EX | LOCK_NB) != 0) return Fd();
+    struct stat ours{};
+    struct stat there{};
+    if (fstat(held.get(), &ours) == 0 && stat(path.c_str(), &there) == 0 &&
+        ours.st_ino == there.st_ino && ours.st_dev == there.st_dev) {
+      return held;
+    }
+  }
+  return Error(fmt::format("{} comes and goes", path));
+}
 
 Result<Fd> TestbedPlace::occupy() const {
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  // A folder in /tmp may be there before us.
-  struct stat made{};
-  if (stat(folder_.c_str(), &made) != 0 || made.st_uid != geteuid()) {
-    return Error(fmt::format("{} cannot be made, or is another user's", folder_));
-  }
-  Fd lock(open((folder_ + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!lock.valid()) return system_error(fmt::format("cannot make {}/lock", folder_), errno);
-  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+  THALWEG_TRY(Fd held, lock());
+  if (!held.valid()) {
     return Error(fmt::format(
         "testbed '{}' is up already: 'thalweg testbed down --name {}' ends it, and another --name "
         "starts a second",
         name_, name_));
   }
-  THALWEG_TRY_STATUS(remove_rest());
-  // The folder went with the rest; ours is a new one.
-  fs::create_directories(folder_, error);
-  Fd fresh(open((folder_ + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!fresh.valid() || flock(fresh.get(), LOCK_EX | LOCK_NB) != 0) {
-    return system_error(fmt::format("cannot lock {}/lock", folder_), errno);
+  THALWEG_TRY_STATUS(remove_namespaces());
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, error)) {
+    if (entry.path().filename() != "lock") fs::remove_all(entry.path(), error);
+    if (error)
+      return Error(fmt::format("cannot remove {}: {}", entry.path().string(), error.message()));
   }
-  return fresh;
+  return held;
 }
 
 Result<Fd> TestbedPlace::listen() const {
@@ -171,7 +186,7 @@ std::optional<pid_t> TestbedPlace::holder() const {
   return text.empty() ? 0 : static_cast<pid_t>(std::atol(text.c_str()));
 }
 
-Result<Fd> TestbedPlace::connect() const {
+Result<ControlConnection> TestbedPlace::connect() const {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -179,33 +194,16 @@ Result<Fd> TestbedPlace::connect() const {
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     return Error(fmt::format("testbed '{}' is not up (thalweg testbed list)", name_));
   }
-  return fd;
+  return ControlConnection(std::move(fd), fmt::format("testbed '{}'", name_));
 }
 
-Result<json> TestbedPlace::ask(int connection, const json& request) {
-  const std::string line = request.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
-  if (send(connection, line.data(), line.size(), MSG_NOSIGNAL) !=
-      static_cast<ssize_t>(line.size())) {
-    return system_error("cannot ask the testbed", errno);
-  }
-  std::string answer;
-  const Time until = monotonic_now() + kAnswerLimit;
-  while (answer.empty() || answer.back() != '\n') {
-    std::array<char, 1 << 16> block{};
-    if (!wait_for_socket(connection, POLLIN, until)) return Error("the testbed does not answer");
-    const ssize_t got = recv(connection, block.data(), block.size(), 0);
-    if (got <= 0) return Error("the testbed ended before it answered");
-    answer.append(block.data(), static_cast<std::size_t>(got));
-  }
-  THALWEG_TRY(json object,
-              parse_control_line(std::string_view(answer).substr(0, answer.size() - 1)));
-  if (object.value("ok", false)) return object;
-  return Error(object.value("error", "the testbed refuses"));
+Result<json> TestbedPlace::ask(ControlConnection& connection, const json& request) {
+  return connection.ask(request, monotonic_now() + kAnswerLimit);
 }
 
 Result<json> TestbedPlace::ask(const json& request) const {
-  THALWEG_TRY(const Fd connection, connect());
-  return ask(connection.get(), request);
+  THALWEG_TRY(ControlConnection connection, connect());
+  return ask(connection, request);
 }
 
 Status TestbedPlace::take_down() const {
@@ -223,12 +221,20 @@ Status TestbedPlace::take_down() const {
       }
     }
   }
+  if (!fs::exists(folder_, ignored)) return ok_status();
+  THALWEG_TRY(const Fd held, lock());
+  if (!held.valid()) return Error(fmt::format("testbed '{}' has just been brought up", name_));
   return remove_rest();
 }
 
-Status TestbedPlace::remove_rest() const {
+Status TestbedPlace::remove_namespaces() const {
   std::ifstream list(folder_ + "/namespaces");
   for (std::string name; std::getline(list, name);) THALWEG_TRY_STATUS(remove_namespace(name));
+  return ok_status();
+}
+
+Status TestbedPlace::remove_rest() const {
+  THALWEG_TRY_STATUS(remove_namespaces());
   std::error_code error;
   fs::remove_all(folder_, error);
   if (error) return Error(fmt::format("cannot remove {}: {}", folder_, error.message()));

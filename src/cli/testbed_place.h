@@ -14,6 +14,7 @@
 
 #include <thalweg/result.h>
 
+#include "net/control_connection.h"
 #include "net/fd.h"
 
 namespace thalweg {
@@ -31,14 +32,14 @@ class TestbedPlace {
   static std::vector<TestbedPlace> all();
 
   [[nodiscard]] const std::string& name() const { return name_; }
-  // Made by root; else the user's own.
-  [[nodiscard]] bool is_of_root() const;
+  // Whether who asked for it was root, before entering any user namespace.
+  [[nodiscard]] bool is_of_root() const { return of_root_; }
   [[nodiscard]] const std::string& folder() const { return folder_; }
   [[nodiscard]] std::string parent_folder() const { return folder_.substr(0, folder_.rfind('/')); }
   [[nodiscard]] std::string log() const { return folder_ + "/log"; }
 
-  // Makes the folder and takes the lock; what an earlier process left is removed. An error if the
-  // testbed is up.
+  // Makes the folder, which only its owner may enter, and takes the lock; what an earlier process
+  // left is removed. An error if the testbed is up.
   [[nodiscard]] Result<Fd> occupy() const;
   // A socket that listens for control connections.
   [[nodiscard]] Result<Fd> listen() const;
@@ -50,22 +51,27 @@ class TestbedPlace {
   // One question, one answer; the error says that the testbed is not up, or what it answered.
   [[nodiscard]] Result<nlohmann::json> ask(const nlohmann::json& request) const;
   // A connection whose end ends what was asked on it.
-  [[nodiscard]] Result<Fd> connect() const;
-  [[nodiscard]] static Result<nlohmann::json> ask(int connection, const nlohmann::json& request);
+  [[nodiscard]] Result<ControlConnection> connect() const;
+  [[nodiscard]] static Result<nlohmann::json> ask(ControlConnection& connection,
+                                                  const nlohmann::json& request);
 
   // Ends the process if there is one, then what runs in the namespaces; removes them and the
   // folder.
   [[nodiscard]] Status take_down() const;
-  // All but the process: for itself, and for who finds it dead.
+  // All but the process. Only for who holds the lock.
   [[nodiscard]] Status remove_rest() const;
 
  private:
-  TestbedPlace(std::string name, std::string folder)
-      : name_(std::move(name)), folder_(std::move(folder)) {}
+  TestbedPlace(std::string name, std::string folder, bool of_root)
+      : name_(std::move(name)), folder_(std::move(folder)), of_root_(of_root) {}
+  // The lock, if nobody else has it; not valid: somebody does.
+  [[nodiscard]] Result<Fd> lock() const;
+  [[nodiscard]] Status remove_namespaces() const;
   [[nodiscard]] std::string socket() const { return folder_ + "/control"; }
 
   std::string name_;
   std::string folder_;
+  bool of_root_;
 };
 
 }  // namespace thalweg

@@ -61,6 +61,15 @@ Result<std::vector<std::size_t>> hosts_in(const std::string& text, std::size_t c
   return hosts;
 }
 
+// By its number or its name.
+Result<std::size_t> host_in(const std::string& text, const json& hosts) {
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    if (text == std::to_string(i) || hosts[i]["name"] == text) return i;
+  }
+  return Error(fmt::format("host: '{}' is neither a host's name nor a number from 0 to {}", text,
+                           hosts.size() - 1));
+}
+
 Status enter(const json& stats, std::size_t host) {
   return enter_testbed_host(stats["pid"].get<pid_t>(),
                             stats["hosts"][host]["enter"].get<std::string>());
@@ -104,6 +113,10 @@ Result<int> run(const Arguments& arguments, const std::vector<std::string>& comm
   THALWEG_TRY(meeting.master_port, free_port());
   ranks.variables.merge(variables_of(meeting));
   add_device(ranks.variables);
+  if (!stats["aggregators"].empty()) {
+    ranks.variables.emplace("THALWEG_SWITCH",
+                            stats["aggregators"][0]["control"].get<std::string>());
+  }
   ranks.variables.emplace(TestbedPlace::kFolderVariable, place.parent_folder());
   std::vector<SupervisedProcess> processes;
   for (const std::size_t host : hosts) {
@@ -122,9 +135,8 @@ Result<int> exec(const Arguments& arguments, std::vector<std::string> command) {
   }
   THALWEG_TRY(const TestbedPlace place, TestbedPlace::of(arguments.name));
   THALWEG_TRY(const json stats, place.ask(json{{"do", "stats"}}));
-  THALWEG_TRY(const std::vector<std::size_t> hosts,
-              hosts_in(arguments.hosts, stats["hosts"].size()));
-  THALWEG_TRY_STATUS(enter(stats, hosts.front()));
+  THALWEG_TRY(const std::size_t host, host_in(arguments.hosts, stats["hosts"]));
+  THALWEG_TRY_STATUS(enter(stats, host));
   std::vector<char*> words;
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);
@@ -152,7 +164,7 @@ void add_testbed_run(CLI::App& testbed, const std::vector<std::string>& command)
   CLI::App& one = *testbed.add_subcommand(
       "exec", "run a program on a host: thalweg testbed exec 3 -- iperf3 -s");
   add_testbed_name(one, arguments->name);
-  one.add_option("host", arguments->hosts, "its number")->required();
+  one.add_option("host", arguments->hosts, "its number or name")->required();
   on_run(one, [arguments, command] { return exec(*arguments, command); });
 }
 

@@ -14,9 +14,11 @@
 #include "cli/command.h"
 #include "cli/pipe.h"
 #include "cli/testbed.h"
+#include "cli/testbed/aggregators.h"
 #include "cli/testbed/capacity.h"
 #include "cli/testbed/frame.h"
 #include "cli/testbed/switchboard.h"
+#include "cli/testbed_aggregator.h"
 #include "cli/testbed_hosts.h"
 #include "cli/testbed_place.h"
 #include "net/system.h"
@@ -32,6 +34,7 @@ struct Arguments {
   double scale = 1;
   std::size_t mtu = 1500;
   std::vector<std::string> settings;
+  std::vector<std::string> aggregate;
   bool foreground = false;
 };
 
@@ -80,7 +83,9 @@ Result<NetworkOptions> network_options(const std::vector<std::string>& settings)
 }
 
 Status check_capacity(const Topology& topology, const TestbedSettings& settings) {
-  const double needed = frames_needed(topology, settings.mtu);
+  std::vector<Bandwidth> rates;
+  for (const Link& link : topology.links()) rates.push_back(link.spec.rate);
+  const double needed = frames_needed(topology, rates, settings.mtu);
   if (needed <= settings.frames_per_second) return ok_status();
   return Error(fmt::format(
       "the hosts' links can carry {:.0f} frames of {} bytes a second, and this machine {:.0f}: "
@@ -102,16 +107,16 @@ class Testbed {
   Testbed(const TestbedPlace& place, const Topology& topology, const TestbedSettings& settings)
       : place_(place), topology_(topology), settings_(settings) {}
 
-  // Sets all up, says so by `ready`, and runs until it is told to end.
+  // Sets all up, says so by `ready`, and runs until it is told to end, or not at all if `ready`
+  // answers that nobody waits for it.
   template <class Ready>
   Status run(const Fd& lock, Ready ready) {
     Status status = prepare(lock);
-    if (status.ok()) {
-      ready(board_.get());
+    if (status.ok() && ready()) {
       be_urgent();
       board_->run();
-      board_.reset();
     }
+    board_.reset();
     const Status removed = place_.remove_rest();
     return status.ok() ? removed : status;
   }
@@ -119,6 +124,8 @@ class Testbed {
 
  private:
   Status prepare(const Fd& lock) {
+    // Who waits to hear that it is up may have ended: that must not end us before all is removed.
+    std::signal(SIGPIPE, SIG_IGN);
     sigset_t ends;
     sigemptyset(&ends);
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&ends, signal);
@@ -133,9 +140,25 @@ class Testbed {
     THALWEG_TRY(std::vector<TestbedHost> hosts, make_testbed_hosts(place_, topology_, settings_));
     THALWEG_TRY_STATUS(check_capacity(topology_, settings_));
     THALWEG_TRY(Fd listener, place_.listen());
-    THALWEG_TRY(board_, Switchboard::make(topology_, settings_, std::move(hosts),
-                                          std::move(listener), std::move(signals)));
+    THALWEG_TRY(std::vector<std::unique_ptr<Restartable>> aggregators, start_aggregators(hosts));
+    THALWEG_TRY(board_,
+                Switchboard::make(topology_, settings_, std::move(hosts), std::move(listener),
+                                  std::move(signals), std::move(aggregators)));
     return ok_status();
+  }
+
+  Result<std::vector<std::unique_ptr<Restartable>>> start_aggregators(
+      const std::vector<TestbedHost>& hosts) const {
+    std::vector<std::unique_ptr<Restartable>> started;
+    const std::size_t first = hosts.size() - settings_.aggregate.size();
+    for (std::size_t i = 0; i < settings_.aggregate.size(); ++i) {
+      THALWEG_TRY(auto one,
+                  AggregatorProcess::start(settings_.aggregate[i],
+                                           address_of(Rank(static_cast<std::int32_t>(first + i))),
+                                           hosts[first + i].space.get(), place_));
+      started.push_back(std::move(one));
+    }
+    return started;
   }
 
   const TestbedPlace& place_;
@@ -145,6 +168,7 @@ class Testbed {
 };
 
 void print_up(const TestbedPlace& place, const Topology& topology, const std::string& capacity) {
+  // The hosts of aggregators are among them: they have addresses too.
   std::cout << fmt::format("testbed '{}': {} hosts, {} links; this machine carries {} frames/s\n",
                            place.name(), topology.host_count(), topology.links().size(), capacity);
   std::vector<std::vector<std::string>> rows{{"host", "name", "address", "namespace"}};
@@ -154,15 +178,6 @@ void print_up(const TestbedPlace& place, const Topology& topology, const std::st
                     place.is_of_root() ? fmt::format("{}-h{}", place.name(), rank.value()) : "-"});
   }
   std::cout << format_table(rows) << std::flush;
-}
-
-std::string read_all(int fd) {
-  std::string text;
-  char block[512];
-  for (ssize_t got = 0; (got = read(fd, block, sizeof(block))) > 0;) {
-    text.append(block, static_cast<std::size_t>(got));
-  }
-  return text;
 }
 
 // In a process of its own, whose terminal and folder are nobody's. It says by the pipe "+" and the
@@ -183,13 +198,14 @@ Result<int> run_in_background(const TestbedPlace& place, const Topology& topolog
     dup2(log.get(), STDERR_FILENO);
     if (chdir("/") != 0) _exit(kExitBadInput);
     const auto say = [&](const std::string& text) {
-      if (write(pipe.write.get(), text.data(), text.size()) < 0) _exit(kExitBadInput);
+      const auto size = static_cast<ssize_t>(text.size());
+      const bool heard = write(pipe.write.get(), text.data(), text.size()) == size;
       pipe.write.reset();
+      return heard;
     };
     Testbed testbed(place, topology, settings);
-    const Status status = testbed.run(lock, [&](Switchboard*) {
-      say(fmt::format("+{:.0f}", testbed.settings().frames_per_second));
-    });
+    const Status status = testbed.run(
+        lock, [&] { return say(fmt::format("+{:.0f}", testbed.settings().frames_per_second)); });
     if (!status.ok() && pipe.write.valid()) say("-" + status.error().message());
     _exit(status.ok() ? 0 : kExitBadInput);
   }
@@ -211,17 +227,20 @@ Result<int> up(const Arguments& arguments) {
     return Error(fmt::format("{}: {} hosts; a testbed has 2 to {}", arguments.topology,
                              read.host_count(), kMaxTestbedHosts));
   }
-  THALWEG_TRY(const Topology topology, scaled(read, arguments.scale));
+  THALWEG_TRY(const Topology links, scaled(read, arguments.scale));
   TestbedSettings settings{.name = arguments.name,
                            .folder = place.folder(),
                            .mtu = arguments.mtu,
-                           .scale = arguments.scale};
+                           .scale = arguments.scale,
+                           .aggregate = arguments.aggregate};
+  THALWEG_TRY(const Topology topology, with_aggregators(links, settings.aggregate));
   THALWEG_TRY(settings.network, network_options(arguments.settings));
   if (!arguments.foreground) return run_in_background(place, topology, settings);
   THALWEG_TRY(const Fd lock, place.occupy());
   Testbed testbed(place, topology, settings);
-  THALWEG_TRY_STATUS(testbed.run(lock, [&](Switchboard*) {
+  THALWEG_TRY_STATUS(testbed.run(lock, [&] {
     print_up(place, topology, fmt::format("{:.0f}", testbed.settings().frames_per_second));
+    return static_cast<bool>(std::cout);
   }));
   return 0;
 }
@@ -241,6 +260,9 @@ void add_testbed_up(CLI::App& testbed) {
       ->capture_default_str();
   app.add_option("--set", arguments->settings,
                  "of the switches, KEY=VALUE as in a scenario's 'network', as mark_above=30KB")
+      ->allow_extra_args(false);
+  app.add_option("--aggregate", arguments->aggregate,
+                 "a switch that sums gradients of ATP (may be given again), or all")
       ->allow_extra_args(false);
   app.add_flag("--foreground", arguments->foreground, "stay; Ctrl-C takes the testbed down");
   on_run(app, [arguments] { return up(*arguments); });

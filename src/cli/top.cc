@@ -47,6 +47,7 @@ struct Look {
   Values values;
   std::string rank;
   std::string error;  // empty: it answered
+  Time when;          // it did
 };
 
 Result<std::string> fetch(const std::string& place) {
@@ -99,6 +100,7 @@ Look look_at(const std::string& place) {
     look.error = answer.error().message();
     return look;
   }
+  look.when = monotonic_now();
   std::string_view rest = *answer;
   while (!rest.empty()) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
@@ -129,9 +131,10 @@ double value_in(const Look& look, const char* name) {
   return found == look.values.end() ? 0 : found->second;
 }
 
-// Rates since the last look; since the beginning, as counts, if there was none.
+// Rates since the last look; since the beginning, as counts, if there was none. A rank that could
+// not be looked at before, or counts less than before, has begun anew: no rate.
 std::string table_of(const std::vector<std::string>& places, const std::vector<Look>& looks,
-                     const std::vector<Look>& before, double seconds) {
+                     const std::vector<Look>& before) {
   const bool rates = !before.empty();
   const std::string per = rates ? "/s" : "";
   std::vector<std::vector<std::string>> rows = {{"place", "rank", "calls" + per, "MB" + per,
@@ -142,13 +145,17 @@ std::string table_of(const std::vector<std::string>& places, const std::vector<L
       rows.push_back({places[i], "-", "-", "-", "-", "-", "-", "-"});
       continue;
     }
-    const auto since = [&](const char* name) {
-      const double now = value_in(looks[i], name);
-      return rates ? (now - value_in(before[i], name)) / seconds : now;
+    const auto since = [&](const char* name, double unit, int digits) -> std::string {
+      double value = value_in(looks[i], name);
+      if (rates) {
+        const double then = value_in(before[i], name);
+        if (!before[i].error.empty() || value < then) return "-";
+        value = (value - then) / (looks[i].when - before[i].when).s();
+      }
+      return fmt::format("{:.{}f}", value / unit, digits);
     };
-    const auto count = [&](const char* name) { return fmt::format("{:.0f}", since(name)); };
-    rows.push_back({places[i], looks[i].rank, count("operations"),
-                    fmt::format("{:.1f}", since("bytes") / 1e6),
+    const auto count = [&](const char* name) { return since(name, 1, 0); };
+    rows.push_back({places[i], looks[i].rank, count("operations"), since("bytes", 1e6, 1),
                     fmt::format("{:.0f}", value_in(looks[i], "failures")), count("packets_sent"),
                     count("packets_retransmitted"), count("packets_marked")});
   }
@@ -172,7 +179,7 @@ Result<int> run(const Arguments& arguments) {
     if (arguments.json) {
       std::cout << json_of(arguments.places, looks).dump(arguments.once ? 1 : -1) << '\n';
     } else {
-      std::cout << table_of(arguments.places, looks, before, arguments.interval_s);
+      std::cout << table_of(arguments.places, looks, before);
     }
     std::cout << std::flush;
     if (arguments.once || !std::cout) {

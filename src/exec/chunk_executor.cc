@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "tensor/reduce.h"
@@ -41,13 +42,20 @@ void negate(std::byte* values, std::size_t elements, std::size_t size) {
 
 }  // namespace
 
+std::shared_ptr<std::byte> block_from_heap(std::size_t bytes) {
+  const std::shared_ptr<std::byte[]> block = std::make_shared_for_overwrite<std::byte[]>(bytes);
+  return {block, block.get()};
+}
+
 ChunkExecutor::ChunkExecutor(const RankPlan& plan, DType type, ReduceOp op,
-                             std::int64_t segment_elements, std::span<std::byte* const> memory)
+                             std::int64_t segment_elements, std::span<std::byte* const> memory,
+                             BlockSource blocks)
     : plan_(plan),
       type_(type),
       op_(op),
       element_(size_of(type)),
       segment_elements_(segment_elements),
+      blocks_(std::move(blocks)),
       memory_(memory.begin(), memory.end()),
       version_(plan.buffers().size(), 0),
       next_send_(plan.buffers().size(), 0),
@@ -63,14 +71,16 @@ ChunkExecutor::ChunkExecutor(const RankPlan& plan, DType type, ReduceOp op,
     }
   }
   for (std::uint32_t slot = 0; slot < incoming_.size(); ++slot) {
-    incoming_[slot].wire.resize(wire_bytes(plan.arrivals()[slot].buffer));
+    incoming_[slot].wire = block_for(plan.arrivals()[slot].buffer);
   }
   for (std::uint32_t b = 0; b < plan.buffers().size(); ++b) make_ready(b);
 }
 
-std::size_t ChunkExecutor::wire_bytes(std::uint32_t buffer) const {
+ChunkExecutor::Block ChunkExecutor::block_for(std::uint32_t buffer) const {
   const std::int64_t counts = segment_elements_ == 0 ? 0 : segments_of(buffer);
-  return plan_.buffers()[buffer].bytes + static_cast<std::size_t>(counts) * element_;
+  const std::size_t size =
+      plan_.buffers()[buffer].bytes + static_cast<std::size_t>(counts) * element_;
+  return {blocks_(size), size};
 }
 
 bool ChunkExecutor::poll_ready(std::uint32_t& send) {
@@ -97,13 +107,12 @@ void ChunkExecutor::make_ready(std::uint32_t buffer) {
 void ChunkExecutor::fill(std::uint32_t send) {
   const std::uint32_t buffer = plan_.sends()[send].buffer;
   const std::byte* from = memory_[buffer];
-  std::vector<std::byte>& wire = outgoing_[send];
-  wire.resize(wire_bytes(buffer));
+  const Block& wire = outgoing_[send] = block_for(buffer);
+  std::byte* to = wire.memory.get();
   if (segment_elements_ == 0) {
-    std::memcpy(wire.data(), from, wire.size());
+    std::memcpy(to, from, wire.size);
     return;
   }
-  std::byte* to = wire.data();
   std::size_t left = plan_.buffers()[buffer].bytes;
   for (const std::uint16_t count : counts_[buffer]) {
     const std::size_t bytes = std::min(left, static_cast<std::size_t>(data_elements()) * element_);
@@ -137,9 +146,9 @@ void ChunkExecutor::apply(std::uint32_t slot) {
   if (segment_elements_ == 0) {
     std::byte* target = memory_[arrival.buffer];
     if (arrival.kind == TransferKind::kCopy) {
-      std::memcpy(target, in.wire.data(), in.wire.size());
+      std::memcpy(target, in.wire.memory.get(), in.wire.size);
     } else {
-      reduce(type_, op_, target, target, in.wire.data(), in.wire.size() / element_);
+      reduce(type_, op_, target, target, in.wire.memory.get(), in.wire.size / element_);
     }
   } else {
     std::int64_t next = 0;
@@ -163,7 +172,7 @@ void ChunkExecutor::apply(std::uint32_t slot) {
 
 void ChunkExecutor::apply_segments(std::uint32_t slot, std::int64_t begin, std::int64_t end) {
   const RankPlan::Arrival& arrival = plan_.arrivals()[slot];
-  const std::byte* wire = incoming_[slot].wire.data();
+  const std::byte* wire = incoming_[slot].wire.memory.get();
   for (std::int64_t s = begin; s < end; ++s) {
     const std::byte* from = wire + static_cast<std::size_t>(s * segment_elements_) * element_;
     const std::int64_t first = s * data_elements();

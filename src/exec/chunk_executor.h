@@ -16,6 +16,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -24,6 +26,11 @@
 #include "exec/rank_plan.h"
 
 namespace thalweg {
+
+// Gives memory of at least so many bytes, whatever is in it; it is free again with the last
+// pointer.
+using BlockSource = std::function<std::shared_ptr<std::byte>(std::size_t)>;
+[[nodiscard]] std::shared_ptr<std::byte> block_from_heap(std::size_t bytes);
 
 class ChunkExecutor {
  public:
@@ -34,20 +41,23 @@ class ChunkExecutor {
   };
 
   // `segment_elements`: elements that fit a segment on the wire, at least 2; 0: exact. The memory
-  // of each buffer holds this rank's contribution. Plan and memory must outlive the run.
+  // of each buffer holds this rank's contribution. Plan and memory must outlive the run. What
+  // arrives and leaves lies in blocks of `blocks`.
   ChunkExecutor(const RankPlan& plan, DType type, ReduceOp op, std::int64_t segment_elements,
-                std::span<std::byte* const> memory);
+                std::span<std::byte* const> memory, BlockSource blocks = block_from_heap);
 
   // Sends whose tensor is there, each once. Poll after construction and arrived().
   bool poll_ready(std::uint32_t& send);
   // On the wire: what a polled send carries, until sent().
   [[nodiscard]] std::span<const std::byte> outgoing(std::uint32_t send) const {
-    return outgoing_[send];
+    return outgoing_[send].bytes();
   }
   void sent(std::uint32_t send);
 
   // Where the slot's tensor is to be received, until arrived().
-  [[nodiscard]] std::span<std::byte> incoming(std::uint32_t slot) { return incoming_[slot].wire; }
+  [[nodiscard]] std::span<std::byte> incoming(std::uint32_t slot) {
+    return incoming_[slot].wire.bytes();
+  }
   void arrived(std::uint32_t slot, std::span<const Lost> lost);
   [[nodiscard]] bool outstanding(std::uint32_t slot) const { return !incoming_[slot].here; }
 
@@ -63,8 +73,13 @@ class ChunkExecutor {
   [[nodiscard]] double arrived_fraction() const;
 
  private:
+  struct Block {
+    std::shared_ptr<std::byte> memory;
+    std::size_t size = 0;
+    [[nodiscard]] std::span<std::byte> bytes() const { return {memory.get(), size}; }
+  };
   struct Incoming {
-    std::vector<std::byte> wire;
+    Block wire;
     std::vector<Lost> lost;
     bool here = false;
   };
@@ -77,7 +92,7 @@ class ChunkExecutor {
   [[nodiscard]] std::int64_t segments_of(std::uint32_t buffer) const {
     return (elements_of(buffer) + data_elements() - 1) / data_elements();
   }
-  [[nodiscard]] std::size_t wire_bytes(std::uint32_t buffer) const;
+  [[nodiscard]] Block block_for(std::uint32_t buffer) const;
   void make_ready(std::uint32_t buffer);
   void fill(std::uint32_t send);
   void apply(std::uint32_t slot);
@@ -88,13 +103,14 @@ class ChunkExecutor {
   ReduceOp op_;
   std::size_t element_;
   std::int64_t segment_elements_;
+  BlockSource blocks_;
   std::vector<std::byte*> memory_;                  // [buffer]
   std::vector<std::vector<std::uint16_t>> counts_;  // [buffer][segment]
   std::vector<std::vector<bool>> forgone_;          // [buffer][segment]: its result did not arrive
   std::vector<std::uint32_t> version_;              // [buffer]
   std::vector<std::uint32_t> next_send_;            // [buffer]
   std::vector<Incoming> incoming_;                  // [slot]
-  std::vector<std::vector<std::byte>> outgoing_;    // [send]
+  std::vector<Block> outgoing_;                     // [send]
   std::vector<std::uint32_t> ready_;
   std::size_t unfinished_;
   std::int64_t segments_wanted_ = 0;

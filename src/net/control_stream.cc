@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <cstring>
 #include <system_error>
+#include <utility>
 
+#include "base/check.h"
 #include "net/system.h"
 #include "net/tcp.h"
 
@@ -49,6 +51,43 @@ void ControlStream::push(const ControlMessage& message) {
   const std::span<std::byte> bytes = std::span(out_).last(size);
   encode_control(message, envelope, bytes);
   if (guard_ != nullptr) guard_->seal_control(envelope.sequence, bytes);
+  keep_for_copy(bytes);
+  urgent_ = urgent_ || !std::holds_alternative<ReportMessage>(message);
+}
+
+void ControlStream::keep_for_copy(std::span<const std::byte> message) {
+  std::size_t old = 0;
+  while (old < recent_.size() && recent_.size() - old + message.size() > kMaxCopy) {
+    std::size_t size = 0;
+    CHECK(peek_control(std::span(recent_).subspan(old), size) == WireError::kNone);
+    old += size;
+  }
+  recent_.erase(recent_.begin(), recent_.begin() + static_cast<std::ptrdiff_t>(old));
+  if (message.size() <= kMaxCopy) recent_.insert(recent_.end(), message.begin(), message.end());
+}
+
+std::span<const std::byte> ControlStream::take_copy() {
+  if (!std::exchange(urgent_, false)) return {};
+  return recent_;
+}
+
+bool ControlStream::receive_copy(std::span<const std::byte> copy, const OnMessage& on_message) {
+  ControlMessage message;
+  ControlEnvelope about;
+  while (!copy.empty()) {
+    std::size_t size = 0;
+    if (peek_control(copy, size) != WireError::kNone || copy.size() < size) return false;
+    if (decode_control(copy.first(size), message, about) != WireError::kNone) return false;
+    if (about.job != job_ || about.keyed != (guard_ != nullptr)) return false;
+    if (about.sequence > next_in_) return true;
+    if (about.sequence == next_in_) {
+      if (judge(copy.first(size), about) != Refusal::kNone) return false;
+      ++next_in_;
+      on_message(message);
+    }
+    copy = copy.subspan(size);
+  }
+  return true;
 }
 
 std::string ControlStream::flush() {
@@ -65,7 +104,7 @@ std::string ControlStream::flush() {
   return {};
 }
 
-std::string ControlStream::receive(const std::function<void(const ControlMessage&)>& on_message) {
+std::string ControlStream::receive(const OnMessage& on_message) {
   while (true) {
     if (in_.size() < received_ + kReadSize) in_.resize(received_ + kReadSize);
     const ssize_t size = recv(fd(), &in_[received_], in_.size() - received_, 0);
@@ -81,7 +120,7 @@ std::string ControlStream::receive(const std::function<void(const ControlMessage
   }
 }
 
-std::string ControlStream::decode(const std::function<void(const ControlMessage&)>& on_message) {
+std::string ControlStream::decode(const OnMessage& on_message) {
   std::span<const std::byte> left = std::span<const std::byte>(in_).first(received_);
   ControlMessage message;
   ControlEnvelope about;
@@ -95,12 +134,15 @@ std::string ControlStream::decode(const std::function<void(const ControlMessage&
       wrong = fmt::format("it sent a signal that makes no sense ({})", name_of(error));
     } else if (about.job != job_ || about.keyed != (guard_ != nullptr)) {
       wrong = "it sent a signal of another job";
+    } else if (about.sequence == next_stream_ && next_stream_ < next_in_) {
+      ++next_stream_;  // its copy was here before
+      left = left.subspan(size);
     } else if (const Refusal refusal = judge(left.first(size), about); refusal != Refusal::kNone) {
       wrong = fmt::format("a signal came that it did not send here ({})", name_of(refusal));
-    } else if (about.sequence != next_in_) {
-      wrong = fmt::format("it sent signal {} where {} was due", about.sequence, next_in_);
+    } else if (about.sequence != next_stream_) {
+      wrong = fmt::format("it sent signal {} where {} was due", about.sequence, next_stream_);
     } else {
-      ++next_in_;
+      next_in_ = ++next_stream_;
       on_message(message);
       left = left.subspan(size);
     }

@@ -3,11 +3,16 @@
 //
 // What arrives is either a message in its turn or the end of the connection: a stream that makes
 // no sense once cannot be trusted again.
+//
+// TCP repeats a lost segment that no other follows after milliseconds. So the last messages also go
+// by datagram, in copies: whichever comes first counts. A copy that is not understood, or whose
+// first new message is not the next in turn, is of no use, and nothing else.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +24,10 @@ namespace thalweg {
 
 class ControlStream {
  public:
+  using OnMessage = std::function<void(const ControlMessage&)>;
+  // Of a copy.
+  static constexpr std::size_t kMaxCopy = 1200;
+
   // Takes a connected, non-blocking socket. `guard` outlives it; null without a key.
   ControlStream(Fd fd, JobToken job, PacketGuard* guard)
       : fd_(std::move(fd)), job_(job), guard_(guard) {}
@@ -31,7 +40,13 @@ class ControlStream {
   // Bytes are waiting for the socket to take them.
   [[nodiscard]] bool blocked() const { return sent_ < out_.size(); }
   // Reads all there is. Empty, or why the connection is over.
-  [[nodiscard]] std::string receive(const std::function<void(const ControlMessage&)>& on_message);
+  [[nodiscard]] std::string receive(const OnMessage& on_message);
+
+  // One datagram of the last messages, as many as fit, if one that a transfer waits for was put in
+  // line since the last call; else nothing. Good until the next push().
+  [[nodiscard]] std::span<const std::byte> take_copy();
+  // A datagram from the peer's take_copy(). False: it is none, or not authentic.
+  [[nodiscard]] bool receive_copy(std::span<const std::byte> copy, const OnMessage& on_message);
 
  private:
   // By the key, where there is one.
@@ -39,7 +54,8 @@ class ControlStream {
     return guard_ == nullptr ? Refusal::kNone : guard_->check_control(message, about);
   }
   // Reads the messages that are complete.
-  [[nodiscard]] std::string decode(const std::function<void(const ControlMessage&)>& on_message);
+  [[nodiscard]] std::string decode(const OnMessage& on_message);
+  void keep_for_copy(std::span<const std::byte> message);
 
   Fd fd_;
   JobToken job_;
@@ -49,7 +65,10 @@ class ControlStream {
   std::vector<std::byte> in_;
   std::size_t received_ = 0;  // bytes of in_ that hold
   std::uint64_t next_out_ = 0;
-  std::uint64_t next_in_ = 0;
+  std::uint64_t next_in_ = 0;      // by either way
+  std::uint64_t next_stream_ = 0;  // on the stream; at most next_in_
+  std::vector<std::byte> recent_;  // the last messages, at most kMaxCopy bytes
+  bool urgent_ = false;            // a copy is due
 };
 
 // TCP as signals need it: no waiting for more, a dead peer noticed within `timeout_ms`, and lost

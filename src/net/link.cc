@@ -174,8 +174,13 @@ void Link::receive_data() {
 
 void Link::receive_packet(std::span<const std::byte> packet, bool marked, Time now) {
   DataHeader header;
-  if (decode_data_header(packet, header) != WireError::kNone || header.job != job_ ||
-      header.keyed != (guard_ != nullptr)) {
+  const WireError error = decode_data_header(packet, header);
+  if (error == WireError::kKind || error == WireError::kShort) {
+    const auto on_message = [&](const ControlMessage& m) { dlcp_.on_control(m, now); };
+    if (!stream_->receive_copy(packet, on_message)) ++bad_packets_;
+    return;
+  }
+  if (error != WireError::kNone || header.job != job_ || header.keyed != (guard_ != nullptr)) {
     ++bad_packets_;
     return;
   }
@@ -240,7 +245,12 @@ void Link::send_data() {
 void Link::send_signals() {
   ControlMessage message;
   while (dlcp_.poll_control(message)) stream_->push(message);
+  const std::span<const std::byte> copy = stream_->take_copy();
   if (const std::string wrong = stream_->flush(); !wrong.empty()) lose(wrong);
+  if (copy.empty() || lost() || busy_) return;
+  // As urgent as data can be. If it does not leave, the stream will do.
+  const UdpPacket packet{copy, {}};
+  static_cast<void>(udp_->send({&packet, 1}, traffic_class_of(SegmentTag(), dscp_)));
 }
 
 void Link::deliver_events() {

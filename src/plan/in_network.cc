@@ -3,8 +3,41 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "plan/scheme.h"
 
 namespace thalweg {
+namespace {
+
+// Of the links that leave an innermost region, of several.
+Duration slowest_region(Bytes tensor, const Topology& topology) {
+  const auto regions = innermost_groups(topology);
+  Duration slowest;
+  if (regions.size() < 2) return slowest;
+  for (const auto& members : regions) {
+    const RegionId region = topology.region_of(members.front());
+    Bandwidth out;
+    Duration delay;
+    for (const Link& link : topology.links()) {
+      if (topology.contains(region, topology.node(link.a).region) ==
+          topology.contains(region, topology.node(link.b).region)) {
+        continue;
+      }
+      out = out + link.spec.rate;
+      delay = std::max(delay, link.spec.delay);
+    }
+    if (out == Bandwidth()) continue;
+    // Of the sums that others serve, its own share goes out and the whole comes in; of those that
+    // it serves, all other regions' shares come in.
+    const double served = static_cast<double>(members.size()) / topology.host_count();
+    const double in = (1 - served) + served * static_cast<double>(regions.size() - 1);
+    const Bytes most(
+        static_cast<std::int64_t>(static_cast<double>(tensor.count()) * std::max(1.0, in)));
+    slowest = std::max(slowest, out.transmission_time(most) + delay * 4);
+  }
+  return slowest;
+}
+
+}  // namespace
 
 Duration in_network_time(const InNetworkRequest& request, const Topology& topology,
                          const CostOptions& options) {
@@ -25,6 +58,7 @@ Duration in_network_time(const InNetworkRequest& request, const Topology& topolo
     }
     slowest = std::max(slowest, own);
   }
+  slowest = std::max(slowest, slowest_region(tensor, topology));
   // To the switch, from there to the server, and back by it.
   constexpr std::int64_t kMessages = 4;
   return request.agreement + options.per_message * kMessages + slowest;

@@ -202,7 +202,6 @@ Result<ExperimentPlot> ExperimentReader::read_plot(const YAML::Node& node) const
   return plot;
 }
 
-// Every value of every axis must fit the scenario; the combinations are not all tried here.
 Result<ExperimentTraining> ExperimentReader::read_training(const YAML::Node& node) const {
   static constexpr std::array<std::string_view, 1> kRequired{"base"};
   static constexpr std::array<std::string_view, 3> kOptional{"seeds", "quick_seeds", "iterations"};
@@ -222,6 +221,7 @@ Result<ExperimentTraining> ExperimentReader::read_training(const YAML::Node& nod
   return training;
 }
 
+// Every value of every axis must fit the scenario; the combinations are not all tried here.
 Status ExperimentReader::check_scenario(const YAML::Node& root) const {
   for (const Axis& axis : experiment_.axes) {
     for (const Axis::Value& value : axis.values) {

@@ -33,7 +33,9 @@ struct ScenarioJob {
   std::vector<Rank> hosts;                            // worker i runs on hosts[i]
   std::shared_ptr<const Topology> topology;           // with only these
   std::shared_ptr<const TransportFactory> transport;  // the scenario's, or its own
-  bool background = false;                            // goes on as long as others do
+  // Of groups that switches sum; null: the strategy has none.
+  std::shared_ptr<const TransportFactory> group_transport = {};
+  bool background = false;  // goes on as long as others do
   // Where the transport aggregates in switches.
   std::vector<Rank> servers = {};
   std::uint32_t slot_limit = 0;

@@ -51,6 +51,8 @@ class ScenarioReader : private YamlSource {
   Status read_work_of_job(const Fields& fields, ScenarioJob& job, const YAML::Node& node) const;
   // A scheme, or how tensors are scattered.
   Status read_exchange(const Fields& fields, ScenarioJob& job, const YAML::Node& node) const;
+  Status read_group_transport(const Fields& fields, ScenarioJob& job, const YAML::Node& scheme,
+                              bool needed) const;
   Status read_aggregation_of_job(const Fields& fields, ScenarioJob& job,
                                  const YAML::Node& node) const;
   Status read_slowdown(const YAML::Node& node, ScenarioJob& job) const;

@@ -44,6 +44,21 @@ std::vector<double> utilisation(const Network& network, const Topology& topology
   return result;
 }
 
+AggregationCounters sum_of(const AggregationCounters& a, const AggregationCounters& b) {
+  return {.sent = a.sent + b.sent,
+          .retransmissions = a.retransmissions + b.retransmissions,
+          .timeouts = a.timeouts + b.timeouts,
+          .marks = a.marks + b.marks,
+          .aggregated = a.aggregated + b.aggregated,
+          .completed = a.completed + b.completed,
+          .collisions = a.collisions + b.collisions,
+          .forwarded = a.forwarded + b.forwarded,
+          .partial_sums = a.partial_sums + b.partial_sums,
+          .expired = a.expired + b.expired,
+          .most_slots = std::max(a.most_slots, b.most_slots),
+          .at_servers = a.at_servers + b.at_servers};
+}
+
 // One run: everything that is put on the network, and what came of it.
 class ScenarioRun {
  public:
@@ -58,6 +73,7 @@ class ScenarioRun {
 
  private:
   Status add_job(const ScenarioJob& job);
+  Result<Aggregation*> add_aggregation(const AggregationSpec& spec);
   void add_flow(const ScenarioFlow& flow);
   void add_background(const ScenarioBackground& background);
   void add_fault(const ScenarioFault& fault);
@@ -75,7 +91,7 @@ class ScenarioRun {
   ScenarioResult result_;
   std::vector<std::unique_ptr<Connections>> connections_;
   std::vector<std::unique_ptr<Aggregation>> aggregations_;
-  std::vector<std::int32_t> aggregation_of_;  // [job]: the network's number, -1 for none
+  std::vector<std::vector<std::int32_t>> aggregations_of_;  // [job]: the network's numbers
   std::vector<std::unique_ptr<TrainingJob>> jobs_;
   std::vector<std::unique_ptr<BackgroundTraffic>> background_;
   std::vector<std::unique_ptr<RandomPauses>> pauses_;
@@ -104,30 +120,40 @@ Status ScenarioRun::add_job(const ScenarioJob& job) {
                                                       .tag = result_.groups.size(),
                                                       .hosts = job.hosts}));
   result_.groups.push_back(job.name);
+  aggregations_of_.emplace_back();
   Aggregation* aggregation = nullptr;
   if (job.transport->aggregation() != nullptr) {
-    const AggregationSpec spec{.transport = job.transport.get(),
-                               .workers = job.hosts,
-                               .servers = job.servers,
-                               .slot_limit = job.slot_limit};
-    const auto number = network_.add_aggregation(spec);
-    if (!number.ok()) return number.error().within("job " + job.name);
-    aggregations_.push_back(
-        std::make_unique<Aggregation>(network_, ends_, spec, *number, result_.groups.size() - 1));
-    aggregation = aggregations_.back().get();
-    aggregation_of_.push_back(*number);
-  } else {
-    aggregation_of_.push_back(-1);
+    const auto added = add_aggregation({.transport = job.transport.get(),
+                                        .workers = job.hosts,
+                                        .servers = job.servers,
+                                        .slot_limit = job.slot_limit});
+    if (!added.ok()) return added.error().within("job " + job.name);
+    aggregation = *added;
   }
+  const auto of_group = [&](const std::vector<Rank>& members) {
+    std::vector<Rank> hosts;
+    for (const Rank member : members) hosts.push_back(job.hosts[member.index()]);
+    return add_aggregation(
+        {.transport = job.group_transport.get(), .workers = hosts, .servers = hosts});
+  };
   TrainingOptions training = job.training;
   if (job.background) training.goes_on = [this] { return work_left(); };
   auto made = TrainingJob::make(job.model, training, *job.topology, network_, *connections_.back(),
-                                aggregation);
+                                aggregation, of_group);
   if (!made.ok()) return made.error().within("job " + job.name);
   jobs_.push_back(std::move(*made));
   if (recorder_ != nullptr) recorder_->watch(jobs_.size() - 1, *jobs_.back());
   jobs_.back()->start();
   return ok_status();
+}
+
+// One more of the job that was added last.
+Result<Aggregation*> ScenarioRun::add_aggregation(const AggregationSpec& spec) {
+  THALWEG_TRY(const std::int32_t number, network_.add_aggregation(spec));
+  aggregations_.push_back(
+      std::make_unique<Aggregation>(network_, ends_, spec, number, result_.groups.size() - 1));
+  aggregations_of_.back().push_back(number);
+  return aggregations_.back().get();
 }
 
 void ScenarioRun::add_flow(const ScenarioFlow& flow) {
@@ -185,8 +211,11 @@ ScenarioResult ScenarioRun::run(const std::function<void(Time now)>& progress) {
          .goodput_gbps = jobs_[j]->done() ? jobs_[j]->goodput_gbps() : 0,
          .workers = jobs_[j]->worker_count(),
          .worker_paces = jobs_[j]->done() ? jobs_[j]->worker_paces() : std::vector<Duration>()});
-    if (aggregation_of_[j] < 0) continue;
-    result_.jobs.back().aggregation = network_.aggregation_counters(aggregation_of_[j]);
+    for (const std::int32_t number : aggregations_of_[j]) {
+      const AggregationCounters counters = network_.aggregation_counters(number);
+      auto& sum = result_.jobs.back().aggregation;
+      sum = sum ? sum_of(*sum, counters) : counters;
+    }
   }
   result_.flows_unfinished = network_.active_flows();
   result_.failures = network_.aggregation_failures();

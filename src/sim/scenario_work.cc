@@ -107,7 +107,10 @@ Status ScenarioReader::read_exchange(const Fields& fields, ScenarioJob& job,
       job.training.scatter.servers = strategy->servers()->servers;
       job.training.scatter.staleness = strategy->servers()->staleness;
     }
-    return ok_status();
+    return read_group_transport(fields, job, scheme->second, strategy->uses_switches());
+  }
+  if (const auto found = fields.find("group_transport"); found != fields.end()) {
+    return error(found->second, "'group_transport' is for jobs with a 'scheme'");
   }
   static constexpr std::array<std::string_view, 1> kRequired{"servers"};
   static constexpr std::array<std::string_view, 1> kOptional{"whole"};
@@ -118,14 +121,38 @@ Status ScenarioReader::read_exchange(const Fields& fields, ScenarioJob& job,
   return take(of, "whole", job.training.scatter.whole, as_bytes(Bytes(0), kMaxBuffer));
 }
 
+// What groups that switches sum go by.
+Status ScenarioReader::read_group_transport(const Fields& fields, ScenarioJob& job,
+                                            const YAML::Node& scheme, bool needed) const {
+  const auto given = fields.find("group_transport");
+  if (given == fields.end()) {
+    if (!needed) return ok_status();
+    return error(scheme, fmt::format("'{}' sums in switches: the job needs a 'group_transport', "
+                                     "such as {{kind: atp}}",
+                                     job.training.scheme));
+  }
+  if (!needed) {
+    return error(given->second, fmt::format("'group_transport': no group of '{}' is summed in "
+                                            "switches",
+                                            job.training.scheme));
+  }
+  THALWEG_TRY(job.group_transport, transport_of(given->second));
+  const AggregationParameters* const parameters = job.group_transport->aggregation();
+  if (parameters == nullptr || parameters->switchml) {
+    return error(given->second, "'group_transport' must be of the kind atp");
+  }
+  return ok_status();
+}
+
 // Where tensors are summed in switches: who serves, besides.
 Status ScenarioReader::read_aggregation_of_job(const Fields& fields, ScenarioJob& job,
                                                const YAML::Node& node) const {
   const bool switchml = job.transport->aggregation()->switchml;
-  if (fields.contains("scheme") || fields.contains("scatter")) {
+  if (fields.contains("scheme") || fields.contains("scatter") ||
+      fields.contains("group_transport")) {
     return error(node,
                  "a job whose transport aggregates in switches has neither 'scheme' nor "
-                 "'scatter'");
+                 "'scatter' nor 'group_transport'");
   }
   for (const auto& [field, unused] : {std::pair("partition", true), {"slot_limit", switchml}}) {
     if (!unused || !fields.contains(field)) continue;
@@ -146,10 +173,11 @@ Status ScenarioReader::read_aggregation_of_job(const Fields& fields, ScenarioJob
 }
 
 Result<ScenarioJob> ScenarioReader::read_job(const YAML::Node& node) const {
-  static constexpr std::array<std::string_view, 18> kOptional{
-      "scheme",    "scatter",    "model",      "size",    "name",         "overlap",
-      "partition", "hosts",      "iterations", "start",   "device_scale", "slowdown",
-      "transport", "per_tensor", "part",       "servers", "slot_limit",   "background"};
+  static constexpr std::array<std::string_view, 19> kOptional{
+      "scheme",       "scatter",    "model",      "size",           "name",
+      "overlap",      "partition",  "hosts",      "iterations",     "start",
+      "device_scale", "slowdown",   "transport",  "per_tensor",     "part",
+      "servers",      "slot_limit", "background", "group_transport"};
   THALWEG_TRY(const Fields fields, fields_of(node, "a job", {}, kOptional));
   ScenarioJob job;
   THALWEG_TRY_STATUS(read_work_of_job(fields, job, node));

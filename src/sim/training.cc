@@ -28,10 +28,10 @@ Result<std::unique_ptr<TrainingJob>> TrainingJob::make(const ModelTable& model,
                                                        const TrainingOptions& options,
                                                        const Topology& topology, Network& network,
                                                        Connections& connections,
-                                                       Aggregation* aggregation) {
+                                                       Aggregation* aggregation,
+                                                       const GroupAggregation& group_aggregation) {
   std::unique_ptr<TrainingJob> job(
       new TrainingJob(model, options, network, connections, aggregation));
-  const auto element_bytes = static_cast<int>(size_of(model.dtype));
   const std::size_t layers = model.layers.size();
   const bool scattered = options.scatter.servers > 0;
   const bool planned = !scattered && aggregation == nullptr;
@@ -39,22 +39,7 @@ Result<std::unique_ptr<TrainingJob>> TrainingJob::make(const ModelTable& model,
     THALWEG_TRY(const Strategy strategy, Strategy::make(options.scheme, topology));
     // What a worker that is ahead would send must not slow what others are still at.
     if (strategy.in_parts()) job->pace_ = PlanRun::Pace::kRendezvous;
-    job->exchanges_.resize(static_cast<std::size_t>(strategy.period()));
-    for (int t = 0; t < strategy.period(); ++t) {
-      for (std::size_t l = 0; l < layers; ++l) {
-        const ModelLayer& layer = model.layers[l];
-        THALWEG_TRY(std::vector<GroupPlan> plans, strategy.plans(t, {.topology = topology,
-                                                                     .elements = layer.parameters,
-                                                                     .element_bytes = element_bytes,
-                                                                     .tensor = l}));
-        // In groups all hosts work; of one plan for all, some may only help.
-        const int workers =
-            strategy.schedule() ? topology.host_count() : plans.front().plan.contributors;
-        Result<Exchanges> made = exchanges_of(std::move(plans), workers, options);
-        if (!made.ok()) return made.error().within(fmt::format("layer {}", layer.name));
-        job->exchanges_[static_cast<std::size_t>(t)].push_back(std::move(*made));
-      }
-    }
+    THALWEG_TRY_STATUS(job->make_exchanges(strategy, topology, group_aggregation));
   }
   if (scattered) {
     job->servers_ = spread_over(ranks_in_region_order(topology),
@@ -69,12 +54,46 @@ Result<std::unique_ptr<TrainingJob>> TrainingJob::make(const ModelTable& model,
   return job;
 }
 
+Status TrainingJob::make_exchanges(const Strategy& strategy, const Topology& topology,
+                                   const GroupAggregation& group_aggregation) {
+  std::map<std::vector<Rank>, Aggregation*> aggregations;
+  exchanges_.resize(static_cast<std::size_t>(strategy.period()));
+  for (int t = 0; t < strategy.period(); ++t) {
+    for (std::size_t l = 0; l < model_.layers.size(); ++l) {
+      const ModelLayer& layer = model_.layers[l];
+      THALWEG_TRY(std::vector<GroupPlan> plans,
+                  strategy.plans(t, {.topology = topology,
+                                     .elements = layer.parameters,
+                                     .element_bytes = static_cast<int>(size_of(model_.dtype)),
+                                     .tensor = l}));
+      // In groups all hosts work; of one plan for all, some may only help.
+      const int workers =
+          strategy.schedule() ? topology.host_count() : plans.front().contributors();
+      Result<Exchanges> made = exchanges_of(std::move(plans), workers, options_);
+      if (!made.ok()) return made.error().within(fmt::format("layer {}", layer.name));
+      for (const GroupPlan& group : made->groups) {
+        Aggregation*& sums = made->sums.emplace_back(nullptr);
+        if (!group.in_switch) continue;
+        CHECK(group_aggregation, "a strategy that sums in switches needs aggregations");
+        Aggregation*& known = aggregations[group.members];
+        if (known == nullptr) {
+          THALWEG_TRY(known, group_aggregation(group.members));
+        }
+        sums = known;
+      }
+      exchanges_[static_cast<std::size_t>(t)].push_back(std::move(*made));
+    }
+  }
+  return ok_status();
+}
+
 // Cuts the plans as the options say, proves them, and finds everyone's place.
 Result<TrainingJob::Exchanges> TrainingJob::exchanges_of(std::vector<GroupPlan> groups, int workers,
                                                          const TrainingOptions& options) {
   Exchanges result;
   result.places.resize(static_cast<std::size_t>(workers));
   for (GroupPlan& group : groups) {
+    if (group.in_switch) continue;
     if (options.partition || options.overlap == Overlap::kByteScheduler) {
       const int parts = parts_of(group.plan, options.partition.value_or(kDefaultPartition));
       group.plan = pipelined(group.plan, parts);
@@ -83,7 +102,7 @@ Result<TrainingJob::Exchanges> TrainingJob::exchanges_of(std::vector<GroupPlan> 
     if (!proof.ok()) return proof.error();
   }
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    for (Rank rank(0); rank.value() < groups[g].plan.contributors; ++rank) {
+    for (Rank rank(0); rank.value() < groups[g].contributors(); ++rank) {
       result.places[groups[g].members[rank.index()].index()] = {.group = static_cast<int>(g),
                                                                 .rank = rank};
     }
@@ -237,13 +256,33 @@ void TrainingJob::send_layer(Rank rank, int iteration, int layer) {
   const Exchanges::Place place = exchanges.places[rank.index()];
   LayerRun& run = run_of(iteration, layer);
   if (place.group >= 0) {
-    run.groups[static_cast<std::size_t>(place.group)]->start(place.rank);
+    const auto group = static_cast<std::size_t>(place.group);
+    if (exchanges.sums[group] != nullptr) {
+      return sum_in_switches(run, exchanges, group, iteration, layer);
+    }
+    run.groups[group]->start(place.rank);
     return;
   }
   network_.call_at(network_.now(), [this, &run, rank, iteration, layer] {
     --run.workers_left;
     on_layer_back(rank, iteration, layer);
   });
+}
+
+// Members agree on how their elements are scaled before any of them sends: the last to come starts
+// all. The agreement itself takes no time here.
+void TrainingJob::sum_in_switches(LayerRun& run, const Exchanges& exchanges, std::size_t group,
+                                  int iteration, int layer) {
+  if (--run.missing[group] > 0) return;
+  const std::vector<Rank>& members = exchanges.groups[group].members;
+  const Bytes size = model_.size_of_layer(static_cast<std::size_t>(layer));
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    exchanges.sums[group]->send(Rank(static_cast<std::int32_t>(m)), size,
+                                [this, &run, member = members[m], iteration, layer] {
+                                  --run.workers_left;
+                                  on_layer_back(member, iteration, layer);
+                                });
+  }
 }
 
 // The first worker to come makes the run. Older runs that all are through with go then, when no
@@ -257,6 +296,11 @@ TrainingJob::LayerRun& TrainingJob::run_of(int iteration, int layer) {
   run.workers_left = static_cast<int>(workers_.size());
   for (const GroupPlan& group :
        exchanges_[static_cast<std::size_t>(iteration) % exchanges_.size()][l].groups) {
+    run.missing.push_back(group.members.size());
+    if (group.in_switch) {
+      run.groups.emplace_back();
+      continue;
+    }
     run.groups.push_back(std::make_unique<PlanRun>(
         group.plan, connections_, urgency_of(iteration, layer),
         priority_of_layer(l, model_.layers.size()),

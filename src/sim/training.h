@@ -76,17 +76,21 @@ struct ComputeSpan {
   Time end;
 };
 
+// The aggregation of these workers of a job, for strategies whose groups are summed in switches.
+using GroupAggregation = std::function<Result<Aggregation*>(const std::vector<Rank>& members)>;
+
 // One job on the hosts `workers` of the network (worker i is rank i of its plans).
 class TrainingJob {
  public:
   // `topology` is that of the job: its hosts are the workers, in order; plans are made for it.
   // An error if the scheme cannot be had. With an aggregation, tensors go by it and no plan is
-  // made.
+  // made. `group_aggregation` is asked once for each group that is summed in switches, here.
   static Result<std::unique_ptr<TrainingJob>> make(const ModelTable& model,
                                                    const TrainingOptions& options,
                                                    const Topology& topology, Network& network,
                                                    Connections& connections,
-                                                   Aggregation* aggregation = nullptr);
+                                                   Aggregation* aggregation = nullptr,
+                                                   const GroupAggregation& group_aggregation = {});
 
   // Called when a worker begins to compute a layer.
   void on_compute(std::function<void(const ComputeSpan&)> observer) {
@@ -154,14 +158,20 @@ class TrainingJob {
       Rank rank;       // in the group's plan
     };
     std::vector<GroupPlan> groups;
-    std::vector<Place> places;  // [worker]
+    std::vector<Aggregation*> sums;  // [group]; null: it has a plan
+    std::vector<Place> places;       // [worker]
   };
   // The same under way.
   struct LayerRun {
-    std::vector<std::unique_ptr<PlanRun>> groups;
+    std::vector<std::unique_ptr<PlanRun>> groups;  // null: summed in switches
+    std::vector<std::size_t> missing;              // [group]: members that have not come to it
     int workers_left = 0;
   };
 
+  Status make_exchanges(const Strategy& strategy, const Topology& topology,
+                        const GroupAggregation& group_aggregation);
+  void sum_in_switches(LayerRun& run, const Exchanges& exchanges, std::size_t group, int iteration,
+                       int layer);
   static Result<Exchanges> exchanges_of(std::vector<GroupPlan> groups, int workers,
                                         const TrainingOptions& options);
   LayerRun& run_of(int iteration, int layer);

@@ -7,6 +7,8 @@
 #include <map>
 #include <ranges>
 
+#include "plan/in_network.h"
+
 namespace thalweg {
 namespace {
 
@@ -26,9 +28,25 @@ GroupShape shape_of_group(const Exchange& exchange, const Topology& topology) {
   return shape;
 }
 
+// Every member serves its share; the agreement is a byte a packet, by a ring.
+Result<Duration> time_in_switches(const PlanRequest& request, const Topology& part,
+                                  const PlannerOptions& options) {
+  InNetworkRequest sums{
+      .elements = request.elements, .servers = part.host_count(), .agreement = {}};
+  const std::int64_t blocks = (request.elements - 1) / sums.block_elements + 1;
+  PlannerOptions quick = options;
+  quick.pipelines = {1};
+  THALWEG_TRY(const EvaluatedPlan agreed,
+              evaluate_scheme("ring", {.topology = part, .elements = blocks, .element_bytes = 1},
+                              Routing(part), quick));
+  sums.agreement = agreed.cost.total;
+  return in_network_time(sums, part, options.cost);
+}
+
 Result<Duration> time_of(const Exchange& exchange, const PlanRequest& request,
                          const PlannerOptions& options) {
   const Topology part = restricted_to(request.topology, exchange.members);
+  if (exchange.in_switch()) return time_in_switches(request, part, options);
   THALWEG_TRY(const EvaluatedPlan evaluated,
               evaluate_scheme(exchange.scheme,
                               {.collective = exchange.collective,

@@ -16,11 +16,12 @@ constexpr std::string_view kGossip = "gossip";
 constexpr std::string_view kLocalSgd = "local-sgd";
 constexpr std::string_view kAsp = "asp";
 constexpr std::string_view kSsp = "ssp";
+constexpr std::string_view kSmallGroups = "ring";  // where switches would sum larger ones
 constexpr int kMaxStaleness = 1'000'000;
 constexpr ParameterSpec kGroupParameter{
     .name = "group",
     .default_value = "ring",
-    .meaning = "the scheme by which a group averages, without parameters"};
+    .meaning = "the scheme by which a group averages, without parameters; or atp"};
 constexpr std::array<ParameterSpec, 4> kDsSyncParameters{
     kGroupParameter,
     ParameterSpec{.name = "across",
@@ -169,17 +170,33 @@ std::vector<Exchange> Strategy::exchanges(int iteration) const {
   std::vector<Exchange> result;
   for (const Group& group : schedule_->at(iteration)) {
     if (group.size() == 1) continue;
-    const bool inside = std::ranges::all_of(group, [&](Rank worker) {
-      return topology_->region_of(worker) == topology_->region_of(group.front());
-    });
-    result.push_back({.members = group, .scheme = inside ? group_scheme_ : across_scheme_});
+    result.push_back({.members = group, .scheme = scheme_of(group)});
   }
   return result;
+}
+
+std::string Strategy::scheme_of(const Group& group) const {
+  const bool inside = std::ranges::all_of(group, [&](Rank worker) {
+    return topology_->region_of(worker) == topology_->region_of(group.front());
+  });
+  const std::string& scheme = inside ? group_scheme_ : across_scheme_;
+  return scheme == kInSwitch && group.size() < kLeastInSwitch ? std::string(kSmallGroups) : scheme;
+}
+
+bool Strategy::uses_switches() const {
+  for (int t = 0; t < period(); ++t) {
+    if (std::ranges::any_of(exchanges(t), &Exchange::in_switch)) return true;
+  }
+  return false;
 }
 
 Result<std::vector<GroupPlan>> Strategy::plans(int iteration, const PlanRequest& request) const {
   std::vector<GroupPlan> result;
   for (Exchange& exchange : exchanges(iteration)) {
+    if (exchange.in_switch()) {
+      result.push_back({.members = std::move(exchange.members), .plan = {}, .in_switch = true});
+      continue;
+    }
     const bool whole = exchange.members.size() == static_cast<std::size_t>(topology_->host_count());
     const std::optional<Topology> part =
         whole ? std::nullopt : std::optional(restricted_to(*topology_, exchange.members));

@@ -6,10 +6,15 @@
 //   local-sgd:every=8,group=ring          nothing, and each eighth time all by the plan `group`
 //   asp:servers=1                         pushes to and pulls from servers that wait for nobody
 //   ssp:servers=1,staleness=3             the same, but none is more than 3 iterations ahead
-//   ds-sync:group=ring,across=ring,slow=rack0+rack1-host4,seed=1
+//   ds-sync:group=ring,across=group,slow=rack0+rack1-host4,seed=1
 //                                         groups by schedule.h, averaging by the plan `group`
-//                                         within a region and `across` regions, with the regions
-//                                         and hosts `slow` taken for bottlenecks
+//                                         within a region and by `across` where they span several
+//                                         (`group`: the same one), with the regions and hosts
+//                                         `slow` taken for bottlenecks
+//   atp                                   everyone with everyone, summed by switches on the way.
+//                                         As `group` or `across` of DS-Sync: groups of
+//                                         kLeastInSwitch and more are summed so, smaller ones
+//                                         average by a ring, over which no more is sent
 #pragma once
 
 #include <optional>
@@ -23,19 +28,30 @@
 
 namespace thalweg {
 
+// The scheme that is no plan: switches sum what passes them.
+inline constexpr std::string_view kInSwitch = "atp";
+// A member sends and receives its tensor once, and once more its share of the sums as their server:
+// from four members on that is less than what a ring sends.
+inline constexpr std::size_t kLeastInSwitch = 4;
+
 // What some workers do together in one iteration: a scheme of plans among them. Rank i of the plan
 // is members[i].
 struct Exchange {
   std::vector<Rank> members;  // all hosts of the topology, or those of a group
   std::string scheme;
   Collective collective = Collective::kAllreduce;
+  [[nodiscard]] bool in_switch() const { return scheme == kInSwitch; }
 };
 
 // The same as a plan. Ranks beyond its contributors only help, and only where members are all
 // hosts.
 struct GroupPlan {
   std::vector<Rank> members;
-  Plan plan;
+  Plan plan;               // none if in_switch
+  bool in_switch = false;  // all members contribute
+  [[nodiscard]] int contributors() const {
+    return in_switch ? static_cast<int>(members.size()) : plan.contributors;
+  }
 };
 
 // Parameter servers, on workers that serve too, spread evenly over the regions.
@@ -63,6 +79,8 @@ class Strategy {
   // Not all average with all in an iteration, so that some workers may be ahead of others.
   [[nodiscard]] bool in_parts() const { return kind_ != Kind::kAll; }
   [[nodiscard]] Mixing mixing() const;
+  // Some exchange of the period is summed in switches.
+  [[nodiscard]] bool uses_switches() const;
   // DS-Sync's, and that of local SGD.
   [[nodiscard]] const std::optional<Schedule>& schedule() const { return schedule_; }
   // ASP's and SSP's: every worker for itself with the servers. As exchanges() and plans() it is the
@@ -77,6 +95,7 @@ class Strategy {
   Status read_ds_sync(std::string_view parameters);
   Status read_local_sgd(std::string_view parameters);
   Status read_servers(std::string_view name, std::string_view parameters);
+  [[nodiscard]] std::string scheme_of(const Group& group) const;
 
   std::string name_;
   const Topology* topology_;

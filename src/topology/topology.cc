@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "topology/text.h"
+#include "topology/with_hosts.h"
 #include "topology/with_links.h"
 
 namespace thalweg {
@@ -45,9 +46,11 @@ void sort_unique(std::vector<std::size_t>& values) {
 }
 
 // The network with these hosts only, in this order, and its links as `spec_of` says.
-Topology copy_of(const Topology& topology, std::span<const Rank> hosts,
-                 const std::function<LinkSpec(LinkId link)>& spec_of) {
-  TopologyBuilder builder(topology.name());
+// Puts these hosts, the regions, the switches and the links between them into an empty builder. The
+// copies, by node of the original; invalid where there is none.
+std::vector<NodeId> copy_into(TopologyBuilder& builder, const Topology& topology,
+                              std::span<const Rank> hosts,
+                              const std::function<LinkSpec(LinkId link)>& spec_of) {
   for (const Region& region : topology.regions().subspan(1)) {
     CHECK(builder.add_region(region.name, region.parent).ok());
   }
@@ -69,6 +72,13 @@ Topology copy_of(const Topology& topology, std::span<const Rank> hosts,
     const NodeId b = copies[link.b.index()];
     if (a.valid() && b.valid()) CHECK(builder.add_link(a, b, spec_of(id)).ok());
   }
+  return copies;
+}
+
+Topology copy_of(const Topology& topology, std::span<const Rank> hosts,
+                 const std::function<LinkSpec(LinkId link)>& spec_of) {
+  TopologyBuilder builder(topology.name());
+  copy_into(builder, topology, hosts, spec_of);
   return std::move(builder).build().value();
 }
 
@@ -313,6 +323,19 @@ void TopologyBuilder::fill_oversubscription() {
 
 Topology restricted_to(const Topology& topology, std::span<const Rank> hosts) {
   return copy_of(topology, hosts, [&](LinkId link) { return topology.links()[link.index()].spec; });
+}
+
+Result<Topology> with_hosts(const Topology& topology, std::span<const AddedHost> added) {
+  TopologyBuilder builder(topology.name());
+  const std::vector<NodeId> copies =
+      copy_into(builder, topology, topology.region(kWholeNetwork).hosts,
+                [&](LinkId link) { return topology.links()[link.index()].spec; });
+  for (const AddedHost& one : added) {
+    THALWEG_TRY(const NodeId host, builder.add_host(one.name, topology.node(one.at).region));
+    THALWEG_TRY([[maybe_unused]] const LinkId link,
+                builder.add_link(copies[one.at.index()], host, one.spec));
+  }
+  return std::move(builder).build();
 }
 
 Topology with_links(const Topology& topology, const std::function<LinkSpec(LinkId link)>& spec_of) {

@@ -123,6 +123,42 @@ def test_mixing_with_a_model__says_which_is_best_and_why(thalweg):
     assert "no strategy named has" in thalweg(*arguments[:-3], "asp").out
 
 
+RACKS_OF_EIGHT = "leaf-spine:racks=2,hosts=8,spines=1,host=20G,uplink=20G"
+
+
+def test_best_of_strategies__with_time_and_agreement(thalweg):
+    arguments = ["plan", "best", "--strategies", "--topology", RACKS_OF_EIGHT, "--size", "20MB"]
+    best = thalweg(*arguments, "--json").json()
+    rows = {row["strategy"]: row for row in best["candidates"]}
+    assert best["strategy"] == "ds-sync:seed=1" and 0 < best["rho"] < 1 and best["predicted_ms"] > 0
+    assert {**rows[best["strategy"]], "reason": best["reason"], "candidates": best["candidates"]} == best
+    assert best["predicted_ms"] < rows["ring"]["predicted_ms"]
+    text = thalweg(*arguments).out
+    assert text.startswith("ds-sync:seed=1\n") and best["reason"] in text
+    summed = thalweg(*arguments, "--in-switch", "--json").json()
+    rows = {row["strategy"]: row["predicted_ms"] for row in summed["candidates"]}
+    assert summed["strategy"] == "atp"
+    # A rack's group of seven: 8/7 of the tensor, less than a ring's 12/7.
+    assert rows["atp"] < rows["ds-sync:seed=1,group=atp"] < 0.8 * rows["ds-sync:seed=1"]
+    # Over slow links between racks less of it pays to average everywhere at once.
+    slow = thalweg(*arguments, "--in-switch", "--slow", "rack0,rack1", "--json").json()
+    assert slow["strategy"] == "ds-sync:seed=1,slow=rack0+rack1,group=atp"
+    assert thalweg("plan", "best", "--strategies", "--topology", RACKS_OF_EIGHT, "--model", "resnet50",
+                   "--json").json()["iteration_ms"] > 0
+
+
+@pytest.mark.parametrize("arguments, words", [
+    ([], ["--size", "--strategies"]),
+    (["--model", "resnet50"], ["--model", "--strategies"]),
+    (["--strategies", "--collective", "reduce"], ["--collective", "--strategies"]),
+    (["--strategies", "--in-switch", "--strategy", "ring"], ["--in-switch", "--strategy"]),
+])
+def test_best_of_strategies__bad_input(thalweg, arguments, words):
+    done = thalweg("plan", "best", "--topology", TWO_RACKS, *arguments)
+    assert done.code == 2
+    assert all(word in done.err for word in words), done.err
+
+
 @pytest.mark.parametrize("arguments, words", [
     (["--model", "resnet50", "--size", "1MB"], ["--model", "--size"]),
     (["--model", "resnet51"], ["--model", "resnet51"]),

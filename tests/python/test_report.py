@@ -1,5 +1,9 @@
 """The page of `make demo`, from made-up runs: one file, whole, with every drawing in it."""
+import html
+import json
 import re
+import shutil
+import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -44,3 +48,35 @@ def test_timeline_is_of_the_training_alone():
     assert [one["name"] for one in flows] == ["left to top", "right to top"]
     # 200 kB in 50 ms; of the 50 samples before it a few are left.
     assert len(flows[0]["x"]) < 65 and abs(max(flows[0]["y"]) - 32) < 1e-6
+
+
+BROWSER = shutil.which("chromium-headless-shell")
+# Appended to a page: how large its drawings are, where the browser has laid them out.
+MEASURE = """<script>document.body.dataset.sizes = JSON.stringify([...document.querySelectorAll("svg")].map(
+  drawing => { const box = drawing.getBoundingClientRect(); return [box.width, box.height]; }));</script>"""
+
+
+def opened(page, folder):
+    """A page in a browser: the sizes of its drawings, and what the browser's console says."""
+    (folder / "page.html").write_text(page.replace("</body>", MEASURE + "</body>"), encoding="utf-8")
+    done = subprocess.run([BROWSER, "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--window-size=1200,900",
+                           f"--user-data-dir={folder / 'profile'}", "--dump-dom", (folder / "page.html").as_uri()],
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    sizes = json.loads(html.unescape(re.search(r'data-sizes="([^"]*)"', done.stdout)[1]))
+    return sizes, [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
+
+
+def test_page_in_a_browser(tmp_path):
+    """Every drawing is there, of a size to look at, and the browser has nothing to complain about."""
+    assert BROWSER, "there is no chromium-headless-shell: tools/setup installs it"
+    runs = [run("Gloo"), run("Thalweg")]
+    rows = [{"library": one["name"], "p50_ms": 100, "p99_ms": 400, "total_s": 7, "accuracy": 0.9, "frames": 1234, "lost": 5}
+            for one in runs]
+    sizes, complaints = opened(report.page(network(), runs, rows, "0.5%"), tmp_path)
+    assert complaints == []
+    assert len(sizes) == 1 + 2 + len(runs)
+    assert all(width > 300 and height > 150 for width, height in sizes), sizes
+    # The same look at a page with faults sees them.
+    sizes, complaints = opened('<html><body><svg width="5" height="5"></svg><script>missing()</script></body></html>', tmp_path)
+    assert sizes == [[5, 5]] and any("missing is not defined" in line for line in complaints)

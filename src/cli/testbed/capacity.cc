@@ -133,11 +133,11 @@ Result<double> measure_frames_per_second(const Topology& topology, const Network
   return 1 / best;
 }
 
-double frames_needed(const Topology& topology, std::size_t mtu) {
+double frames_needed(const Topology& topology, std::span<const Bandwidth> rates, std::size_t mtu) {
   double bytes = 0;
   for (Rank rank(0); rank.value() < topology.host_count(); ++rank) {
     for (const ArcId arc : topology.arcs_from(topology.host(rank))) {
-      bytes += topology.arc(arc).spec.rate.bytes_per_second();
+      bytes += rates[arc.index() / 2].bytes_per_second();
     }
   }
   return bytes / static_cast<double>(mtu) * 1.5;

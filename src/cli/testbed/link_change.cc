@@ -42,12 +42,14 @@ Status take(std::string_view key, std::string_view value, LinkChange& change) {
     THALWEG_TRY(change.loss, parse_share(value));
   } else if (key == "burst") {
     THALWEG_TRY(change.burst, parse_burst(value));
-  } else if (key == "up" && (value == "yes" || value == "no")) {
+  } else if (key == "up") {
+    if (value != "yes" && value != "no") {
+      return Error(fmt::format("'{}': yes and no are allowed", value));
+    }
     change.up = value == "yes";
   } else {
-    return Error(fmt::format(
-        "'{}' is unknown; allowed are rate=, delay=, loss=, burst=GOOD:BAD and up=yes or up=no",
-        value));
+    return Error(
+        "is unknown; allowed are rate=, delay=, loss=, burst=GOOD:BAD and up=yes or up=no");
   }
   return ok_status();
 }
@@ -64,7 +66,7 @@ Result<LinkChange> LinkChange::parse(std::string_view text) {
     const std::string_view value =
         equals == std::string_view::npos ? std::string_view() : word.text.substr(equals + 1);
     const Status taken = take(key, value, change);
-    if (!taken.ok()) return taken.error().within(std::string(key));
+    if (!taken.ok()) return taken.error().within(fmt::format("'{}'", key));
   }
   if (change.loss && change.burst) return Error("loss and burst: give one of them");
   return change;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "cli/testbed/capacity.h"
 #include "cli/testbed/frame.h"
 #include "cli/testbed/link_change.h"
 #include "cli/testbed/switchboard.h"
@@ -14,6 +15,8 @@ namespace thalweg {
 using nlohmann::json;
 
 namespace {
+
+constexpr double kMaxStallMs = 3.6e6;
 
 json named(const std::vector<std::pair<const char*, std::uint64_t>>& counts) {
   json object = json::object();
@@ -36,7 +39,7 @@ std::string Switchboard::link_name(LinkId link) const {
 
 Result<std::vector<LinkId>> Switchboard::links_named(const std::string& name) const {
   std::vector<LinkId> found;
-  for (std::size_t l = 0; l < topology_.links().size(); ++l) {
+  for (std::size_t l = 0; l < link_count(); ++l) {
     const LinkId link(static_cast<std::int32_t>(l));
     const Link& ends = topology_.links()[l];
     const std::string back = topology_.node(ends.b).name + "-" + topology_.node(ends.a).name;
@@ -44,20 +47,20 @@ Result<std::vector<LinkId>> Switchboard::links_named(const std::string& name) co
   }
   if (!found.empty()) return found;
   std::string some;
-  for (std::size_t l = 0; l < std::min<std::size_t>(8, topology_.links().size()); ++l) {
+  for (std::size_t l = 0; l < std::min<std::size_t>(8, link_count()); ++l) {
     some += link_name(LinkId(static_cast<std::int32_t>(l))) + ", ";
   }
   return Error(fmt::format("link: '{}' joins no two nodes: {}… or all", name, some));
 }
 
 Result<Rank> Switchboard::host_named(const std::string& name) const {
-  for (Rank rank(0); rank.value() < topology_.host_count(); ++rank) {
+  for (Rank rank(0); rank.value() < host_count(); ++rank) {
     if (name == topology_.node(topology_.host(rank)).name || name == std::to_string(rank.value())) {
       return rank;
     }
   }
   return Error(fmt::format("host: '{}' is neither a host's name nor a number from 0 to {}", name,
-                           topology_.host_count() - 1));
+                           host_count() - 1));
 }
 
 Result<json> Switchboard::on_request(std::uint64_t client, const json& request) {
@@ -66,14 +69,18 @@ Result<json> Switchboard::on_request(std::uint64_t client, const json& request) 
   if (what == "set") return set_link(request);
   if (what == "capture") return start_capture(client, request);
   if (what == "restart" || what == "pause" || what == "resume") return restart_or_pause(request);
+  if (what == "capture-look") return look_at_capture(client);
   if (what == "capture-end") return end_capture(client);
+  if (what == "stall") return set_stalls(request);
   if (what == "down") {
     loop_->stop();
     return json::object();
   }
-  return Error(fmt::format(
-      "do: '{}'; allowed are stats, set, capture, capture-end, restart, pause, resume and down",
-      what));
+  return Error(
+      fmt::format("do: '{}'; allowed are stats, set, capture, capture-look, capture-end, stall, "
+                  "restart, pause, "
+                  "resume and down",
+                  what));
 }
 
 void Switchboard::on_closed(std::uint64_t client) {
@@ -83,19 +90,10 @@ void Switchboard::on_closed(std::uint64_t client) {
   std::erase_if(captures_, [&](const Capture& capture) { return capture.client == client; });
 }
 
-json Switchboard::statistics() {
-  json hosts = json::array();
-  for (Rank rank(0); rank.value() < topology_.host_count(); ++rank) {
-    const TestbedHost& host = hosts_[rank.index()];
-    hosts.push_back({{"rank", rank.value()},
-                     {"name", topology_.node(topology_.host(rank)).name},
-                     {"address", address_of(rank)},
-                     {"namespace", host.named},
-                     {"enter", fmt::format("/proc/{}/fd/{}", getpid(), host.space.get())}});
-  }
+json Switchboard::links_json() {
   Fabric& fabric = network_.fabric();
   json links = json::array();
-  for (std::size_t l = 0; l < topology_.links().size(); ++l) {
+  for (std::size_t l = 0; l < link_count(); ++l) {
     json arcs = json::array();
     for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
       const ArcId arc(static_cast<std::int32_t>(l * 2 + side));
@@ -107,6 +105,26 @@ json Switchboard::statistics() {
     links.push_back({{"name", link_name(LinkId(static_cast<std::int32_t>(l)))},
                      {"rate_bps", rates_[l].bps()},
                      {"arcs", std::move(arcs)}});
+  }
+  return links;
+}
+
+json Switchboard::statistics() {
+  json hosts = json::array();
+  for (Rank rank(0); rank.value() < host_count(); ++rank) {
+    const TestbedHost& host = hosts_[rank.index()];
+    hosts.push_back({{"rank", rank.value()},
+                     {"name", topology_.node(topology_.host(rank)).name},
+                     {"address", address_of(rank)},
+                     {"namespace", host.named},
+                     {"enter", fmt::format("/proc/{}/fd/{}", getpid(), host.space.get())}});
+  }
+  json aggregators = json::array();
+  for (std::size_t i = 0; i < settings_.aggregate.size(); ++i) {
+    const Rank rank(host_count() + static_cast<std::int32_t>(i));
+    aggregators.push_back(
+        {{"switch", settings_.aggregate[i]},
+         {"control", fmt::format("{}:{}", address_of(rank), kAggregatorControlPort)}});
   }
   const NetworkCounters& counters = network_.counters();
   const LiveFabric::Lateness& late = network_.lateness();
@@ -120,7 +138,8 @@ json Switchboard::statistics() {
           {"up_s", (now_ - started_).s()},
           {"frames_per_second", settings_.frames_per_second},
           {"hosts", std::move(hosts)},
-          {"links", std::move(links)},
+          {"aggregators", std::move(aggregators)},
+          {"links", links_json()},
           {"frames", named({{"sent", counters.packets_sent},
                             {"delivered", counters.packets_delivered},
                             {"inside", network_.frames_inside()},
@@ -137,9 +156,23 @@ json Switchboard::statistics() {
             {"most_us", late.most.us()}}}};
 }
 
+Status Switchboard::check_rates(std::span<const Bandwidth> rates) const {
+  const double needed = frames_needed(topology_, rates, settings_.mtu);
+  if (needed <= settings_.frames_per_second) return ok_status();
+  return Error(
+      fmt::format("rate: the hosts' links could carry {:.0f} frames of {} bytes a second, and this "
+                  "machine {:.0f}",
+                  needed, settings_.mtu, settings_.frames_per_second));
+}
+
 Result<json> Switchboard::set_link(const json& request) {
   THALWEG_TRY(const std::vector<LinkId> links, links_named(text_in(request, "link")));
   THALWEG_TRY(const LinkChange change, LinkChange::parse(text_in(request, "change")));
+  if (change.rate) {
+    std::vector<Bandwidth> rates = rates_;
+    for (const LinkId link : links) rates[link.index()] = *change.rate;
+    THALWEG_TRY_STATUS(check_rates(rates));
+  }
   Fabric& fabric = network_.fabric();
   json hosts = json::array();
   for (const LinkId link : links) {
@@ -177,7 +210,42 @@ Result<json> Switchboard::restart_or_pause(const json& request) {
     return Error(fmt::format("restart: '{}' is not a switch of the topology", name));
   }
   network_.fabric().restart_switch(node);
+  const auto aggregator = std::ranges::find(settings_.aggregate, name);
+  if (aggregator != settings_.aggregate.end()) {
+    const auto place = static_cast<std::size_t>(aggregator - settings_.aggregate.begin());
+    THALWEG_TRY_STATUS(aggregators_[place]->restart());
+  }
   return json::object();
+}
+
+Result<json> Switchboard::set_stalls(const json& request) {
+  const auto in_ms = [&](const char* field) -> Result<Duration> {
+    const auto found = request.find(field);
+    const double ms = found != request.end() && found->is_number() ? found->get<double>() : 0;
+    if (!(ms > 0 && ms <= kMaxStallMs)) {
+      return Error(fmt::format("{}: above 0 and up to {} ms is allowed", field, kMaxStallMs));
+    }
+    return Duration::seconds(ms / 1e3);
+  };
+  std::optional<Stalls> next;
+  if (const auto off = request.find("off"); off == request.end() || *off != true) {
+    THALWEG_TRY(const Duration every, in_ms("every_ms"));
+    THALWEG_TRY(const Duration length, in_ms("for_ms"));
+    const auto seed = request.find("seed");
+    const bool seeded = seed != request.end() && seed->is_number_unsigned();
+    next.emplace(host_count(), every, length, seeded ? seed->get<std::uint64_t>() : 1, now_);
+  }
+  if (stalls_ && stalls_->stalled().valid()) {
+    network_.fabric().set_host_paused(stalls_->stalled(), false);
+  }
+  stalls_ = next;
+  return json::object();
+}
+
+Result<json> Switchboard::look_at_capture(std::uint64_t client) {
+  const auto mine = std::ranges::find(captures_, client, &Capture::client);
+  if (mine == captures_.end()) return Error("capture-look: this connection captures nothing");
+  return json{{"frames", mine->frames}, {"full", mine->most > 0 && mine->frames == mine->most}};
 }
 
 Result<json> Switchboard::end_capture(std::uint64_t client) {

@@ -27,7 +27,8 @@ std::int64_t nanoseconds_since_1970() {
 
 Switchboard::Switchboard(const Topology& topology, const TestbedSettings& settings,
                          std::vector<TestbedHost> hosts, std::unique_ptr<EventLoop> loop,
-                         Fd listener, Fd ends)
+                         Fd listener, Fd ends,
+                         std::vector<std::unique_ptr<Restartable>> aggregators)
     : topology_(topology),
       settings_(settings),
       hosts_(std::move(hosts)),
@@ -35,6 +36,7 @@ Switchboard::Switchboard(const Topology& topology, const TestbedSettings& settin
       ends_(std::move(ends)),
       server_(*loop_, std::move(listener), *this),
       network_(topology, settings.network, settings.mtu),
+      aggregators_(std::move(aggregators)),
       scratch_(settings.mtu + 2 * kEthernetHeader),
       epoch_ns_(nanoseconds_since_1970() - monotonic_now().since_start().ps() / 1000),
       now_(monotonic_now()),
@@ -47,14 +49,14 @@ Switchboard::~Switchboard() {
   loop_->remove(ends_.get());
 }
 
-Result<std::unique_ptr<Switchboard>> Switchboard::make(const Topology& topology,
-                                                       const TestbedSettings& settings,
-                                                       std::vector<TestbedHost> hosts, Fd listener,
-                                                       Fd ends) {
+Result<std::unique_ptr<Switchboard>> Switchboard::make(
+    const Topology& topology, const TestbedSettings& settings, std::vector<TestbedHost> hosts,
+    Fd listener, Fd ends, std::vector<std::unique_ptr<Restartable>> aggregators) {
   CHECK(static_cast<int>(hosts.size()) == topology.host_count());
   THALWEG_TRY(std::unique_ptr<EventLoop> loop, EventLoop::make());
-  std::unique_ptr<Switchboard> board(new Switchboard(
-      topology, settings, std::move(hosts), std::move(loop), std::move(listener), std::move(ends)));
+  std::unique_ptr<Switchboard> board(new Switchboard(topology, settings, std::move(hosts),
+                                                     std::move(loop), std::move(listener),
+                                                     std::move(ends), std::move(aggregators)));
   THALWEG_TRY_STATUS(board->loop_->add(board->ends_.get(), EPOLLIN, *board));
   THALWEG_TRY_STATUS(board->server_.start());
   for (Rank rank(0); rank.value() < topology.host_count(); ++rank) {
@@ -70,8 +72,19 @@ void Switchboard::run() {
   loop_->run([this]() -> std::optional<Time> {
     now_ = monotonic_now();
     network_.run(now_, *this);
-    return network_.next_event();
+    do_stalls();
+    const std::optional<Time> next = network_.next_event();
+    if (!stalls_) return next;
+    return next ? std::min(*next, stalls_->next()) : stalls_->next();
   });
+}
+
+void Switchboard::do_stalls() {
+  while (stalls_) {
+    const auto change = stalls_->poll(now_);
+    if (!change) return;
+    network_.fabric().set_host_paused(change->host, change->stalled);
+  }
 }
 
 void Switchboard::on_ready(int fd, std::uint32_t) {

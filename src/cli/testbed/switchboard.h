@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 
 #include "cli/testbed/live_fabric.h"
 #include "cli/testbed/pcap.h"
+#include "cli/testbed/stalls.h"
 #include "net/event_loop.h"
 #include "net/fd.h"
 #include "switchd/control_server.h"
@@ -29,6 +31,17 @@ struct TestbedHost {
   std::string named;  // the namespace, for `ip netns`; empty: it has no name
 };
 
+// A process at a switch that loses what it knows when the switch does.
+class Restartable {
+ public:
+  virtual ~Restartable() = default;
+  [[nodiscard]] virtual Status restart() = 0;
+};
+
+// Where the aggregator of a switch can be reached.
+inline constexpr int kAggregatorControlPort = 7700;
+inline constexpr int kAggregatorDataPort = 7701;
+
 struct TestbedSettings {
   std::string name;
   std::string folder = {};  // with the control socket
@@ -36,15 +49,17 @@ struct TestbedSettings {
   std::size_t mtu = 1500;
   double scale = 1;              // of the rates that the file states; for people
   double frames_per_second = 0;  // that this machine can carry (capacity.h)
+  // Switches whose aggregators are the last hosts of the topology (aggregators.h), in that order.
+  std::vector<std::string> aggregate = {};
 };
 
 class Switchboard final : EventLoop::Handler, ControlServer::Requests, LiveFabric::Sink {
  public:
-  // `listener` listens for control connections; `ends` is a signalfd whose signals end run().
-  static Result<std::unique_ptr<Switchboard>> make(const Topology& topology,
-                                                   const TestbedSettings& settings,
-                                                   std::vector<TestbedHost> hosts, Fd listener,
-                                                   Fd ends);
+  // `listener` listens for control connections; `ends` is a signalfd whose signals end run();
+  // `aggregators` are those of settings.aggregate.
+  static Result<std::unique_ptr<Switchboard>> make(
+      const Topology& topology, const TestbedSettings& settings, std::vector<TestbedHost> hosts,
+      Fd listener, Fd ends, std::vector<std::unique_ptr<Restartable>> aggregators);
   ~Switchboard() override;
 
   // Until a request or a signal ends it.
@@ -60,8 +75,8 @@ class Switchboard final : EventLoop::Handler, ControlServer::Requests, LiveFabri
   };
 
   Switchboard(const Topology& topology, const TestbedSettings& settings,
-              std::vector<TestbedHost> hosts, std::unique_ptr<EventLoop> loop, Fd listener,
-              Fd ends);
+              std::vector<TestbedHost> hosts, std::unique_ptr<EventLoop> loop, Fd listener, Fd ends,
+              std::vector<std::unique_ptr<Restartable>> aggregators);
 
   void on_ready(int fd, std::uint32_t events) override;
   void deliver(Rank host, std::span<const std::uint8_t> frame) override;
@@ -70,10 +85,23 @@ class Switchboard final : EventLoop::Handler, ControlServer::Requests, LiveFabri
   void on_closed(std::uint64_t client) override;
 
   void read_device(Rank host);
+  // Hosts and links that the user's file has; behind them are those of aggregators.
+  [[nodiscard]] int host_count() const {
+    return topology_.host_count() - static_cast<int>(settings_.aggregate.size());
+  }
+  [[nodiscard]] std::size_t link_count() const {
+    return topology_.links().size() - settings_.aggregate.size();
+  }
+  void do_stalls();
+  // An error if the hosts could send more than this machine can carry.
+  [[nodiscard]] Status check_rates(std::span<const Bandwidth> rates) const;
+  [[nodiscard]] nlohmann::json links_json();
   [[nodiscard]] nlohmann::json statistics();
   Result<nlohmann::json> set_link(const nlohmann::json& request);
   Result<nlohmann::json> start_capture(std::uint64_t client, const nlohmann::json& request);
+  Result<nlohmann::json> look_at_capture(std::uint64_t client);
   Result<nlohmann::json> end_capture(std::uint64_t client);
+  Result<nlohmann::json> set_stalls(const nlohmann::json& request);
   Result<nlohmann::json> restart_or_pause(const nlohmann::json& request);
   // By "a-b", of the two nodes' names in either order; "all" is every link.
   [[nodiscard]] Result<std::vector<LinkId>> links_named(const std::string& name) const;
@@ -89,6 +117,8 @@ class Switchboard final : EventLoop::Handler, ControlServer::Requests, LiveFabri
   Fd ends_;
   ControlServer server_;
   LiveFabric network_;
+  std::vector<std::unique_ptr<Restartable>> aggregators_;
+  std::optional<Stalls> stalls_;
   std::vector<Capture> captures_;
   std::vector<std::uint8_t> scratch_;
   std::int64_t epoch_ns_;  // since 1970, of time 0

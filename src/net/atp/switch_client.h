@@ -4,12 +4,13 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <utility>
 
 #include <thalweg/result.h>
 
 #include "base/units.h"
 #include "net/atp/job_message.h"
-#include "net/fd.h"
+#include "net/control_connection.h"
 
 namespace thalweg {
 
@@ -25,19 +26,14 @@ class SwitchClient {
   [[nodiscard]] Result<nlohmann::json> ask(nlohmann::json request, Time until);
 
   // Whether the switch has answered the last request, be it by a refusal.
-  [[nodiscard]] bool answered() const { return answered_; }
+  [[nodiscard]] bool answered() const { return connection_.answered(); }
 
  private:
-  // The next line.
-  [[nodiscard]] Result<std::string> hear(Time until);
-  SwitchClient(Fd fd, std::string name, std::string token)
-      : fd_(std::move(fd)), name_(std::move(name)), token_(std::move(token)) {}
+  SwitchClient(ControlConnection connection, std::string token)
+      : connection_(std::move(connection)), token_(std::move(token)) {}
 
-  Fd fd_;
-  std::string name_;
+  ControlConnection connection_;
   std::string token_;
-  std::string in_;
-  bool answered_ = false;
 };
 
 }  // namespace thalweg

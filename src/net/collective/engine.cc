@@ -124,8 +124,9 @@ void Engine::begin(const std::shared_ptr<Op>& op) {
     return;
   }
   if (op->dlcp) {
-    op->chunks = std::make_unique<ChunkExecutor>(*op->plan, op->type, op->op,
-                                                 op->dlcp->segment_elements, op->memory);
+    op->chunks = std::make_unique<ChunkExecutor>(
+        *op->plan, op->type, op->op, op->dlcp->segment_elements, op->memory,
+        [this](std::size_t bytes) { return blocks_.take(bytes); });
     if (!driven_) arm();
     return;
   }

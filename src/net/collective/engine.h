@@ -40,6 +40,7 @@
 #include <thalweg/result.h>
 
 #include "base/units.h"
+#include "net/collective/block_pool.h"
 #include "net/collective/connection.h"
 #include "net/collective/operation.h"
 #include "net/fd.h"
@@ -224,6 +225,7 @@ class Engine final : public OperationHost,
   std::array<Past, kPast> past_;
   std::vector<std::unique_ptr<Executor>> spare_;  // executors to use again
   std::vector<std::byte> buffer_;
+  BlockPool blocks_;  // of chunks over DLCP; operations hold the engine
 };
 
 }  // namespace thalweg

@@ -1,14 +1,20 @@
 // The network of a testbed in virtual time: frames in, frames out, and when.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <vector>
 
+#include "cli/testbed/aggregators.h"
 #include "cli/testbed/capacity.h"
 #include "cli/testbed/frame.h"
 #include "cli/testbed/link_change.h"
 #include "cli/testbed/live_fabric.h"
+#include "cli/testbed/pcap.h"
+#include "cli/testbed/stalls.h"
 #include "topology/load.h"
 
 namespace thalweg {
@@ -250,7 +256,65 @@ TEST(LinkChange, parse__reads_all_and_names_what_is_wrong) {
 
 TEST(Capacity, frames_needed__counts_the_hosts_links) {
   // Three hosts, each 100 Mb/s of 1250-byte frames, and half as many acknowledgements.
-  EXPECT_DOUBLE_EQ(frames_needed(star(), 1250), 3 * 10'000 * 1.5);
+  const std::vector<Bandwidth> rates(3, Bandwidth::bits_per_second(100'000'000));
+  EXPECT_DOUBLE_EQ(frames_needed(star(), rates, 1250), 3 * 10'000 * 1.5);
+  const std::vector<Bandwidth> slower{rates[0], rates[1], Bandwidth::bits_per_second(50'000'000)};
+  EXPECT_DOUBLE_EQ(frames_needed(star(), slower, 1250), 2.5 * 10'000 * 1.5);
+}
+
+TEST(Stalls, poll__one_host_at_a_time_for_so_long) {
+  const Duration every = Duration::milliseconds(100);
+  const Duration length = Duration::milliseconds(7);
+  Stalls stalls(4, every, length, 5, Time());
+  std::array<int, 4> begun{};
+  Time last;
+  for (int i = 0; i < 4000; ++i) {
+    const Time due = stalls.next();
+    EXPECT_FALSE(stalls.poll(due - Duration::microseconds(1)));
+    const auto start = stalls.poll(due);
+    ASSERT_TRUE(start && start->stalled);
+    ++begun[start->host.index()];
+    EXPECT_EQ(stalls.stalled(), start->host);
+    EXPECT_EQ(stalls.next(), due + length);
+    EXPECT_EQ(stalls.poll(due + length), (Stalls::Change{.host = start->host, .stalled = false}));
+    EXPECT_FALSE(stalls.stalled().valid());
+    last = due;
+  }
+  EXPECT_NEAR(last.since_start().s() / 4000, (every + length).s(), 0.005);
+  for (const int count : begun) EXPECT_NEAR(count, 1000, 150);
+}
+
+TEST(Aggregators, with_aggregators__keeps_what_is_there_and_adds_a_host_at_the_switch) {
+  const Topology before = star();
+  std::vector<std::string> switches{"all"};
+  const Topology after = with_aggregators(before, switches).value();
+  ASSERT_EQ(switches.size(), 1U);
+  EXPECT_EQ(after.host_count(), 4);
+  for (Rank rank(0); rank.value() < 3; ++rank) {
+    EXPECT_EQ(after.node(after.host(rank)).name, before.node(before.host(rank)).name);
+  }
+  EXPECT_EQ(after.node(after.host(Rank(3))).name, switches[0] + "-aggregator");
+  EXPECT_EQ(after.links()[3].spec.rate, Bandwidth::bits_per_second(300'000'000));
+  for (const char* wrong : {"nowhere", ""}) {
+    std::vector<std::string> names{wrong};
+    const auto refused = with_aggregators(before, names);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message().find(switches[0]), std::string::npos);
+  }
+  std::vector<std::string> twice{switches[0], switches[0]};
+  EXPECT_FALSE(with_aggregators(before, twice).ok());
+}
+
+TEST(PcapFile, create__refuses_a_pipe_that_is_read) {
+  const std::string path = testing::TempDir() + "thalweg-pcap-" + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  // Without a reader it cannot be opened; with one it would be a place to wait at.
+  EXPECT_FALSE(PcapFile::create(path).ok());
+  const Fd reader(open(path.c_str(), O_RDONLY | O_NONBLOCK));
+  const auto refused = PcapFile::create(path);
+  unlink(path.c_str());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message().find("is a pipe"), std::string::npos);
 }
 
 }  // namespace

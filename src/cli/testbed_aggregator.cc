@@ -1,0 +1,73 @@
+#include "cli/testbed_aggregator.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "cli/network_namespace.h"
+#include "cli/spawn.h"
+#include "net/address.h"
+#include "net/system.h"
+#include "net/tcp.h"
+
+namespace thalweg {
+namespace {
+
+constexpr Duration kStartLimit = Duration::milliseconds(10'000);
+
+}  // namespace
+
+Result<std::unique_ptr<AggregatorProcess>> AggregatorProcess::start(const std::string& switch_name,
+                                                                    const std::string& address,
+                                                                    int space,
+                                                                    const TestbedPlace& place) {
+  const std::string stem = fmt::format("{}/{}-aggregator", place.folder(), switch_name);
+  std::ofstream config(stem + ".yaml");
+  config << fmt::format("data: \"{0}:{1}\"\ncontrol: \"{0}:{2}\"\n", address, kAggregatorDataPort,
+                        kAggregatorControlPort)
+         << std::flush;
+  if (!config) return Error(fmt::format("cannot write {}.yaml", stem));
+  std::unique_ptr<AggregatorProcess> made(
+      new AggregatorProcess(space, stem + ".yaml", stem + ".log"));
+  THALWEG_TRY_STATUS(made->begin());
+  THALWEG_TRY(const NamespaceVisit visit, NamespaceVisit::begin(space));
+  THALWEG_TRY(const SocketAddress control,
+              SocketAddress::resolve(fmt::format("{}:{}", address, kAggregatorControlPort)));
+  const Result<Fd> reached =
+      connect_tcp(control, fmt::format("the aggregator of {} ({}.log)", switch_name, stem),
+                  monotonic_now() + kStartLimit);
+  if (!reached.ok()) return reached.error();
+  return made;
+}
+
+Status AggregatorProcess::begin() {
+  const Fd nothing(open("/dev/null", O_RDWR | O_CLOEXEC));
+  const Fd log(open(log_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (!nothing.valid() || !log.valid()) return system_error("cannot write " + log_, errno);
+  THALWEG_TRY(const NamespaceVisit visit, NamespaceVisit::begin(space_));
+  THALWEG_TRY(pid_, spawn({.command = {std::filesystem::read_symlink("/proc/self/exe").string(),
+                                       "switch", "--config", config_},
+                           .in = nothing.get(),
+                           .out = log.get(),
+                           .err = log.get()}));
+  return ok_status();
+}
+
+void AggregatorProcess::stop() {
+  if (pid_ <= 0) return;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+  pid_ = 0;
+}
+
+Status AggregatorProcess::restart() {
+  stop();
+  return begin();
+}
+
+}  // namespace thalweg

@@ -1,0 +1,96 @@
+"""`thalweg testbed`: processes that are ended early, hosts that stall, switches that sum and restart."""
+import json
+import subprocess
+import sys
+import time
+
+from test_run import wait_until
+from test_testbed import NAME, PROGRAM, ROOT, STAR, bed, namespaces, needs_namespaces, send, state, stats, up  # noqa: F401
+
+pytestmark = needs_namespaces
+
+
+def test_up_that_is_ended_early_leaves_nothing():
+    """Whenever: before, while and after the network's process makes namespaces."""
+    for after in (0.0, 0.05, 0.15, 0.4):
+        starting = subprocess.Popen([PROGRAM, "testbed", "up", "--name", NAME, "single-switch:hosts=8,host=10M"],
+                                    stdout=subprocess.DEVNULL)
+        time.sleep(after)
+        starting.terminate()
+        if starting.wait(30) == 0:  # it was up already
+            bed("down")
+        wait_until(lambda: state() is None and namespaces() == [])
+
+
+def test_stalls_hold_hosts_back(up):
+    """A ping of a round takes as long as a host stalls, sometimes."""
+    up("single-switch:hosts=2,host=50M")
+    bed("stall", "--every", "50ms", "--for", "60ms")
+    times = """
+import socket, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(10)
+s.bind(("10.77.0.1", 9))
+longest = 0
+until = time.monotonic() + 20
+while longest < 0.04 and time.monotonic() < until:
+    start = time.monotonic()
+    s.sendto(b"x", ("10.77.0.2", 10))
+    s.recv(10)
+    longest = max(longest, time.monotonic() - start)
+print(longest)
+"""
+    echo = subprocess.Popen([PROGRAM, "testbed", "exec", "--name", NAME, "1", "--", sys.executable, "-c", """
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("10.77.0.2", 10))
+print("ready", flush=True)
+while True:
+    block, peer = s.recvfrom(10)
+    s.sendto(block, peer)
+"""], stdout=subprocess.PIPE, text=True)
+    assert echo.stdout.readline() == "ready\n"
+    assert float(send(0, times).stdout) >= 0.04
+    bed("stall", "--off")
+    for wrong in (("--off", "--every", "1s"), (), ("--every", "1s"), ("--every", "0s", "--for", "1s")):
+        assert bed("stall", *wrong, check=False).returncode == 2
+    bed("down")
+    echo.wait(10)
+
+
+def test_switches_aggregate_exactly_under_loss(up):
+    """Ranks sum by the switch of the testbed, while packets are lost and the switch restarts."""
+    up("leaf-spine:racks=2,hosts=2,spines=1,host=50M,uplink=50M", "--aggregate", "leaf0")
+    now = stats()
+    control = now["aggregators"][0]["control"]
+    assert now["aggregators"] == [{"switch": "leaf0", "control": "10.77.0.5:7700"}]
+    assert len(now["hosts"]) == 4 and not any("aggregator" in link["name"] for link in now["links"])
+    bed("set", "link", "all", "loss=1%")
+    job = subprocess.Popen([PROGRAM, "testbed", "run", "--name", NAME, "--timeout", "100s", "--",
+                            ROOT / "build/release/examples/atp_sum", "12", "20000"],
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def counted():
+        listed = bed("exec", 0, "--", PROGRAM, "job", "stats", "--switch", control, "--json", check=False)
+        jobs = json.loads(listed.stdout)["jobs"] if listed.returncode == 0 else []
+        return sum(one["counters"]["added"] for one in jobs)
+
+    wait_until(lambda: counted() > 0 or job.poll() is not None)
+    assert counted() > 0
+    bed("restart", "leaf0")
+    out, _ = job.communicate(timeout=120)
+    assert job.returncode == 0, out
+    refused = bed("up", STAR, "--aggregate", "nowhere", check=False, name=NAME + "c")
+    assert refused.returncode == 2 and "switch0" in refused.stderr
+
+
+def test_soak_that_is_ended_leaves_nothing():
+    """`make test` runs a minute of it (Makefile); here it is told to end while a job runs."""
+    soak = subprocess.Popen([sys.executable, ROOT / "tools/soak", "--seconds", "60", "--seed", "7"], stdout=subprocess.DEVNULL,
+                            stderr=subprocess.PIPE, text=True)
+    name = f"soak{soak.pid}"
+    wait_until(lambda: state(name) == "up" and stats(name)["frames"]["delivered"] > 100)
+    soak.terminate()
+    _, said = soak.communicate(timeout=90)
+    assert soak.returncode == 143, said
+    assert namespaces(name) == [] and state(name) is None

@@ -1,0 +1,140 @@
+// Signals by stream and by copies in datagrams, and the pool of blocks.
+#include "net/control_stream.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "net/collective/block_pool.h"
+
+namespace thalweg {
+namespace {
+
+constexpr JobToken kJob = 7;
+
+// Two ends of one stream; with a key, both hold it.
+struct Ends {
+  explicit Ends(bool keyed) {
+    std::array<int, 2> fds{};
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds.data()), 0);
+    if (keyed) {
+      const JobKey key = *JobKey::from_hex("00112233445566778899aabbccddeeff");
+      guards[0] = std::make_unique<PacketGuard>(kJob, key, KeyScope{0, 1, 5, 6});
+      guards[1] = std::make_unique<PacketGuard>(kJob, key, KeyScope{1, 0, 6, 5});
+    }
+    sender = std::make_unique<ControlStream>(Fd(fds[0]), kJob, guards[0].get());
+    receiver = std::make_unique<ControlStream>(Fd(fds[1]), kJob, guards[1].get());
+  }
+
+  std::vector<std::byte> copy() {
+    const auto bytes = sender->take_copy();
+    return {bytes.begin(), bytes.end()};
+  }
+  bool take(const std::vector<std::byte>& copy) {
+    return receiver->receive_copy(copy, [&](const ControlMessage& m) { got.push_back(m); });
+  }
+  std::string read() {
+    EXPECT_EQ(sender->flush(), "");
+    return receiver->receive([&](const ControlMessage& m) { got.push_back(m); });
+  }
+
+  std::array<std::unique_ptr<PacketGuard>, 2> guards;
+  std::unique_ptr<ControlStream> sender;
+  std::unique_ptr<ControlStream> receiver;
+  std::vector<ControlMessage> got;
+};
+
+TEST(ControlStream, copies__each_message_counts_once_and_in_order) {
+  for (const bool keyed : {false, true}) {
+    SCOPED_TRACE(keyed);
+    Ends ends(keyed);
+    std::vector<ControlMessage> sent;
+    const auto push = [&](const ControlMessage& message) {
+      ends.sender->push(message);
+      sent.push_back(message);
+    };
+    push(ReportMessage{.packets_sent = 1});
+    EXPECT_TRUE(ends.copy().empty()) << "nobody waits for a report";
+    push(FinishMessage{1, 10});
+    const auto first = ends.copy();
+    EXPECT_TRUE(ends.copy().empty()) << "once is enough";
+    EXPECT_TRUE(ends.take(first));
+    EXPECT_EQ(ends.got, sent);
+    EXPECT_TRUE(ends.take(first)) << "twice does no harm";
+    EXPECT_EQ(ends.read(), "");
+    EXPECT_EQ(ends.got, sent);
+    // A copy that is lost is in the next one too.
+    push(ConfirmMessage{2});
+    EXPECT_FALSE(ends.copy().empty());
+    push(ConfirmMessage{3});
+    EXPECT_TRUE(ends.take(ends.copy()));
+    EXPECT_EQ(ends.got, sent);
+    push(ConfirmMessage{4});
+    EXPECT_EQ(ends.read(), "");
+    EXPECT_EQ(ends.got, sent);
+  }
+}
+
+TEST(ControlStream, copies__what_lacks_its_predecessors_waits_for_the_stream) {
+  Ends ends(false);
+  // More than a copy holds.
+  for (std::uint32_t i = 0; i < 100; ++i) ends.sender->push(ConfirmMessage{i});
+  const auto copy = ends.copy();
+  EXPECT_LE(copy.size(), ControlStream::kMaxCopy);
+  EXPECT_TRUE(ends.take(copy));
+  EXPECT_TRUE(ends.got.empty());
+  EXPECT_EQ(ends.read(), "");
+  EXPECT_EQ(ends.got.size(), 100U);
+  // One that does not fit any copy.
+  ResendMessage large{.transfer = 1, .round = 1, .last = true, .ranges = {}};
+  for (std::uint32_t i = 0; i < kMaxRangesPerMessage; ++i) large.ranges.push_back({2 * i, 1});
+  ends.sender->push(large);
+  EXPECT_TRUE(ends.copy().empty());
+  EXPECT_EQ(ends.read(), "");
+  EXPECT_EQ(ends.got.back(), ControlMessage(large));
+}
+
+TEST(ControlStream, receive_copy__nonsense_and_forgeries_change_nothing) {
+  for (const bool keyed : {false, true}) {
+    SCOPED_TRACE(keyed);
+    Ends ends(keyed);
+    ends.sender->push(ConfirmMessage{3});
+    const auto good = ends.copy();
+    for (const std::size_t at : {0U, 1U, 8U, 4U}) {
+      auto bad = good;
+      bad[at] ^= std::byte{0x40};
+      EXPECT_FALSE(ends.take(bad)) << at;
+    }
+    EXPECT_FALSE(ends.take({good.begin(), good.end() - 1}));
+    if (keyed) {
+      auto forged = good;
+      forged[24] ^= std::byte{1};
+      EXPECT_FALSE(ends.take(forged));
+    }
+    EXPECT_TRUE(ends.got.empty());
+    EXPECT_EQ(ends.read(), "");
+    EXPECT_EQ(ends.got.size(), 1U);
+  }
+}
+
+TEST(BlockPool, take__memory_is_used_again_where_it_fits) {
+  auto pool = std::make_unique<BlockPool>();
+  std::shared_ptr<std::byte> large = pool->take(1 << 20);
+  std::shared_ptr<std::byte> other = pool->take(1 << 20);
+  EXPECT_NE(large.get(), other.get());
+  std::memset(large.get(), 1, 1 << 20);
+  const std::byte* const where = large.get();
+  large.reset();
+  const std::shared_ptr<std::byte> small = pool->take(16);
+  EXPECT_NE(small.get(), where) << "a large block is not wasted on little";
+  EXPECT_EQ(pool->take(1 << 19).get(), where);
+  pool.reset();
+  std::memset(other.get(), 1, 1 << 20);  // blocks outlive the pool
+}
+
+}  // namespace
+}  // namespace thalweg
