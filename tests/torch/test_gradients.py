@@ -255,7 +255,7 @@ packets = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800
 packets.bind(("lo", 0x0800))
 threading.Thread(target=listen, args=(packets,), daemon=True).start()
 run_ranks(2, train)
-dscps = {dscp for dscp, _ in seen}
+dscps = {dscp for dscp, _ in seen} - {59}  # of the first queue: copies of signals
 assert dscps == {51, 43, 35, 27, 19, 11, 3}, seen  # of the seven queues for data, a layer each
 assert {ecn for _, ecn in seen} == {0, 2}, seen  # smaller gradients, and larger ones
 print("fine", flush=True)
