@@ -1,7 +1,8 @@
 // Sums a vector over all processes of a job, again and again; when one of them dies, the others go
 // on without it.
 //
-//   thalweg run -n 4 --keep-going -- build/release/examples/allreduce [iterations]
+//   thalweg run -n 4 --keep-going -- build/release/examples/allreduce [iterations [elements
+//   [seconds]]]
 //
 // Runs as well under torchrun, mpirun and srun: who it is, it learns from the environment.
 #include <chrono>
@@ -15,6 +16,9 @@
 int main(int argc, char** argv) {
   using namespace std::chrono_literals;
   const int iterations = argc > 1 ? std::atoi(argv[1]) : 10;
+  const int elements = argc > 2 ? std::atoi(argv[2]) : 100'000;
+  // Within which the others must do their part.
+  const std::chrono::seconds deadline(argc > 3 ? std::atoi(argv[3]) : 5);
 
   auto created = thalweg::Communicator::create({});
   if (!created.ok()) {
@@ -24,8 +28,8 @@ int main(int argc, char** argv) {
   thalweg::Communicator all = std::move(*created);
 
   for (int i = 0; i < iterations; ++i) {
-    std::vector<float> gradient(100'000, 1.0F);
-    const auto status = all.allreduce(thalweg::TensorSpan::of(gradient), {.deadline = 5s});
+    std::vector<float> gradient(static_cast<std::size_t>(elements), 1.0F);
+    const auto status = all.allreduce(thalweg::TensorSpan::of(gradient), {.deadline = deadline});
     if (status.ok()) {
       std::printf("iteration %d: %d ranks, sum %g\n", i, all.size(),
                   static_cast<double>(gradient.back()));

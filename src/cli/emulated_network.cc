@@ -11,7 +11,6 @@
 
 #include "base/check.h"
 #include "base/units.h"
-#include "cli/command.h"
 #include "cli/system_command.h"
 #include "net/system.h"
 
@@ -215,9 +214,9 @@ Status EmulatedNetwork::set_congestion_control(int host, const std::string& name
     std::ofstream setting("/proc/sys/net/ipv4/tcp_congestion_control");
     setting << name << std::flush;
     if (setting) return ok_status();
-    return Error(
-        fmt::format("{}: this system has {}", name,
-                    system_setting("/proc/sys/net/ipv4/tcp_available_congestion_control")));
+    return Error(fmt::format(
+        "{}: namespaces may use those of the host's sysctl net.ipv4.tcp_allowed_congestion_control",
+        name));
   });
 }
 

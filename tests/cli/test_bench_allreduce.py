@@ -158,6 +158,18 @@ def test_netns(thalweg, ranks, peers):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces")
+def test_congestion_controls(thalweg):
+    """A run with each, by name."""
+    allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
+    result = thalweg("bench", "allreduce", "--quick", "--json", "--sizes", "64KiB", "--netns",
+                     "--congestion-control", ",".join(allowed)).json()
+    assert [row["congestion_control"] for row in result["rows"]] == allowed
+    assert [library["congestion_control"] for library in result["libraries"]] == allowed
+    done = thalweg("bench", "allreduce", "--quick", "--netns", "--congestion-control", "no-such")
+    assert done.code == 2 and "tcp_allowed_congestion_control" in done.err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces")
 def test_topology_beside_the_simulator(thalweg):
     result = thalweg("bench", "allreduce", "--quick", "--json", "--sizes", "64KiB", "--topology", TREE, "--scheme", "rat", "ring",
                      "--transport", "tcp,dlcp", "--simulate").json()
@@ -178,6 +190,7 @@ def test_bad_flags(thalweg):
                         [("--sizes", "1"), "sizes"], [("--type", "float8"), "float64"],
                         [("--op", "mean"), "product"], [("--transport", "udp"), "tcp"],
                         [("--against", "nccl"), "gloo"], [("--rate", "1G"), "netns"],
+                        [("--congestion-control", "reno"), "netns"],
                         [("--netns", "--loss", "1"), "loss"], [("--netns", "--rate", "fast"), "rate"],
                         [("--bound", "1%"), "dlcp"], [("--transport", "dlcp", "--bound", "2"), "bound"],
                         [("--transport", "dlcp", "--bound", "1%", "--op", "max"), "sums of floats"],
