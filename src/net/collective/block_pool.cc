@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace thalweg {
 namespace {
 
-// Blocks that nobody uses; of more, the oldest goes.
+// Blocks that nobody uses, and their bytes; of more, the oldest go.
 constexpr std::size_t kMostFree = 16;
+constexpr std::size_t kMostFreeBytes = std::size_t{128} << 20;
 // A block serves a request of at least this part of its size.
 constexpr std::size_t kWaste = 4;
 
@@ -22,18 +24,22 @@ std::shared_ptr<std::byte> BlockPool::take(std::size_t bytes) {
     if (fits != free_->blocks.end()) {
       block = std::move(*fits);
       free_->blocks.erase(fits);
+      free_->bytes -= block.size;
     }
   }
   if (!block.memory) block = {std::make_unique_for_overwrite<std::byte[]>(bytes), bytes};
   std::byte* const memory = block.memory.release();
   return {memory, [size = block.size, free = free_](std::byte* freed) {
             Block back{std::unique_ptr<std::byte[]>(freed), size};
-            Block oldest;  // freed without the lock
+            std::vector<Block> oldest;  // freed without the lock
             const std::lock_guard lock(free->mutex);
             free->blocks.push_back(std::move(back));
-            if (free->blocks.size() <= kMostFree) return;
-            oldest = std::move(free->blocks.front());
-            free->blocks.erase(free->blocks.begin());
+            free->bytes += size;
+            while (free->blocks.size() > kMostFree || free->bytes > kMostFreeBytes) {
+              free->bytes -= free->blocks.front().size;
+              oldest.push_back(std::move(free->blocks.front()));
+              free->blocks.pop_front();
+            }
           }};
 }
 

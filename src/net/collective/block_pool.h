@@ -5,9 +5,9 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 namespace thalweg {
 
@@ -23,7 +23,8 @@ class BlockPool {
   };
   struct Free {
     std::mutex mutex;
-    std::vector<Block> blocks;
+    std::deque<Block> blocks;
+    std::size_t bytes = 0;
   };
   std::shared_ptr<Free> free_ = std::make_shared<Free>();
 };
