@@ -59,15 +59,14 @@ while True:
 
 
 def test_switches_aggregate_exactly_under_loss(up):
-    """Ranks sum by the switch of the testbed, while packets are lost and the switch restarts."""
+    """Ranks sum by the switch of the testbed, while packets are lost, and the switch restarts under way."""
     up("leaf-spine:racks=2,hosts=2,spines=1,host=50M,uplink=50M", "--aggregate", "leaf0")
     now = stats()
     control = now["aggregators"][0]["control"]
     assert now["aggregators"] == [{"switch": "leaf0", "control": "10.77.0.5:7700"}]
     assert len(now["hosts"]) == 4 and not any("aggregator" in link["name"] for link in now["links"])
-    bed("set", "link", "all", "loss=1%")
     job = subprocess.Popen([PROGRAM, "testbed", "run", "--name", NAME, "--timeout", "100s", "--",
-                            ROOT / "build/release/examples/atp_sum", "40", "10000"],
+                            ROOT / "build/release/examples/atp_sum", "100", "10000"],
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     sums = [0]  # packets that the switch has added, whenever it was asked
@@ -78,9 +77,16 @@ def test_switches_aggregate_exactly_under_loss(up):
         sums.append(sum(one["counters"]["added"] for one in jobs))
         return sums[-1] > 0
 
-    wait_until(lambda: added() or job.poll() is not None)
-    assert max(sums) > 0
+    def adds_more():
+        before = max(sums)
+        wait_until(lambda: (added() and sums[-1] > before) or job.poll() is not None)
+        return max(sums) > before
+
+    assert adds_more(), job.communicate(timeout=120)[0]
+    bed("set", "link", "all", "loss=1%")
+    assert adds_more(), job.communicate(timeout=120)[0]
     bed("restart", "leaf0")
+    bed("set", "link", "all", "loss=0")
     out, _ = job.communicate(timeout=120)
     assert job.returncode == 0, out
     refused = bed("up", STAR, "--aggregate", "nowhere", check=False, name=NAME + "c")
