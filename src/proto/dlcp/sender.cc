@@ -27,13 +27,18 @@ void DlcpSender::begin(std::uint32_t transfer) {
   CHECK(state_ == State::kWaiting);
   transfer_ = transfer;
   state_ = State::kSending;
+  if (spec_.bound.exact()) return;
+  // Steps of the golden ratio: successive transfers begin far apart, and in the end everywhere.
+  constexpr std::uint32_t kGolden = 0x9e37'79b9;
+  cursor_ = static_cast<std::size_t>((std::uint64_t{transfer * kGolden} * sent_.size()) >> 32);
 }
 
 void DlcpSender::take(std::uint32_t limit, std::uint64_t first_sequence, Time now, DataBatch& out) {
   CHECK(data_left() && limit > 0);
   limit = std::min(limit, DataBatch::kMaxSegments);
   const auto index = [](std::size_t i) { return SegmentIndex(static_cast<std::int32_t>(i)); };
-  const std::size_t first = sent_.next_missing(cursor_);
+  std::size_t first = sent_.next_missing(cursor_);
+  if (first == sent_.size()) first = sent_.next_missing(0);
   const SegmentTag tag = tags_.tag(index(first));
   std::size_t last = first;
   std::uint32_t looked_at = 0;

@@ -4,6 +4,10 @@
 // 1. kSending from begin() or a complete request until stop(), which follows the last segment.
 // 2. Segments of one tag leave in order within a round; others may leave a few batches earlier or
 //    later, so that each batch is of one tag and full.
+// 3. With a loss bound the first round begins at another segment each time, and goes on from the
+// end
+//    to the start: a receiver that has enough before the last segments come does not always lose
+//    the same ones.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +66,7 @@ class DlcpSender {
   std::uint32_t round_ = 0;
   std::uint64_t retransmissions_ = 0;
   Bitmap sent_;             // of this round; what it need not send counts as sent
-  std::size_t cursor_ = 0;  // all below are sent
+  std::size_t cursor_ = 0;  // the next one, if it is not sent yet
   std::uint32_t last_sent_us_ = 0;
 };
 

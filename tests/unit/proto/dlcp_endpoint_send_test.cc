@@ -1,4 +1,6 @@
 // The sending end by hand, and what may be started.
+#include <set>
+
 #include "proto/dlcp_by_hand.h"
 
 namespace thalweg {
@@ -107,6 +109,31 @@ TEST_F(DlcpSendTest, send__stops_at_once_when_the_receiver_has_enough) {
   EXPECT_EQ(outcome_of(endpoint_).fraction(), 0.1);
   next_message<ConfirmMessage>(endpoint_);
   EXPECT_TRUE(endpoint_.idle());
+}
+
+TEST_F(DlcpSendTest, send__with_a_bound_begins_elsewhere_each_time) {
+  constexpr std::int32_t kSegments = 100;
+  std::set<std::uint32_t> lasts;
+  for (std::uint32_t transfer = 1; transfer <= 10; ++transfer) {
+    for (const bool bounded : {false, true}) {
+      const TransferSpec spec = floats(kSegments, bounded ? 0.05 : 0);
+      ASSERT_TRUE(endpoint_.start_send(spec, {}, us(0)).ok());
+      const std::uint32_t number = 2 * transfer + (bounded ? 1 : 0);
+      endpoint_.on_control(ready_for(spec, number), us(0));
+      const auto sent = segments_until(endpoint_, us(1'000'000));
+      EXPECT_EQ(std::set(sent.begin(), sent.end()).size(), std::size_t{kSegments});
+      if (bounded) {
+        lasts.insert(sent.back());
+      } else {
+        EXPECT_EQ(sent.back(), kSegments - 1U);
+      }
+      EXPECT_EQ(next_message<StopMessage>(endpoint_).transfer, number);
+      endpoint_.on_control(FinishMessage{number, kSegments}, us(1'000'000));
+      next_message<ConfirmMessage>(endpoint_);
+      EXPECT_TRUE(outcome_of(endpoint_).ok());
+    }
+  }
+  EXPECT_EQ(lasts.size(), 10U);
 }
 
 TEST_F(DlcpSendTest, send__mismatch_names_both_values_at_both_ends) {
