@@ -20,6 +20,10 @@ int main(int argc, char** argv) {
   // Within which the others must do their part.
   const std::chrono::seconds deadline(argc > 3 ? std::atoi(argv[3]) : 5);
 
+  if (iterations < 1 || elements < 1 || deadline < 1s) {
+    std::fprintf(stderr, "iterations, elements and seconds: 1 or more are allowed\n");
+    return 2;
+  }
   auto created = thalweg::Communicator::create({});
   if (!created.ok()) {
     std::fprintf(stderr, "%s\n", created.error().message().c_str());

@@ -73,8 +73,11 @@ def main():
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch", type=int, default=64, help="images a step, of all ranks together")
     parser.add_argument("--loss-bound", type=float, default=0.0, help="of gradients, in [0, 1); thalweg only")
-    parser.add_argument("--log", help="write how many steps there will be, the time of each and the accuracy after every epoch there, as JSON lines")
+    parser.add_argument("--log", help="write how many steps there will be, the time of each and the accuracy after every "
+                        "epoch there, as JSON lines")
     arguments = parser.parse_args()
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device: there is no GPU that PyTorch can use")
     if arguments.loss_bound > 0 and "thalweg" not in arguments.backend:
         parser.error("--loss-bound: only the backend thalweg has one")
     torch.set_num_threads(1)

@@ -32,7 +32,6 @@ def start(ends, worker, words):
     """The worker's process, in its namespace. Of the first one the words can be read."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1", "RANK": str(worker),
                    "WORLD_SIZE": str(WORKERS), "MASTER_ADDR": address(0), "MASTER_PORT": str(PORT),
-                   "THALWEG_SHARED_MEMORY": "0",  # or they would notice that it is one machine
                    "TORCH_CPP_LOG_LEVEL": "ERROR"}  # of PyTorch's: addresses without names
     return subprocess.Popen(["ip", "netns", "exec", ends[worker], sys.executable, *words], env=environment,
                             stderr=subprocess.STDOUT if worker == 0 else None,

@@ -112,7 +112,7 @@ struct NetCounters {
   std::uint64_t packets_replayed = 0;
   std::uint64_t packets_stale = 0;
   std::uint64_t messages_bad = 0;
-  std::uint64_t messages_forged = 0;  // with a job key; the first ends the connection
+  std::uint64_t messages_forged = 0;  // with a job key; one on the stream ends the connection
   std::uint64_t send_errors = 0;      // packets that the kernel would not take
   std::uint64_t peers_refused = 0;    // endpoint only: wrong token, key or version, no hello
   std::uint64_t send_calls = 0;       // system calls that sent data

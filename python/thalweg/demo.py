@@ -9,6 +9,7 @@ table, and writes one page that needs nothing else. Needs root, or a machine tha
 import argparse
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import threading
@@ -109,7 +110,7 @@ def main():
     print(f"== Two racks on this machine, {arguments.loss} of all packets between them lost", flush=True)
     try:
         network, runs = train_all(arguments)
-    except TestbedError as error:
+    except (TestbedError, OSError, subprocess.TimeoutExpired) as error:
         raise SystemExit(str(error)) from error
     rows = [summary(run) for run in runs]
     print(f"\n{'':20} {'step p50':>10} {'p99':>10} {'training':>10} {'accuracy':>9} {'packets':>9} {'lost':>6}")

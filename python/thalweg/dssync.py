@@ -184,6 +184,7 @@ class DSSync(Averaging):
         if self._members is None:
             raise error
         if self._failure is None:
+            logger.warning("iteration %d: %s", self.iteration, error)
             self._failure = error
             self._members.announce_trouble()
 

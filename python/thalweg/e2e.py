@@ -9,12 +9,17 @@ import argparse
 import dataclasses
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-import yaml
+try:
+    import yaml
+except ImportError:
+    sys.exit(f"thalweg reproduce: PyYAML is not installed for {sys.executable}; tools/setup installs it")
 
 from thalweg import figure
 from thalweg.testbed import PROGRAM, ROOT, Testbed, TestbedError, end, end_on_sigterm, percentile
@@ -65,6 +70,8 @@ def read_experiment(path, quick):
     if not isinstance(fields, dict):
         raise SpecError(f"{path}: a map of fields is allowed")
     if quick:
+        if not isinstance(fields.get("quick", {}), dict):
+            raise SpecError(f"{path}: quick: a map of fields is allowed")
         if not fields.get("quick"):
             return None
         fields = {**fields, **fields["quick"]}
@@ -80,11 +87,16 @@ def read_experiment(path, quick):
                if name not in fields and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING]
     if missing:
         raise SpecError(f"{path}: '{missing[0]}' is missing")
-    unknown = [library for library in fields["libraries"] if library not in LIBRARIES]
+    unknown = [library for library in fields["libraries"] if library not in tuple(LIBRARIES)]
     if unknown or not fields["libraries"]:
         raise SpecError(f"{path}: libraries: {unknown}; allowed are {', '.join(LIBRARIES)}")
     if fields["steps"] < 1 or fields["limit_s"] < 1 or fields.get("jobs", 1) < 1:
         raise SpecError(f"{path}: steps, limit_s, jobs: 1 or more is allowed")
+    if not re.fullmatch(r"(\d+(-\d+)?(,\d+(-\d+)?)*)?", fields.get("hosts", "")):
+        raise SpecError(f"{path}: hosts: {fields['hosts']!r}; ranks such as 0-3,6 are allowed")
+    for pair in fields.get("background", []):
+        if not isinstance(pair, list) or len(pair) != 2 or not all(type(host) is int and host >= 0 for host in pair):
+            raise SpecError(f"{path}: background: {pair!r}; pairs of hosts are allowed")
     name = f"{Path(path).parent.name}/{Path(path).stem}"
     return Experiment(name=name, **{field: tuple(value) if isinstance(value, list) else value for field, value in fields.items()})
 
@@ -118,11 +130,15 @@ def ranks_of(text, count):
 
 def start_background(bed, experiment, network):
     """Flows of somebody else, by TCP, as fast as they go, as long as the testbed is up."""
+    if experiment.background and not shutil.which("iperf3"):
+        raise TestbedError("iperf3 is not installed; tools/setup installs it")
+    if any(host >= len(network["hosts"]) for pair in experiment.background for host in pair):
+        raise SpecError(f"{experiment.name}: background: the network has {len(network['hosts'])} hosts")
     for i, (sender, receiver) in enumerate(experiment.background):
         port = 5201 + i
         bed.execute(receiver, ["iperf3", "-s", "-p", port], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        bed.execute(sender, ["sh", "-c", f"until iperf3 -c {network['hosts'][receiver]['address']} -p {port} -t 86400; "
-                             "do sleep 0.2; done"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        bed.execute(sender, ["sh", "-c", "trap 'kill $!; exit' TERM; until { iperf3 -c "
+                             f"{network['hosts'][receiver]['address']} -p {port} -t 86400 & wait $!; }}; do sleep 0.2; done"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def run(experiment, program):
@@ -157,7 +173,10 @@ def hear(process, experiment):
         if not line.startswith("{"):
             other.append(line)
             continue
-        results.append(json.loads(line))
+        try:
+            results.append(json.loads(line))
+        except ValueError:  # the words of another rank in between
+            raise TestbedError(f"{experiment.name}: a rank's line cannot be read: {line[:200]}") from None
         if "library" in results[-1]:
             row = summary(results[-1])
             print(f"{experiment.name}: {row['library']}: {row['p50_ms']:.0f} ms a step", file=sys.stderr, flush=True)
@@ -244,7 +263,7 @@ def main(words=None):
             if not arguments.json:
                 print(table(found), *(f"plot: {path}" for path in found["plots"]), "", sep="\n", flush=True)
             all_found.append(found)
-    except (SpecError, TestbedError, OSError) as error:
+    except (SpecError, TestbedError, OSError, figure.FigureError, subprocess.TimeoutExpired) as error:
         print(f"thalweg reproduce: {error}", file=sys.stderr)
         return 2
     if arguments.json:

@@ -3,7 +3,7 @@
     python -m thalweg.e2e_rank SPEC        a JSON object, see Spec
 
 The world may be several jobs of consecutive ranks, which train at the same time, each its own model. The first rank of each
-prints a line of JSON for each library: times of its iterations, accuracy, and of job 0 what the network carried and lost.
+prints a line of JSON for each library: times of its iterations, accuracy, and what the whole network carried and lost meanwhile.
 """
 import contextlib
 import dataclasses

@@ -114,7 +114,10 @@ class Members:
     def _next_generation(self):
         if self.members or self._start is not None:
             return self.generation + 1
-        self._store.wait(["generation"], timedelta(seconds=self._join_timeout))
+        try:
+            self._store.wait(["generation"], timedelta(seconds=self._join_timeout))
+        except RuntimeError as error:
+            raise RuntimeError(f"worker {self._name}: no job began within join_timeout ({self._join_timeout} s)") from error
         return max(self.generation, int(self._store.get("generation"))) + 1
 
     def _registered_count(self, generation):

@@ -8,6 +8,7 @@ Its processes end with this one, however that ends. Needs root, or a machine tha
 """
 import ctypes
 import json
+import math
 import signal
 import socket
 import subprocess
@@ -92,6 +93,8 @@ class Testbed:
             self.folder = self.stats()["state"]
         except BaseException:
             end(self._process)
+            if self._process.returncode != 0:  # killed, it leaves namespaces
+                self.command("down", check=False)
             raise
         return self
 
@@ -181,4 +184,4 @@ def lost(before, after):
 def percentile(values, part):
     """The value that so large a part of all does not exceed: the nearest that is there."""
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * part))]
+    return ordered[max(0, math.ceil(len(ordered) * part) - 1)]

@@ -60,7 +60,8 @@ class GradientState:
         result_bound = -1.0 if self.result_loss_bound is None else self.result_loss_bound
         return backend_of(self.group, gradient.device).reduce_gradient(
             gradient, mean=True, loss_bound=self.loss_bound, result_loss_bound=result_bound, dlcp=self.dlcp,
-            priority=priority, queue=1 + layer * QUEUES // layers, residual=self._residual(gradient, priority if key is None else key))
+            priority=priority, queue=1 + layer * QUEUES // layers,
+            residual=self._residual(gradient, priority if key is None else key))
 
     def _residual(self, gradient, key):
         if not self.error_feedback:
@@ -83,7 +84,8 @@ def reduce_hook(state, bucket):
 
     DDP's last buckets hold the first layers, which the next forward pass needs first: they overtake.
     """
-    state._buckets = max(state._buckets, bucket.index() + 1)  # all are known from the second iteration on
+    # All are known from the second iteration on; DDP may lay them out anew.
+    state._buckets = bucket.index() + 1 if bucket.is_last() else max(state._buckets, bucket.index() + 1)
     work = state.start(bucket.buffer(), -bucket.index(), state._bucket_key(bucket) if state.error_feedback else None,
                        state._buckets - 1 - bucket.index(), state._buckets)
     return work.get_future().then(lambda done: done.value()[0])

@@ -219,6 +219,9 @@ Result<int> run_live(const std::vector<Found>& chosen, const Arguments& argument
   if (!arguments.sweep.settings.empty()) {
     return Error("--set: the experiments of e2e are trained, not simulated: change their files");
   }
+  if (arguments.sweep.at_once != 0) {
+    return Error("-j: the experiments of e2e have the machine to themselves, one after the other");
+  }
   std::vector<std::string> words{python_interpreter(), "-m", "thalweg.e2e", "--program",
                                  std::filesystem::read_symlink("/proc/self/exe").string()};
   if (arguments.quick) words.emplace_back("--quick");

@@ -147,6 +147,9 @@ Result<Fd> TestbedPlace::occupy() const {
         "starts a second",
         name_, name_));
   }
+  // Whoever held it is gone, and its number may be another's by now.
+  if (ftruncate(held.get(), 0) != 0)
+    return system_error("cannot write " + folder_ + "/lock", errno);
   THALWEG_TRY_STATUS(remove_namespaces());
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder_, error)) {
@@ -189,9 +192,12 @@ std::optional<pid_t> TestbedPlace::holder() const {
 Result<ControlConnection> TestbedPlace::connect() const {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (socket().size() < sizeof(address.sun_path)) std::ranges::copy(socket(), address.sun_path);
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    if (errno == EAGAIN) {
+      return Error(fmt::format("testbed '{}' has too many clients at once", name_));
+    }
     return Error(fmt::format("testbed '{}' is not up (thalweg testbed list)", name_));
   }
   return ControlConnection(std::move(fd), fmt::format("testbed '{}'", name_));

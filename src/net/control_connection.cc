@@ -20,7 +20,8 @@ Result<json> ControlConnection::ask(const json& request, Time until) {
   answered_ = false;
   const std::string line = request.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
   for (std::size_t sent = 0; sent < line.size();) {
-    const ssize_t now = send(fd_.get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
+    const ssize_t now =
+        send(fd_.get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (now >= 0) {
       sent += static_cast<std::size_t>(now);
     } else if (errno == EAGAIN) {

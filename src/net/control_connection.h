@@ -23,7 +23,6 @@ class ControlConnection {
   // Whether the last request was answered, be it by a refusal.
   [[nodiscard]] bool answered() const { return answered_; }
 
-  [[nodiscard]] int descriptor() const { return fd_.get(); }
   [[nodiscard]] const std::string& name() const { return name_; }
 
  private:

@@ -39,6 +39,9 @@ class ControlStream {
   [[nodiscard]] std::string flush();
   // Bytes are waiting for the socket to take them.
   [[nodiscard]] bool blocked() const { return sent_ < out_.size(); }
+  // Copies brought what the stream has yet to bring. A socket that is closed before it is read
+  // takes back what the peer has not received yet.
+  [[nodiscard]] bool behind() const { return next_stream_ < next_in_; }
   // Reads all there is. Empty, or why the connection is over.
   [[nodiscard]] std::string receive(const OnMessage& on_message);
 

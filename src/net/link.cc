@@ -248,9 +248,10 @@ void Link::send_signals() {
   const std::span<const std::byte> copy = stream_->take_copy();
   if (const std::string wrong = stream_->flush(); !wrong.empty()) lose(wrong);
   if (copy.empty() || lost() || busy_) return;
-  // As urgent as data can be. If it does not leave, the stream will do.
+  // In the queue of control messages. If it does not leave, the stream will do.
   const UdpPacket packet{copy, {}};
-  static_cast<void>(udp_->send({&packet, 1}, traffic_class_of(SegmentTag(), dscp_)));
+  static_cast<void>(
+      udp_->send({&packet, 1}, traffic_class_of({.priority = kControlPriority}, dscp_)));
 }
 
 void Link::deliver_events() {

@@ -64,7 +64,9 @@ class Link final : public EventLoop::Handler, public std::enable_shared_from_thi
   void on_ready(int fd, std::uint32_t events) override;
 
   [[nodiscard]] bool lost() const { return !connected_; }
-  [[nodiscard]] bool settled() const { return lost() || (dlcp_.settled() && !stream_->blocked()); }
+  [[nodiscard]] bool settled() const {
+    return lost() || (dlcp_.settled() && !stream_->blocked() && !stream_->behind());
+  }
   [[nodiscard]] NetCounters counters() const;
 
   [[nodiscard]] const std::shared_ptr<EventLoop>& loop() const { return loop_; }

@@ -31,7 +31,7 @@ class PacketGuard {
   void seal_control(std::uint64_t sequence, std::span<std::byte> message) {
     sealer_.seal_control(sequence, message);
   }
-  // Anything but kNone: the stream cannot be trusted any more.
+  // Anything but kNone, on the stream: it cannot be trusted any more.
   [[nodiscard]] Refusal check_control(std::span<const std::byte> message,
                                       const ControlEnvelope& about) {
     return verifier_.check_control(message, about);

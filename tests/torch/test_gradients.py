@@ -225,7 +225,7 @@ def test_layer_wise__in_a_sub_group_leaves_later_groups_alone():
 
 
 TAGGED = """
-import socket, threading
+import socket, threading, time
 import torch
 from ranks import run_ranks
 from thalweg.torch import GradientState, LayerWise
@@ -255,6 +255,10 @@ packets = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800
 packets.bind(("lo", 0x0800))
 threading.Thread(target=listen, args=(packets,), daemon=True).start()
 run_ranks(2, train)
+deadline = time.monotonic() + 30  # for what the listener has not read yet
+while time.monotonic() < deadline and len({dscp for dscp, _ in list(seen)} - {59}) < 7:
+    time.sleep(0.05)
+seen = set(list(seen))
 dscps = {dscp for dscp, _ in seen} - {59}  # of the first queue: copies of signals
 assert dscps == {51, 43, 35, 27, 19, 11, 3}, seen  # of the seven queues for data, a layer each
 assert {ecn for _, ecn in seen} == {0, 2}, seen  # smaller gradients, and larger ones

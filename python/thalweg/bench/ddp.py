@@ -6,7 +6,7 @@ Each rank is a process in a network namespace of its own (root). Every variant t
 take turns of some steps each, in the same processes, beginning with another one every time. The time of a step is
 that of rank 0, which like all others waits for the gradients of the rest. `limit` is the least that the link allows:
 the bytes that a rank must send for an allreduce of the gradients, at the rate of the link. `compute` is the median step
-of the same model without any communication, on all ranks at once. No step can be shorter than either.
+of the same model without any communication, on all ranks at once. On average no step can be shorter than either.
 
 `gloo` and `thalweg` are DistributedDataParallel, `thalweg-dlcp` is too, with thalweg.torch.reduce_hook and a loss bound;
 `layerwise` is thalweg.torch.LayerWise, whose transfers also overlap the next forward pass, `layerwise-dlcp` the same with
@@ -24,6 +24,7 @@ from pathlib import Path
 
 from thalweg.bench.hosts import (DEVICE, PARTS, address, congestion_control, congestion_controls, hosts, missing,
                                  own_world)
+from thalweg.testbed import percentile
 
 MODELS = ("communication", "mixed", "computation")
 VARIANTS = ("gloo", "thalweg", "thalweg-dlcp", "layerwise", "layerwise-dlcp")
@@ -142,7 +143,7 @@ def summary(results):
         def of(variant, part, result=result):
             times = sorted(result["times"][variant])
             seconds = {"mean": statistics.mean(times), "p50": statistics.median(times),
-                       "p99": times[min(len(times) - 1, int(0.99 * len(times)))]}
+                       "p99": percentile(times, 0.99)}
             return 1e3 * seconds[part]
         for variant in result["times"]:
             if variant == ALONE:
@@ -203,7 +204,7 @@ def parse():
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS, help="what is longer in their steps")
     parser.add_argument("--scale", type=float, default=1.0, help="the communication model's size by its usual 4.2 MB")
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=VARIANTS, help="gloo must be among them")
-    parser.add_argument("--congestion", nargs="+", default=sorted({congestion_control(), "cubic"}),
+    parser.add_argument("--congestion", nargs="+", default=sorted({congestion_control()} | ({"cubic"} & set(congestion_controls()))),
                         help="TCP's congestion controls, a run each (default: the system's, and cubic)")
     parser.add_argument("--timeout", type=float, default=300.0, help="of a run, in seconds")
     parser.add_argument("--json", type=Path, help="also write the rows to a file")

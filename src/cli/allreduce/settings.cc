@@ -82,7 +82,9 @@ Result<Settings> settings_of(const Options& options) {
     return Error(
         "--rate and --loss: of the links between namespaces: give --netns or --topology too");
   }
-  if (!options.netns && !settings.topology && !options.congestion_controls.front().empty()) {
+  const bool controls = std::ranges::any_of(options.congestion_controls,
+                                            [](const std::string& name) { return !name.empty(); });
+  if (!options.netns && !settings.topology && controls) {
     return Error("--congestion-control: of namespaces: give --netns or --topology too");
   }
   if (!options.rate.empty()) {

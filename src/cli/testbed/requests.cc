@@ -16,6 +16,7 @@ using nlohmann::json;
 
 namespace {
 
+constexpr double kMinStallMs = 1;
 constexpr double kMaxStallMs = 3.6e6;
 
 json named(const std::vector<std::pair<const char*, std::uint64_t>>& counts) {
@@ -222,8 +223,8 @@ Result<json> Switchboard::set_stalls(const json& request) {
   const auto in_ms = [&](const char* field) -> Result<Duration> {
     const auto found = request.find(field);
     const double ms = found != request.end() && found->is_number() ? found->get<double>() : 0;
-    if (!(ms > 0 && ms <= kMaxStallMs)) {
-      return Error(fmt::format("{}: above 0 and up to {} ms is allowed", field, kMaxStallMs));
+    if (!(ms >= kMinStallMs && ms <= kMaxStallMs)) {
+      return Error(fmt::format("{}: {} to {} ms is allowed", field, kMinStallMs, kMaxStallMs));
     }
     return Duration::seconds(ms / 1e3);
   };

@@ -31,7 +31,8 @@ std::shared_ptr<std::byte> BlockPool::take(std::size_t bytes) {
   std::byte* const memory = block.memory.release();
   return {memory, [size = block.size, free = free_](std::byte* freed) {
             Block back{std::unique_ptr<std::byte[]>(freed), size};
-            std::vector<Block> oldest;  // freed without the lock
+            if (size > kMostFreeBytes) return;  // it would drive out all others
+            std::vector<Block> oldest;          // freed without the lock
             const std::lock_guard lock(free->mutex);
             free->blocks.push_back(std::move(back));
             free->bytes += size;

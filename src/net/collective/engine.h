@@ -184,7 +184,8 @@ class Engine final : public OperationHost,
   [[nodiscard]] bool may_send(const Op& op, const Connection& connection) const;
 
   EngineOptions options_;
-  static constexpr std::size_t kMaxNewcomers = 1024;  // streams that have not said whose they are
+  // Streams that have not said whose they are; of more, the one that came first must go.
+  static constexpr std::size_t kMaxNewcomers = 1024;
   TcpListener listener_;
   Fd epoll_;  // of all streams and the listener
   Fd outer_;  // of epoll_ and wake_: what the engine's thread sleeps on

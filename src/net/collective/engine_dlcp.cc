@@ -24,7 +24,7 @@ double bound_of(const Operation::State& op, TransferKind kind) {
   return kind == TransferKind::kCopy ? op.dlcp->copy_bound : op.dlcp->reduce_bound;
 }
 
-// Lower is first, as with priorities; those of other operations are not known.
+// CallOptions::priority, which may be negative: the lowest is first.
 std::uint32_t urgency_of(const Operation::State& op) {
   constexpr int kMost = 1 << 20;
   return static_cast<std::uint32_t>(std::clamp(op.priority, -kMost, kMost) + kMost);

@@ -16,7 +16,6 @@
 namespace thalweg {
 namespace {
 
-// More wait for their turn in the system; the one that has not greeted for longest must go.
 constexpr Duration kDialTry = Duration::milliseconds(500);
 
 }  // namespace
@@ -120,8 +119,19 @@ void Engine::accept_streams() {
     if (newcomers_.size() >= kMaxNewcomers) newcomers_.pop_front();
     newcomers_.push_back({std::move(fd), {}, 0, false});
   };
-  // One that is refused is closed, which it hears.
-  listener_.accept_all(take, [](int /*fd*/) {});
+  // One that is refused hears why; with a key it would wait for a proof first, and only hears that
+  // it is closed.
+  listener_.accept_all(take, [this](int fd) {
+    if (options_.key) return;
+    const std::string why =
+        fmt::format("rank {} has no file descriptors left (ulimit -n)", options_.rank);
+    const auto head = encode_frame({.kind = FrameKind::kAbort,
+                                    .length = static_cast<std::uint32_t>(why.size()),
+                                    .rank = kNoFrameRank});
+    std::string bytes(reinterpret_cast<const char*>(head.data()), head.size());
+    bytes += why;
+    static_cast<void>(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
+  });
 }
 
 bool Engine::admit(const Newcomer& newcomer) {

@@ -2,12 +2,10 @@
 //
 // Invariants:
 // 1. kSending from begin() or a complete request until stop(), which follows the last segment.
-// 2. Segments of one tag leave in order within a round; others may leave a few batches earlier or
-//    later, so that each batch is of one tag and full.
-// 3. With a loss bound the first round begins at another segment each time, and goes on from the
-// end
-//    to the start: a receiver that has enough before the last segments come does not always lose
-//    the same ones.
+// 2. Segments of one tag leave in order, but for 3, within a round; others may leave a few batches
+//    earlier or later, so that each batch is of one tag and full.
+// 3. With a loss bound the first round begins at another segment each time, and goes on at the
+//    start after the end: a receiver that has enough early does not always lose the same ones.
 #pragma once
 
 #include <cstdint>

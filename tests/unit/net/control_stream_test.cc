@@ -65,7 +65,9 @@ TEST(ControlStream, copies__each_message_counts_once_and_in_order) {
     EXPECT_TRUE(ends.take(first));
     EXPECT_EQ(ends.got, sent);
     EXPECT_TRUE(ends.take(first)) << "twice does no harm";
+    EXPECT_TRUE(ends.receiver->behind());
     EXPECT_EQ(ends.read(), "");
+    EXPECT_FALSE(ends.receiver->behind());
     EXPECT_EQ(ends.got, sent);
     // A copy that is lost is in the next one too.
     push(ConfirmMessage{2});
@@ -134,6 +136,15 @@ TEST(BlockPool, take__memory_is_used_again_where_it_fits) {
   EXPECT_EQ(pool->take(1 << 19).get(), where);
   pool.reset();
   std::memset(other.get(), 1, 1 << 20);  // blocks outlive the pool
+}
+
+TEST(BlockPool, take__what_is_too_large_to_keep_drives_nothing_out) {
+  BlockPool pool;
+  std::shared_ptr<std::byte> small = pool.take(1 << 20);
+  const std::byte* const where = small.get();
+  small.reset();
+  pool.take((std::size_t{128} << 20) + 1).reset();
+  EXPECT_EQ(pool.take(1 << 20).get(), where);
 }
 
 }  // namespace
