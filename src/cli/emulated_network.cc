@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <fstream>
 
 #include "base/check.h"
@@ -196,7 +197,7 @@ Status EmulatedNetwork::shape(int host, double gbps) const {
 Status EmulatedNetwork::lose(int host, double probability) const {
   return inside(host, [&]() -> Status {
     THALWEG_TRY_STATUS(system_command("nft flush ruleset"));
-    const auto parts = static_cast<int>(probability * kLossParts + 0.5);
+    const auto parts = static_cast<int>(std::lround(probability * kLossParts));
     if (parts == 0) return ok_status();
     THALWEG_TRY_STATUS(keep_runs(kDevice, false));
     THALWEG_TRY_STATUS(system_command("nft add table netdev loss"));

@@ -225,7 +225,8 @@ void Mailbox::accepted(Connection& connection, const Frame& frame, const std::st
     connection.break_off("it accepted a message that was not offered");
     return;
   }
-  std::shared_ptr<Op> op = *found;  // finish() takes it off the list
+  // finish() takes it off the list.
+  const std::shared_ptr<Op> op = *found;  // NOLINT(performance-unnecessary-copy-initialization)
   if (frame.rank != 0) {
     finish(op, Error(fmt::format("{}: {}", op->text, text)));
   } else if (op->elements == 0) {

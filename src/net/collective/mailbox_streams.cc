@@ -110,7 +110,8 @@ void Mailbox::check_deadlines(Time now) {
   while (true) {
     const auto receive = std::ranges::find_if(receives_, late);
     if (receive == receives_.end()) break;
-    std::shared_ptr<Op> op = *receive;  // finish() takes it off the list
+    // finish() takes it off the list.
+    const std::shared_ptr<Op> op = *receive;  // NOLINT(performance-unnecessary-copy-initialization)
     finish(op,
            Error(fmt::format("{}: no such message came within {}", op->text, to_human(op->limit))));
   }

@@ -30,7 +30,8 @@ void DlcpSender::begin(std::uint32_t transfer) {
   if (spec_.bound.exact()) return;
   // Steps of the golden ratio: successive transfers begin far apart, and in the end everywhere.
   constexpr std::uint32_t kGolden = 0x9e37'79b9;
-  cursor_ = static_cast<std::size_t>((std::uint64_t{transfer * kGolden} * sent_.size()) >> 32);
+  const std::uint32_t turn = transfer * kGolden;
+  cursor_ = static_cast<std::size_t>((std::uint64_t{turn} * sent_.size()) >> 32);
 }
 
 void DlcpSender::take(std::uint32_t limit, std::uint64_t first_sequence, Time now, DataBatch& out) {
