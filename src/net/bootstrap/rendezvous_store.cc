@@ -23,18 +23,19 @@ Status RendezvousStore::set(const std::string& key, const std::string& value, Ti
   return rendezvous_->set(key, value);
 }
 
-Result<std::optional<std::string>> RendezvousStore::find(const std::string& key, Time deadline) {
+Result<std::optional<std::string>> RendezvousStore::find(const std::string& key, Time patience,
+                                                         Time /*deadline*/) {
   for (Duration pause = kFirstPause;; pause = std::min(pause * 2, kLongestPause)) {
     THALWEG_TRY(std::optional<std::string> value, rendezvous_->get(key));
     const Time now = monotonic_now();
-    if (value || now >= deadline) return value;
-    const Duration turn = std::min(pause, deadline - now);
+    if (value || now >= patience) return value;
+    const Duration turn = std::min(pause, patience - now);
     std::this_thread::sleep_for(std::chrono::nanoseconds(turn.ps() / 1000));
   }
 }
 
 Result<std::string> RendezvousStore::get(const std::string& key, Time deadline) {
-  THALWEG_TRY(std::optional<std::string> value, find(key, deadline));
+  THALWEG_TRY(std::optional<std::string> value, find(key, deadline, deadline));
   if (value) return *std::move(value);
   return Error(fmt::format("nobody has set '{}' in the store in time", key));
 }

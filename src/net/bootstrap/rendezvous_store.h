@@ -20,7 +20,7 @@ class RendezvousStore final : public Store {
 
   [[nodiscard]] Status set(const std::string& key, const std::string& value,
                            Time deadline) override;
-  [[nodiscard]] Result<std::optional<std::string>> find(const std::string& key,
+  [[nodiscard]] Result<std::optional<std::string>> find(const std::string& key, Time patience,
                                                         Time deadline) override;
   [[nodiscard]] Result<std::string> get(const std::string& key, Time deadline) override;
   [[nodiscard]] Status wait(const std::string& key, Time deadline) override;

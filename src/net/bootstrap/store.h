@@ -20,10 +20,11 @@ class Store {
   virtual ~Store() = default;
   [[nodiscard]] virtual Status set(const std::string& key, const std::string& value,
                                    Time deadline) = 0;
-  // Waits until the key exists; none: it did not in time.
+  // Waits until the key exists; none: it did not until `patience`. The store must have said so by
+  // the deadline, which a slow way to it may need.
   [[nodiscard]] virtual Result<std::optional<std::string>> find(const std::string& key,
-                                                                Time deadline) = 0;
-  // The same; then it is an error.
+                                                                Time patience, Time deadline) = 0;
+  // Waits until the key exists; that it does not by the deadline is an error.
   [[nodiscard]] virtual Result<std::string> get(const std::string& key, Time deadline) = 0;
   [[nodiscard]] virtual Status wait(const std::string& key, Time deadline) = 0;
   // The new value. A key that does not exist counts as 0; its value is a decimal number.

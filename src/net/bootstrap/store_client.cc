@@ -172,25 +172,27 @@ Status StoreClient::set(const std::string& key, const std::string& value, Time d
 }
 
 Result<std::optional<std::string>> StoreClient::ask_for(What what, const std::string& key,
-                                                        Time deadline) {
-  const double left_ms = std::clamp((deadline - monotonic_now()).ms(), 0.0, 4e9);
-  THALWEG_TRY(StoreReply reply,
-              ask({.what = what, .key = key, .wait_ms = static_cast<std::uint32_t>(left_ms)},
-                  deadline + kReplyTime));
+                                                        Time patience, Time deadline) {
+  const double left_ms = std::clamp((patience - monotonic_now()).ms(), 0.0, 4e9);
+  THALWEG_TRY(
+      StoreReply reply,
+      ask({.what = what, .key = key, .wait_ms = static_cast<std::uint32_t>(left_ms)}, deadline));
   if (reply.outcome != Outcome::kDone) return std::optional<std::string>();
   return std::optional(std::move(reply.value));
 }
 
 Result<std::string> StoreClient::wait_for(What what, const std::string& key, Time deadline) {
   const Time started = monotonic_now();
-  THALWEG_TRY(std::optional<std::string> value, ask_for(what, key, deadline));
+  THALWEG_TRY(std::optional<std::string> value,
+              ask_for(what, key, deadline, deadline + kReplyTime));
   if (value) return *std::move(value);
   return Error(fmt::format("{}: nobody has set '{}' within {}", name_, shown(key),
                            to_human(monotonic_now() - started)));
 }
 
-Result<std::optional<std::string>> StoreClient::find(const std::string& key, Time deadline) {
-  return ask_for(What::kGet, key, deadline);
+Result<std::optional<std::string>> StoreClient::find(const std::string& key, Time patience,
+                                                     Time deadline) {
+  return ask_for(What::kGet, key, patience, deadline);
 }
 
 Result<std::string> StoreClient::get(const std::string& key, Time deadline) {

@@ -34,7 +34,7 @@ class StoreClient final : public Store {
   // Keys have from 1 to kMaxStoreKey bytes, values at most kMaxStoreValue, any bytes.
   [[nodiscard]] Status set(const std::string& key, const std::string& value,
                            Time deadline) override;
-  [[nodiscard]] Result<std::optional<std::string>> find(const std::string& key,
+  [[nodiscard]] Result<std::optional<std::string>> find(const std::string& key, Time patience,
                                                         Time deadline) override;
   [[nodiscard]] Result<std::string> get(const std::string& key, Time deadline) override;
   [[nodiscard]] Status wait(const std::string& key, Time deadline) override;
@@ -55,7 +55,7 @@ class StoreClient final : public Store {
   Status greet(JobToken token, Time deadline, const std::optional<JobKey>& key);
   Status prove(const StreamKey& key, std::uint64_t challenge, Time deadline);
   Result<std::optional<std::string>> ask_for(StoreRequest::What what, const std::string& key,
-                                             Time deadline);
+                                             Time patience, Time deadline);
   Result<std::string> wait_for(StoreRequest::What what, const std::string& key, Time deadline);
   Result<StoreReply> ask(StoreRequest request, Time deadline);
   Result<StoreReply> receive(std::uint32_t number, const std::string& key, Time deadline);

@@ -93,7 +93,7 @@ Result<std::string> Job::get(const std::string& key, Time until) {
     {
       const std::lock_guard lock(mutex);
       if (turn == until) return client->get(key, until);
-      THALWEG_TRY(std::optional<std::string> value, client->find(key, turn));
+      THALWEG_TRY(std::optional<std::string> value, client->find(key, turn, until));
       if (value) return *std::move(value);
     }
     // A mutex is not fair: others would not get it.

@@ -90,6 +90,41 @@ TEST(Store, get__a_deadline_that_passes_names_the_key_and_does_no_harm) {
   EXPECT_EQ(a.get("never", within(1000)).value(), "now");
 }
 
+// As over a way on which packets are lost and repeated.
+TEST(Store, find__a_reply_may_take_longer_than_the_patience) {
+  const StoreServer server = start_store();
+  const Fd listener = listen_tcp("127.0.0.1:0").value();
+  std::atomic<bool> over = false;
+  std::thread relay([&] {
+    EXPECT_TRUE(wait_for_socket(listener.get(), POLLIN, within(10'000)));
+    const Fd client(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const Fd store =
+        connect_tcp(*SocketAddress::resolve(server.address()), "store", within(5000)).value();
+    const auto pass = [](int from, int to, std::chrono::milliseconds late) {
+      std::array<char, 4096> bytes{};
+      const ssize_t got = recv(from, bytes.data(), bytes.size(), MSG_DONTWAIT);
+      if (got <= 0) return;
+      std::this_thread::sleep_for(late);
+      EXPECT_EQ(send(to, bytes.data(), static_cast<std::size_t>(got), MSG_NOSIGNAL), got);
+    };
+    while (!over) {
+      pass(client.get(), store.get(), milliseconds(0));
+      pass(store.get(), client.get(), milliseconds(250));
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  });
+  Result<StoreClient> client = StoreClient::connect(
+      SocketAddress::local_of(listener.get()).to_string(), kToken, within(10'000));
+  EXPECT_TRUE(client.ok()) << client.error().message();
+  for (int i = 0; i < 2 && client.ok(); ++i) {
+    const auto found = client->find("key", within(20), within(10'000));
+    EXPECT_TRUE(found.ok()) << found.error().message();
+    EXPECT_FALSE(found.ok() && *found);
+  }
+  over = true;
+  relay.join();
+}
+
 TEST(Store, large_values__whole_and_many_at_once) {
   const StoreServer server = start_store();
   StoreClient a = client_of(server);
