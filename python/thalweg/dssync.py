@@ -82,6 +82,9 @@ class DSSync(Averaging):
             raise ValueError(f"window: {window}; 1 or more iterations are allowed")
         if (racks is None) == (members is None):
             raise ValueError("racks, members: one of the two must be given")
+        if members is not None and getattr(pg_options, "transport", "") == "atp":
+            raise ValueError("pg_options: transport 'atp' with members: a switch that refuses a group would pass for a dead "
+                             "worker; 'auto' is allowed")
         self._members, self._seed, self._window, self._adapt = members, seed, window, adapt
         self._pg_options, self._on_review = pg_options, on_review
         self._failure = None
