@@ -6,10 +6,10 @@ import dataclasses
 class Options:
     """The same on all ranks of the group."""
 
-    # How calls go: "tcp" (and shared memory within a host), "dlcp", or allreduces by sum or mean over a switch that sums
-    # ("atp": all of them, and it is an error if the switch refuses; without one the ranks add up; "auto": those that are expected to be faster so, and
-    # everything over tcp if there is no switch or it refuses). Only what is asked for in thalweg.torch loses anything;
-    # a switch sums floats in fixed point (docs/switch.md).
+    # How calls go: "tcp" (and shared memory within a host), "dlcp", or allreduces by sum or mean over a switch that sums:
+    # "atp" all of them (without a switch the ranks add up; one that refuses is an error), "auto" those that are expected to
+    # be faster so, and everything over tcp if there is no switch or it refuses. Only what is asked for in thalweg.torch loses
+    # anything; a switch sums floats in fixed point (docs/switch.md).
     transport: str = "tcp"
     # Which plan runs, as `thalweg plan` takes it ("ring", "rat:trees=4"). Empty: by the size of the tensor.
     scheme: str = ""
