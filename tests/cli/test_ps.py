@@ -13,7 +13,7 @@ WORKER = ROOT / "build/release/examples/ps_regression"
 @pytest.mark.parametrize("settings", [
     "mode: synchronous\nrate: 0.5\n",
     "mode: asynchronous\noptimizer: momentum\nrate: 0.05\n",
-    "mode: stale\nstaleness: 2\noptimizer: adam\nrate: 0.05\n",
+    "mode: stale\nstaleness: 2\noptimizer: adam\nrate: 0.01\n",
     "transport: dlcp\nrate: 0.5\n",
     "transport: atp\nrate: 0.5\n",
 ])

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -119,7 +120,8 @@ class Connection {
   std::uint32_t watching = 0;      // events of epoll
   bool dirty = false;              // to be flushed
   bool peer_left = false;
-  Time stalled_at;  // when stalled: since then, or the peer was told then
+  std::optional<Time> hung_up = {};  // its end was noticed while stalled
+  Time stalled_at;                   // when stalled: since then, or the peer was told then
   // The answer to what was asked last.
   struct Answer {
     std::uint32_t operation = 0;

@@ -120,6 +120,7 @@ class Engine final : public OperationHost,
   // Asks for bells on behalf of a thread that sleeps, or will. True: there is something to do.
   [[nodiscard]] bool prepare_sleep();
   void wake_up();
+  void hang_up(Connection& connection) const;
   bool handle_events(int timeout_ms);
   void settle();
   void look_over(Connection& connection);

@@ -25,6 +25,8 @@ constexpr int kPauseMs = 20;
 constexpr Duration kLongest = Duration::milliseconds(1000);
 // Of looking at events without letting others have the lock.
 constexpr int kMostRounds = 64;
+// For so long what a peer has sent is kept after its end.
+constexpr Duration kHangUpTime = Duration::milliseconds(250);
 // One who leaves waits no longer than this for the others' systems to take what it says.
 constexpr Duration kLongestLinger = Duration::milliseconds(1000);
 // Timers are looked at this often by a driver that does not sleep.
@@ -150,6 +152,14 @@ bool Engine::poll() {
   return moved;
 }
 
+// A peer that has ended, while what it sent belongs to an operation that has not begun here. It may
+// have done all its part and left; then the operation that is about to begin reads that.
+void Engine::hang_up(Connection& connection) const {
+  const Time now = monotonic_now();
+  if (!connection.hung_up) connection.hung_up = now;
+  if (now >= *connection.hung_up + kHangUpTime) connection.break_off("its connection closed");
+}
+
 bool Engine::handle_events(int timeout_ms) {
   std::array<epoll_event, kEventsPerWait> events;
   const int count = epoll_wait(epoll_.get(), events.data(), kEventsPerWait, timeout_ms);
@@ -166,7 +176,7 @@ bool Engine::handle_events(int timeout_ms) {
       (*connection)->read(buffer_, *this);
       if ((*connection)->stalled() && !(*connection)->reads_shared() &&
           (events[static_cast<std::size_t>(i)].events & (EPOLLHUP | EPOLLERR)) != 0) {
-        (*connection)->break_off("its connection closed");
+        hang_up(**connection);
       }
       if ((events[static_cast<std::size_t>(i)].events & EPOLLOUT) != 0) touch(**connection);
       look_over(**connection);

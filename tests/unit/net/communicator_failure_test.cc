@@ -12,6 +12,7 @@
 #include <latch>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <thalweg/communicator.h>
@@ -195,6 +196,21 @@ TEST(Communicator, deadline__names_the_rank_that_never_connected) {
     return sum<float>(all, 10, {.deadline = 500ms});
   });
   expect_says(outcome.words[0], {"rank 1 never connected"});
+}
+
+TEST(Communicator, leaving__what_was_sent_before_is_received) {
+  for (int turn = 0; turn < 5; ++turn) {
+    run_ranks(2, {}, [&](Communicator& all) {
+      std::vector<std::int32_t> values(1000, all.rank());
+      // They are connected; then the root leaves before the other begins.
+      ASSERT_TRUE(all.allreduce(TensorSpan::of(values), {}).ok());
+      if (all.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      values.assign(values.size(), all.rank());
+      const Status status = all.broadcast(TensorSpan::of(values), 1, {});
+      EXPECT_TRUE(status.ok()) << status.error().message();
+      EXPECT_EQ(values.front(), 1);
+    });
+  }
 }
 
 TEST(Communicator, leaving__fails_the_others_and_names_the_rank) {
