@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from thalweg import report
-from thalweg.testbed import ROOT, Testbed, TestbedError, Watch, end, end_on_sigterm, lost, percentile
+from thalweg.testbed import ROOT, Testbed, TestbedError, Watch, end, end_on_signals, lost, percentile
 
 TOPOLOGY = ROOT / "topologies/demo.yaml"
 LIBRARIES = (("Gloo", ["--backend", "gloo"]), ("Thalweg", ["--backend", "thalweg"]),
@@ -105,7 +105,7 @@ def main():
     arguments = parser.parse_args()
     if arguments.epochs < 1:
         parser.error(f"--epochs: {arguments.epochs}; 1 or more is allowed")
-    end_on_sigterm()
+    end_on_signals()
     began = time.monotonic()
     print(f"== Two racks on this machine, {arguments.loss} of all packets between them lost", flush=True)
     try:

@@ -22,7 +22,7 @@ except ImportError:
     sys.exit(f"thalweg reproduce: PyYAML is not installed for {sys.executable}; tools/setup installs it")
 
 from thalweg import figure
-from thalweg.testbed import PROGRAM, ROOT, Testbed, TestbedError, end, end_on_sigterm, percentile
+from thalweg.testbed import PROGRAM, ROOT, Testbed, TestbedError, end, end_on_signals, percentile
 
 LIBRARIES = {"gloo": "Gloo", "ps": "parameter server", "thalweg": "Thalweg", "dlcp": "Thalweg, bound 1 %",
              "atp": "Thalweg, ATP", "rat": "Thalweg, RAT", "dssync": "Thalweg, DS-Sync"}
@@ -246,7 +246,7 @@ def main(words=None):
     parser.add_argument("--output", type=Path, help="folder for the plots; none are drawn without")
     parser.add_argument("--program", type=Path, default=PROGRAM)
     arguments = parser.parse_args(words)
-    end_on_sigterm()
+    end_on_signals()
     try:
         experiments = [read_experiment(path, arguments.quick) for path in arguments.files]
         experiments = [one for one in experiments if one is not None]

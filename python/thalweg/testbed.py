@@ -30,9 +30,10 @@ class TestbedError(RuntimeError):
     __test__ = False  # for pytest, by whose rules the name is one of a test
 
 
-def end_on_sigterm():
-    """SIGTERM ends this program as an exception does, so that every `with` block is left."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+def end_on_signals():
+    """SIGTERM and Ctrl-C end this program as an exception does, so that every `with` block is left."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
 def _end_with_parent():
