@@ -66,9 +66,10 @@ TEST(CommunicatorDlcp, allreduce__what_is_lost_is_left_out_of_the_average) {
           ASSERT_GE(different[i], 0.0F) << i;
           ASSERT_LE(different[i], scale * 3.0F) << i;
         }
-        // Most of it is the average of all.
+        // Most of it is the average of all. The bound promises a fifth: three transfers that may
+        // lose 0.2 and two that may lose 0.1 are behind an element.
         const auto whole = std::ranges::count(different, scale * 1.5F);
-        EXPECT_GT(whole, static_cast<std::ptrdiff_t>(kElements / 2));
+        EXPECT_GT(whole, static_cast<std::ptrdiff_t>(sums ? kElements / 2 : kElements / 5));
         EXPECT_LT(whole, static_cast<std::ptrdiff_t>(kElements)) << "nothing was lost";
       }
     });
