@@ -21,6 +21,7 @@
 #include "cli/allreduce/settings.h"
 #include "cli/allreduce/simulated.h"
 #include "cli/command.h"
+#include "cli/core_distance.h"
 #include "cli/emulated_network.h"
 
 namespace thalweg {
@@ -73,6 +74,7 @@ class Bench {
   Status run(Report& report) {
     const std::size_t sizes = settings_.sizes.size() + 1;
     for (int turn = 0; turn < settings_.turns; ++turn) {
+      note_cores(report);
       for (std::size_t size = 0; size < sizes; ++size) {
         for (std::size_t i = 0; i < crews_.size(); ++i) {
           const std::size_t who = (i + size + static_cast<std::size_t>(turn)) % crews_.size();
@@ -84,10 +86,16 @@ class Bench {
         }
       }
     }
+    note_cores(report);
     return measure_idle(report);
   }
 
  private:
+  static void note_cores(Report& report) {
+    if (const auto distance = core_distance())
+      report.core_to_core_ns.push_back(distance->us() * 1e3);
+  }
+
   [[nodiscard]] Measured blank(const Crew& crew) const {
     const auto element = static_cast<std::int64_t>(size_of(settings_.work.type));
     const auto cell = [&](Bytes size) {

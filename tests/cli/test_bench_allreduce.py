@@ -65,6 +65,9 @@ def test_allreduce(thalweg):
     assert facts["small_bytes"] == 4 and facts["small_p50_us"] > 0
     # A communicator with nothing to do does next to nothing.
     assert facts["idle_cpu"] < 0.05
+    # At the beginning of its one turn, and in the end.
+    distances = result["environment"]["core_to_core_ns"]
+    assert len(distances) == (2 if len(os.sched_getaffinity(0)) > 1 else 0) and all(ns > 1 for ns in distances)
 
 
 @pytest.mark.parametrize("type_name,op,scheme", [("float64", "max", "ring"), ("int32", "product", "ps")])

@@ -1,6 +1,7 @@
 #include "cli/allreduce/report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/utsname.h>
 
 #include <algorithm>
@@ -48,10 +49,11 @@ std::string field_of(const Measured& peer) {
   return name;
 }
 
-nlohmann::ordered_json environment() {
+nlohmann::ordered_json environment(const Report& report) {
   utsname system{};
   uname(&system);
   return {{"cores", std::thread::hardware_concurrency()},
+          {"core_to_core_ns", report.core_to_core_ns},
           {"system", fmt::format("{} {}", system.sysname, system.release)},
           {"tcp_congestion_control", system_setting("/proc/sys/net/ipv4/tcp_congestion_control")}};
 }
@@ -152,7 +154,7 @@ nlohmann::ordered_json to_json(std::span<const Report> reports) {
                                  {"statistic", kStatistic},
                                  {"gbps_definition", kGbps},
                                  {"ratio_definition", "the peer's time by ours"},
-                                 {"environment", environment()}};
+                                 {"environment", environment(report)}};
   if (report.rate_gbps > 0) json["rate_gbps"] = report.rate_gbps;
   json["libraries"] = nlohmann::ordered_json::array();
   json["rows"] = nlohmann::ordered_json::array();
@@ -165,6 +167,12 @@ std::string to_text(const Report& report) {
       "# allreduce, {} ranks, {}{}{}; {} turns\n# time: {}\n# bandwidths: {}\n", report.work.ranks,
       report.network, report.congestion_control.empty() ? "" : ", TCP by ",
       report.congestion_control, report.turns, kStatistic, kGbps);
+  if (!report.core_to_core_ns.empty()) {
+    text += fmt::format(
+        "# cores: {:.0f} ns from one to the other and back, at the beginning of each turn and in "
+        "the end\n",
+        fmt::join(report.core_to_core_ns, ", "));
+  }
   for (const Measured& measured : report.measured) text += "#\n" + block(report, measured);
   const std::int64_t wrong = report.wrong();
   return text + fmt::format("#\n# wrong elements: {} {}\n", wrong, wrong == 0 ? "OK" : "FAILED");

@@ -42,6 +42,8 @@ struct Report {
   double loss = 0;
   double bound = 0;                // of DLCP
   std::string congestion_control;  // of all TCP; empty: the system's
+  // Of core_distance(), at the beginning of each turn and in the end; empty with one core.
+  std::vector<double> core_to_core_ns = {};
   std::vector<Measured> measured;  // ours first
 
   [[nodiscard]] std::int64_t wrong() const;

@@ -100,7 +100,7 @@ class Connection {
   bool read(std::span<std::byte> buffer, Handler& handler);
   // A stalled frame may be taken now.
   void resume(Handler& handler);
-  // Sends as much as the system takes.
+  // Sends as much as the system takes, up to a limit; blocked() then, as if it took no more.
   void flush(Handler& handler);
   // A frame other than data, behind the one being sent.
   void queue(const Frame& frame, const std::string& text);

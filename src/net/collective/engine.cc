@@ -15,7 +15,7 @@
 namespace thalweg {
 namespace {
 
-constexpr std::size_t kReadBuffer = std::size_t{256} << 10;
+constexpr std::size_t kReadBuffer = std::size_t{512} << 10;
 constexpr std::uint32_t kMostOperations = ~std::uint32_t{0};
 // The most of one data frame: an operation that is more urgent waits for no more than this.
 constexpr std::size_t kMostFrame = std::size_t{1} << 20;
