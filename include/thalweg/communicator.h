@@ -78,6 +78,14 @@ struct CommunicatorOptions {
   // system lets them (docs/collectives.md). False, or THALWEG_SHARED_MEMORY=0 in the environment of
   // either rank: over the network also within a host.
   bool shared_memory = true;
+  // Network interfaces that are used at once, by name or by an address of this host, the first for
+  // what is small; up to 16. Empty: THALWEG_INTERFACE, and without that the one that reaches the
+  // store. Ranks may have different numbers of them: the i-th of the rank with more goes with the
+  // i-th, counted round, of the other, and must reach it.
+  std::vector<std::string> interfaces = {};
+  // TCP streams for each such pair, 1 to 16, so that networks that choose a path by the ports of a
+  // stream use several. Of two ranks the higher one's number holds. None: THALWEG_STREAMS, or 1.
+  std::optional<int> streams = {};
   // Of DLCP, as EndpointOptions has them. The payload must fit the MTU of every path.
   std::uint32_t dlcp_payload = 1400;
   double dlcp_line_rate_gbps = 0;

@@ -144,6 +144,8 @@ class Peer {
 struct EndpointOptions {
   // Where to accept peers: "host:port", "[::1]:7000", port 0 for any. Empty: only connect().
   std::string listen = {};
+  // The address of this host, without a port, that connect() uses. Empty: the system's choice.
+  std::string connect_from = {};
   // The random number that all processes of a job hold and nobody else; others are refused.
   std::uint64_t job_token = 0;
   // The secret of the job: 32 hexadecimal digits, the same at all its processes (read_job_key()).

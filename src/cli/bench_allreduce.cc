@@ -177,6 +177,12 @@ Status simulate_all(const Settings& settings, Report& report) {
   return ok_status();
 }
 
+std::string words_for(const EmulatedNetwork& network) {
+  const std::string each = "each rank in a network namespace of its own";
+  if (network.devices() == 1) return each;
+  return fmt::format("{} with {} devices", each, network.devices());
+}
+
 // All libraries, from their start to their end.
 Result<Report> measure_all(const Options& options, const Settings& settings,
                            const EmulatedNetwork* network, const std::string& congestion_control) {
@@ -194,7 +200,7 @@ Result<Report> measure_all(const Options& options, const Settings& settings,
   Report report{.work = settings.work,
                 .turns = settings.turns,
                 .network = settings.topology    ? options.topology
-                           : network != nullptr ? "each rank in a network namespace of its own"
+                           : network != nullptr ? words_for(*network)
                                                 : "loopback",
                 .rate_gbps = settings.rate_gbps,
                 .loss = settings.loss,
@@ -217,7 +223,8 @@ Result<Report> measure_all(const Options& options, const Settings& settings,
                             .scheme = scheme,
                             .topology = settings.topology ? &*settings.topology : nullptr,
                             .bound = transport == "dlcp" ? settings.bound : 0,
-                            .rate_gbps = settings.rate_gbps}));
+                            .rate_gbps = settings.rate_gbps,
+                            .streams = options.streams}));
       stores.push_back(std::move(own.store));
       THALWEG_TRY_STATUS(start(std::move(own.plan)));
     }
@@ -276,7 +283,15 @@ void add_bench_allreduce(CLI::App& bench) {
                  "every link at its rate; one way between any two hosts; needs root");
   app.add_flag("--simulate", options->simulate,
                "What the simulator says of the same schemes on the same network, beside");
-  app.add_option("--rate", options->rate, "Of every link between namespaces, as in 1G");
+  app.add_option("--nics", options->nics,
+                 "Devices of every namespace, each on a network of its own")
+      ->capture_default_str();
+  app.add_option("--streams", options->streams,
+                 "TCP streams of our ranks, for each pair of devices")
+      ->capture_default_str();
+  app.add_option("--rate", options->rates,
+                 "Of every link between namespaces, as in 1G; or with commas, of each device's")
+      ->delimiter(',');
   app.add_option("--loss", options->loss, "Of every packet between namespaces, as in 0.5%");
   app.add_option("--bound", options->bound, "Of DLCP's loss, as in 1%; exact without it");
   app.add_option("--congestion-control", options->congestion_controls,

@@ -18,7 +18,6 @@
 namespace thalweg {
 namespace {
 
-constexpr const char* kHub = "hub";
 // Of the shaped link: at 1 Gb/s some 80 ms, so that only what is meant to be lost is lost.
 constexpr const char* kQueue = "10mb";
 // What a link that was idle sends at once: so much of its rate, within these. A timer that is late
@@ -54,7 +53,7 @@ Status keep_runs(const std::string& device, bool keep) {
       fmt::format("ethtool -K {} tso {} tx-udp-segmentation {}", device, state, state));
 }
 
-std::string port_of(int host) { return fmt::format("port{}", host); }
+std::string port_of(int host, int device) { return fmt::format("port{}-{}", host, device); }
 
 }  // namespace
 
@@ -77,15 +76,24 @@ Result<EmulatedNetwork> EmulatedNetwork::empty(int hosts, bool switches) {
   return network;
 }
 
-Result<EmulatedNetwork> EmulatedNetwork::make(int hosts) {
+std::string EmulatedNetwork::device(int number) { return fmt::format("tw{}", number); }
+
+Result<EmulatedNetwork> EmulatedNetwork::make(int hosts, int devices) {
+  CHECK(devices >= 1 && devices <= kMaxDevices);
   THALWEG_TRY(EmulatedNetwork network, empty(hosts, hosts > 2));
-  if (hosts > 2) {
-    THALWEG_TRY_STATUS(network.add_bridge(kHub));
-    for (int host = 0; host < hosts; ++host) THALWEG_TRY_STATUS(network.plug_in(host, kHub));
-  } else {
+  network.devices_ = devices;
+  for (int number = 0; number < devices; ++number) {
+    if (hosts > 2) {
+      const std::string hub = fmt::format("hub{}", number);
+      THALWEG_TRY_STATUS(network.add_bridge(hub));
+      for (int host = 0; host < hosts; ++host) {
+        THALWEG_TRY_STATUS(network.plug_in(host, number, hub));
+      }
+      continue;
+    }
     THALWEG_TRY_STATUS(network.inside(0, [&] {
-      return system_command(fmt::format("ip link add {} type veth peer name {} netns {}", kDevice,
-                                        kDevice, network.path(1)));
+      return system_command(fmt::format("ip link add {} type veth peer name {} netns {}",
+                                        device(number), device(number), network.path(1)));
     }));
   }
   for (int host = 0; host < hosts; ++host) THALWEG_TRY_STATUS(network.bring_up(host));
@@ -126,7 +134,7 @@ Result<EmulatedNetwork> EmulatedNetwork::make(const Topology& tree) {
                                tree.node(link.a).name, tree.node(link.b).name));
     }
     const int host = a.valid() ? a.value() : b.value();
-    THALWEG_TRY_STATUS(network.plug_in(host, bridge_of(a.valid() ? link.b : link.a)));
+    THALWEG_TRY_STATUS(network.plug_in(host, 0, bridge_of(a.valid() ? link.b : link.a)));
     THALWEG_TRY_STATUS(network.bring_up(host));
     THALWEG_TRY_STATUS(network.shape(host, gbps));
   }
@@ -139,11 +147,13 @@ Status EmulatedNetwork::add_bridge(const std::string& name) const {
   return system_command(fmt::format("ip link set {} up", name));
 }
 
-Status EmulatedNetwork::plug_in(int host, const std::string& bridge) const {
+Status EmulatedNetwork::plug_in(int host, int device_number, const std::string& bridge) const {
   THALWEG_TRY(const NamespaceVisit visit, NamespaceVisit::begin(hub_.get()));
-  THALWEG_TRY_STATUS(system_command(fmt::format("ip link add {} type veth peer name {} netns {}",
-                                                port_of(host), kDevice, path(host))));
-  return system_command(fmt::format("ip link set {} master {} up", port_of(host), bridge));
+  THALWEG_TRY_STATUS(
+      system_command(fmt::format("ip link add {} type veth peer name {} netns {}",
+                                 port_of(host, device_number), device(device_number), path(host))));
+  return system_command(
+      fmt::format("ip link set {} master {} up", port_of(host, device_number), bridge));
 }
 
 Status EmulatedNetwork::add_trunk(std::size_t link, const std::string& a, const std::string& b,
@@ -162,13 +172,18 @@ Status EmulatedNetwork::add_trunk(std::size_t link, const std::string& a, const 
 Status EmulatedNetwork::bring_up(int host) const {
   return inside(host, [&]() -> Status {
     THALWEG_TRY_STATUS(system_command("ip link set lo up"));
-    THALWEG_TRY_STATUS(
-        system_command(fmt::format("ip addr add {}/24 dev {}", address(host), kDevice)));
-    return system_command(fmt::format("ip link set {} up", kDevice));
+    for (int number = 0; number < devices_; ++number) {
+      THALWEG_TRY_STATUS(system_command(
+          fmt::format("ip addr add {}/24 dev {}", address(host, number), device(number))));
+      THALWEG_TRY_STATUS(system_command(fmt::format("ip link set {} up", device(number))));
+    }
+    return ok_status();
   });
 }
 
-std::string EmulatedNetwork::address(int host) { return fmt::format("10.77.0.{}", host + 1); }
+std::string EmulatedNetwork::address(int host, int device_number) {
+  return fmt::format("10.77.{}.{}", device_number, host + 1);
+}
 
 std::string EmulatedNetwork::path(int host) const {
   return path_of(hosts_[static_cast<std::size_t>(host)]);
@@ -179,18 +194,19 @@ Status EmulatedNetwork::enter(int host) const {
   return system_error("cannot enter a network namespace", errno);
 }
 
-Status EmulatedNetwork::shape(int host, double gbps) const {
+Status EmulatedNetwork::shape(int host, double gbps, int device_number) const {
+  const std::string own = device(device_number);
   if (hub_.valid()) {
     THALWEG_TRY(const NamespaceVisit visit, NamespaceVisit::begin(hub_.get()));
-    THALWEG_TRY_STATUS(shape_device(port_of(host), gbps, kHubBucket));
+    THALWEG_TRY_STATUS(shape_device(port_of(host, device_number), gbps, kHubBucket));
   }
   return inside(host, [&]() -> Status {
     const std::int64_t bucket = bucket_of(gbps);
-    THALWEG_TRY_STATUS(shape_device(kDevice, gbps, bucket));
-    THALWEG_TRY_STATUS(keep_runs(kDevice, gbps <= 0));
+    THALWEG_TRY_STATUS(shape_device(own, gbps, bucket));
+    THALWEG_TRY_STATUS(keep_runs(own, gbps <= 0));
     // Of TCP's runs, so that two fit the bucket.
-    return system_command(fmt::format("ip link set dev {} gso_max_size {}", kDevice,
-                                      gbps <= 0 ? kWholeRun : bucket / 2));
+    return system_command(
+        fmt::format("ip link set dev {} gso_max_size {}", own, gbps <= 0 ? kWholeRun : bucket / 2));
   });
 }
 
@@ -199,14 +215,18 @@ Status EmulatedNetwork::lose(int host, double probability) const {
     THALWEG_TRY_STATUS(system_command("nft flush ruleset"));
     const auto parts = static_cast<int>(std::lround(probability * kLossParts));
     if (parts == 0) return ok_status();
-    THALWEG_TRY_STATUS(keep_runs(kDevice, false));
     THALWEG_TRY_STATUS(system_command("nft add table netdev loss"));
-    THALWEG_TRY_STATUS(system_command(
-        fmt::format("nft add chain netdev loss in {{ type filter hook ingress device {} "
-                    "priority 0 ; }}",
-                    kDevice)));
-    return system_command(fmt::format("nft add rule netdev loss in numgen random mod {} < {} drop",
-                                      kLossParts, parts));
+    for (int number = 0; number < devices_; ++number) {
+      const std::string chain = fmt::format("in{}", number);
+      THALWEG_TRY_STATUS(keep_runs(device(number), false));
+      THALWEG_TRY_STATUS(system_command(
+          fmt::format("nft add chain netdev loss {} {{ type filter hook ingress device {} "
+                      "priority 0 ; }}",
+                      chain, device(number))));
+      THALWEG_TRY_STATUS(system_command(fmt::format(
+          "nft add rule netdev loss {} numgen random mod {} < {} drop", chain, kLossParts, parts)));
+    }
+    return ok_status();
   });
 }
 

@@ -1,6 +1,7 @@
 // Hosts on this machine with a network between them, for benchmarks: each is a network namespace
-// with one device. Two hosts are joined by a cable (a pair of virtual Ethernet devices), more by
-// switches (bridges in a namespace of their own). Needs root.
+// with one device, or with several, each on a network of its own. Two hosts are joined by cables
+// (pairs of virtual Ethernet devices), more by switches (bridges in a namespace of their own).
+// Needs root.
 //
 // The namespaces have no names. They last as long as this object or a process that runs in them,
 // so that nothing is left behind, however the program ends.
@@ -21,17 +22,21 @@ namespace thalweg {
 class EmulatedNetwork {
  public:
   static constexpr int kMaxHosts = 200;
+  static constexpr int kMaxDevices = 8;
   // Of every host, to the others.
-  static constexpr const char* kDevice = "tw0";
+  [[nodiscard]] static std::string device(int number = 0);
 
-  // Two hosts with a cable, or more around one switch. Requires 2 <= hosts <= kMaxHosts.
-  [[nodiscard]] static Result<EmulatedNetwork> make(int hosts);
+  // Two hosts with a cable, or more around one switch; that so many times, once for every device of
+  // a host. Requires 2 <= hosts <= kMaxHosts, 1 <= devices <= kMaxDevices.
+  [[nodiscard]] static Result<EmulatedNetwork> make(int hosts, int devices = 1);
   // A bridge a switch, every link at its rate; delays and buffers are this machine's. An error if
   // some hosts have two ways to each other: bridges find no more than one.
   [[nodiscard]] static Result<EmulatedNetwork> make(const Topology& tree);
 
-  // Of a host's device, without a port.
-  [[nodiscard]] static std::string address(int host);
+  // Of every host.
+  [[nodiscard]] int devices() const { return devices_; }
+  // Of a host's first device, without a port.
+  [[nodiscard]] static std::string address(int host) { return address(host, 0); }
   // What another process opens to enter the host's namespace, as long as this process lives.
   [[nodiscard]] std::string path(int host) const;
 
@@ -41,9 +46,9 @@ class EmulatedNetwork {
   template <class Body>
   [[nodiscard]] auto inside(int host, Body body) const -> decltype(body());
 
-  // The link of `host`, both directions of it that go through a device of its own: its rate to
+  // A link of `host`, both directions of it that go through a device of its own: its rate to
   // `gbps` (0: as fast as it goes).
-  [[nodiscard]] Status shape(int host, double gbps) const;
+  [[nodiscard]] Status shape(int host, double gbps, int device_number = 0) const;
   // What arrives at `host` is lost with this probability, every packet by itself.
   [[nodiscard]] Status lose(int host, double probability) const;
   // Of TCP sockets that are made at `host` from here on; one that the system has.
@@ -54,11 +59,13 @@ class EmulatedNetwork {
   // Namespaces of hosts, and of switches.
   [[nodiscard]] static Result<EmulatedNetwork> empty(int hosts, bool switches);
   Status add_bridge(const std::string& name) const;
+  [[nodiscard]] static std::string address(int host, int device_number);
   // By a cable to a bridge.
-  Status plug_in(int host, const std::string& bridge) const;
+  Status plug_in(int host, int device_number, const std::string& bridge) const;
   Status add_trunk(std::size_t link, const std::string& a, const std::string& b, double gbps) const;
   Status bring_up(int host) const;
 
+  int devices_ = 1;
   std::vector<Fd> hosts_;
   Fd hub_;  // the namespace of all switches; not valid: two hosts with a cable
 };

@@ -149,11 +149,15 @@ SocketAddress SocketAddress::unmapped() const {
   return address;
 }
 
-std::string SocketAddress::to_string() const {
+std::string SocketAddress::host() const {
   char host[NI_MAXHOST] = "?";
   getnameinfo(get(), size_, host, sizeof(host), nullptr, 0, NI_NUMERICHOST);
-  return family() == AF_INET6 ? fmt::format("[{}]:{}", host, port())
-                              : fmt::format("{}:{}", host, port());
+  return host;
+}
+
+std::string SocketAddress::to_string() const {
+  return family() == AF_INET6 ? fmt::format("[{}]:{}", host(), port())
+                              : fmt::format("{}:{}", host(), port());
 }
 
 bool SocketAddress::operator==(const SocketAddress& other) const {

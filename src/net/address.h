@@ -43,6 +43,7 @@ class SocketAddress {
   // An IPv4 address that came in IPv6 clothes, as itself.
   [[nodiscard]] SocketAddress unmapped() const;
   [[nodiscard]] std::string to_string() const;
+  [[nodiscard]] std::string host() const;  // without the port
   bool operator==(const SocketAddress& other) const;
 
  private:

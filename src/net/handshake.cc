@@ -108,7 +108,11 @@ Status prove(int fd, const std::string& address, Time until, const KeyExchange& 
 Result<Link::Parts> connect_peer(const std::string& address, const EndpointOptions& options,
                                  Time until) {
   THALWEG_TRY(const SocketAddress remote, SocketAddress::resolve(address));
-  THALWEG_TRY(Fd stream, connect_tcp(remote, address, until));
+  std::optional<SocketAddress> local;
+  if (!options.connect_from.empty()) {
+    THALWEG_TRY(local, SocketAddress::numeric(HostPort{options.connect_from, 0}.to_string()));
+  }
+  THALWEG_TRY(Fd stream, connect_tcp(remote, address, until, local ? &*local : nullptr));
   set_signal_options(stream.get(), static_cast<int>(options.peer_timeout.count()));
   THALWEG_TRY(UdpSocket udp,
               UdpSocket::bind(SocketAddress::local_of(stream.get()), udp_options(options)));

@@ -18,6 +18,7 @@ inline void add(NetCounters& sum, const NetCounters& more) {
   sum.messages_bad += more.messages_bad;
   sum.messages_forged += more.messages_forged;
   sum.send_errors += more.send_errors;
+  sum.peers_refused += more.peers_refused;
   sum.send_calls += more.send_calls;
   sum.receive_calls += more.receive_calls;
 }

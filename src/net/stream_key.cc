@@ -52,14 +52,19 @@ std::optional<SessionProof> StreamKey::admit(std::span<const std::byte, kOpening
   return prove(false, session, challenge_);
 }
 
-std::string StreamKey::address(const std::string& host_port) const {
-  return fmt::format("{} {:x}", host_port, challenge_);
+std::string StreamKey::address(const std::string& host_ports) const {
+  return fmt::format("{} {:x}", host_ports, challenge_);
 }
 
 Result<StreamAddress> StreamAddress::parse(const std::string& text) {
-  const std::size_t space = text.find(' ');
-  StreamAddress address{.host_port = text.substr(0, space)};
-  if (space == std::string::npos) return address;
+  const std::size_t space = std::min(text.find(' '), text.size());
+  StreamAddress address;
+  for (std::size_t at = 0; at <= space;) {
+    const std::size_t comma = std::min(text.find(',', at), space);
+    address.host_ports.push_back(text.substr(at, comma - at));
+    at = comma + 1;
+  }
+  if (space == text.size()) return address;
   std::uint64_t challenge = 0;
   const char* const end = text.data() + text.size();
   const auto [at, error] = std::from_chars(text.data() + space + 1, end, challenge, kHex);
@@ -70,23 +75,31 @@ Result<StreamAddress> StreamAddress::parse(const std::string& text) {
   return address;
 }
 
-Result<DialedStream> connect_stream(const std::string& address, const StreamKey* key, Time until) {
+Result<DialedStream> connect_stream(const std::string& address, const StreamKey* key, Time until,
+                                    const StreamWay& way) {
   THALWEG_TRY(const StreamAddress parsed, StreamAddress::parse(address));
+  const std::size_t pairs = std::max(parsed.host_ports.size(), way.own.size());
+  const std::size_t pair = way.stream % pairs;
+  std::string name = parsed.host_ports[pair % parsed.host_ports.size()];
   if (parsed.challenge.has_value() != (key != nullptr)) {
-    return Error(fmt::format("{} holds {} job key, and this process {} (THALWEG_KEY_FILE)",
-                             parsed.host_port, parsed.challenge ? "a" : "no",
-                             key != nullptr ? "does" : "does not"));
+    return Error(fmt::format("{} holds {} job key, and this process {} (THALWEG_KEY_FILE)", name,
+                             parsed.challenge ? "a" : "no", key != nullptr ? "does" : "does not"));
   }
-  THALWEG_TRY(const SocketAddress remote, SocketAddress::resolve(parsed.host_port));
-  THALWEG_TRY(Fd fd, connect_tcp(remote, parsed.host_port, until));
-  if (key == nullptr) return DialedStream{.fd = std::move(fd)};
+  THALWEG_TRY(const SocketAddress remote, SocketAddress::resolve(name));
+  const SocketAddress* const local =
+      pairs > 1 && !way.own.empty() ? &way.own[pair % way.own.size()] : nullptr;
+  if (local != nullptr) name += " from " + local->host();
+  THALWEG_TRY(Fd fd, connect_tcp(remote, name, until, local));
+  DialedStream dialed{.fd = std::move(fd), .streams = pairs * way.each};
+  if (key == nullptr) return dialed;
   const StreamKey::Opening opening = key->open(*parsed.challenge, random_number());
   // It fits an empty buffer.
-  if (send(fd.get(), opening.bytes.data(), opening.bytes.size(), MSG_NOSIGNAL) !=
+  if (send(dialed.fd.get(), opening.bytes.data(), opening.bytes.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(opening.bytes.size())) {
-    return system_error(fmt::format("cannot greet {}", parsed.host_port), errno);
+    return system_error(fmt::format("cannot greet {}", name), errno);
   }
-  return DialedStream{.fd = std::move(fd), .answer = opening.answer};
+  dialed.answer = opening.answer;
+  return dialed;
 }
 
 }  // namespace thalweg

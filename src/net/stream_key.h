@@ -24,10 +24,12 @@
 #include <set>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <thalweg/result.h>
 
 #include "base/units.h"
+#include "net/address.h"
 #include "net/fd.h"
 #include "wire/authenticate.h"
 
@@ -37,6 +39,7 @@ namespace thalweg {
 struct DialedStream {
   Fd fd;
   std::optional<SessionProof> answer = {};
+  std::size_t streams = 1;  // that the two ranks are to have, this one included
 };
 
 class StreamKey {
@@ -57,8 +60,8 @@ class StreamKey {
   // one thread.
   [[nodiscard]] std::optional<SessionProof> admit(std::span<const std::byte, kOpeningSize> opening);
 
-  // An address with our challenge, as ranks make it known.
-  [[nodiscard]] std::string address(const std::string& host_port) const;
+  // Addresses with our challenge, as ranks make them known.
+  [[nodiscard]] std::string address(const std::string& host_ports) const;
 
  private:
   [[nodiscard]] SessionProof prove(bool connected, std::uint64_t session,
@@ -69,16 +72,25 @@ class StreamKey {
   std::set<std::uint64_t> admitted_;  // sessions; only who holds the key adds one
 };
 
-// The two parts of an address that a rank has made known.
+// What a rank has made known: "host:port", one for each of its interfaces with commas between, and
+// behind a space its challenge.
 struct StreamAddress {
-  std::string host_port;
+  std::vector<std::string> host_ports;          // at least one
   std::optional<std::uint64_t> challenge = {};  // none: that rank holds no job key
   [[nodiscard]] static Result<StreamAddress> parse(const std::string& text);
+};
+
+// Which of the streams between two ranks it is to be. There are `each` for every pair of
+// interfaces; the i-th of the rank with more goes with the i-th, counted round, of the other.
+struct StreamWay {
+  std::span<const SocketAddress> own = {};  // of our interfaces, port 0; none: any
+  std::size_t each = 1;
+  std::size_t stream = 0;
 };
 
 // A stream to that rank, with what it begins with. Both ends hold the job key or neither does;
 // `key` is null if we do not.
 [[nodiscard]] Result<DialedStream> connect_stream(const std::string& address, const StreamKey* key,
-                                                  Time until);
+                                                  Time until, const StreamWay& way = {});
 
 }  // namespace thalweg

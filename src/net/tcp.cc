@@ -38,9 +38,14 @@ constexpr int kLatestAckUs = 4'000;
 constexpr int kMostUnsent = 256 << 10;
 
 // 0, or the errno of the attempt.
-int try_connect(const SocketAddress& remote, Time until, Fd& out) {
+int try_connect(const SocketAddress& remote, const SocketAddress* local, Time until, Fd& out) {
   Fd fd(socket(remote.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return errno;
+  if (local != nullptr) {
+    // The port is chosen when the other end is known, so that many streams can have the same.
+    set_option(fd.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+    if (::bind(fd.get(), local->get(), local->size()) != 0) return errno;
+  }
   if (connect(fd.get(), remote.get(), remote.size()) != 0) {
     if (errno != EINPROGRESS) return errno;
     if (!wait_for_socket(fd.get(), POLLOUT, until)) return ETIMEDOUT;
@@ -80,11 +85,13 @@ bool wait_for_socket(int fd, short events, Time until) {
   }
 }
 
-Result<Fd> connect_tcp(const SocketAddress& remote, const std::string& name, Time until) {
+Result<Fd> connect_tcp(const SocketAddress& remote, const std::string& name, Time until,
+                       const SocketAddress* local) {
   const Time started = monotonic_now();
   Fd stream;
   while (true) {
-    const int failure = try_connect(remote, std::min(until, monotonic_now() + kAttempt), stream);
+    const int failure =
+        try_connect(remote, local, std::min(until, monotonic_now() + kAttempt), stream);
     if (failure == 0) return stream;
     if (monotonic_now() + Duration::milliseconds(kRetryPause.count()) >= until) {
       return system_error(

@@ -15,9 +15,10 @@ namespace thalweg {
 // True when the socket is ready for `events` of poll by then, or broken.
 [[nodiscard]] bool wait_for_socket(int fd, short events, Time until);
 
-// Tries until then: the other end may not have started yet. `name` is how errors call it.
+// Tries until then: the other end may not have started yet. `name` is how errors call it. `local`:
+// the address to connect from; null: the system's choice.
 [[nodiscard]] Result<Fd> connect_tcp(const SocketAddress& remote, const std::string& name,
-                                     Time until);
+                                     Time until, const SocketAddress* local = nullptr);
 
 // Two ends with one address are on one host, and in one network: processes that somebody keeps in
 // networks of their own are to use them.

@@ -34,9 +34,11 @@ WireError decode_frame(std::span<const std::byte, kFrameSize> bytes, Frame& out)
   out.signature = reader.get<std::uint64_t>();
   out.started = reader.get<std::uint32_t>();
   out.rank = reader.get<std::uint32_t>();
-  const bool data = out.kind == FrameKind::kData;
+  const bool lane = out.kind == FrameKind::kLaneData;
+  const bool data = out.kind == FrameKind::kData || lane;
   if (out.length > (data ? kMaxFrameData : kMaxFrameText)) return WireError::kLength;
   if (data && (out.length == 0 || out.operation == 0)) return WireError::kField;
+  if (lane && (out.rank == 0 || out.rank > kMaxLane)) return WireError::kField;
   return WireError::kNone;
 }
 

@@ -24,7 +24,7 @@ namespace thalweg {
 
 enum class FrameKind : std::uint8_t {
   kHello,  // first on every stream; signature: of job and group; rank: the sender; slot: the size;
-           // operation: kMessageStream, or 0
+           // operation: kMessageStream, kLaneStream (then `started` is its number), or 0
   kData,   // payload: the next bytes of a transfer
   kStarted,  // nothing but `started`
   kAsk,      // is anybody there, and where are you in `operation`?
@@ -37,9 +37,13 @@ enum class FrameKind : std::uint8_t {
   kMessage,  // slot: its tag; signature: elements; rank: their type; started: 1 if it has its bytes
   kTaken,    // one with its bytes was received
   kAccept,   // one without: send them; rank 1: never, for the reason in words
+  kLaneData,  // kData whose payload is not here but next on another stream, the lane number `rank`
 };
-inline constexpr int kFrameKindCount = 12;
+inline constexpr int kFrameKindCount = 13;
 inline constexpr std::uint32_t kMessageStream = 1;
+inline constexpr std::uint32_t kLaneStream = 2;
+// Of a lane.
+inline constexpr std::uint32_t kMaxLane = 255;
 
 struct Frame {
   FrameKind kind = FrameKind::kData;
@@ -53,7 +57,7 @@ struct Frame {
 };
 inline constexpr std::uint32_t kNoFrameRank = ~std::uint32_t{0};
 inline constexpr std::size_t kFrameSize = 32;
-// Of all frames but kData.
+// Of all frames but kData and kLaneData.
 inline constexpr std::uint32_t kMaxFrameText = 4096;
 inline constexpr std::uint32_t kMaxFrameData = 1U << 30;
 

@@ -161,6 +161,21 @@ def test_netns(thalweg, ranks, peers):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces")
+@pytest.mark.parametrize("transports, rates, least", [("tcp,dlcp", [0.1, 0.1], 1.4), ("tcp", [0.16, 0.04], 1.1)])
+def test_several_devices(thalweg, transports, rates, least):
+    """Both at once: faster than the faster alone could be, by any transport; slower than both could be, by none."""
+    result = thalweg("bench", "allreduce", "--quick", "--json", "--sizes", "1MiB,64KiB", "--netns", "--nics", len(rates), "--rate",
+                     ",".join(f"{rate * 1000:.0f}M" for rate in rates), "--transport", transports).json()
+    assert "with 2 devices" in result["network"]
+    rows = [row for row in result["rows"] if row["size"] == 2**20]
+    assert [row["transport"] for row in rows] == transports.split(",")
+    for row in rows:
+        assert row["wrong"] == 0
+        assert row["p50_us"] < 2**20 * 8e-3 / max(rates) / least
+        assert row["p50_us"] > 2**20 * 8e-3 / sum(rates) * 0.9
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces")
 def test_congestion_controls(thalweg):
     """A run with each, by name."""
     allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
@@ -194,6 +209,9 @@ def test_bad_flags(thalweg):
                         [("--op", "mean"), "product"], [("--transport", "udp"), "tcp"],
                         [("--against", "nccl"), "gloo"], [("--rate", "1G"), "netns"],
                         [("--congestion-control", "reno"), "netns"],
+                        [("--nics", "2"), "netns"], [("--netns", "--nics", "9"), "from 1 to 8"],
+                        [("--netns", "--nics", "2", "--rate", "1G,1G,1G"), "one each, 2"], [("--streams", "0"), "streams"],
+                        [("--netns", "--nics", "2", "--rate", "1G,2G", "--transport", "dlcp"), "one rate"],
                         [("--netns", "--loss", "1"), "loss"], [("--netns", "--rate", "fast"), "rate"],
                         [("--bound", "1%"), "dlcp"], [("--transport", "dlcp", "--bound", "2"), "bound"],
                         [("--transport", "dlcp", "--bound", "1%", "--op", "max"), "sums of floats"],

@@ -14,6 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Frame frame;
   if (decode_frame(bytes, frame) != WireError::kNone) return 0;
   CHECK(std::ranges::equal(encode_frame(frame), bytes));
-  CHECK(frame.length <= (frame.kind == FrameKind::kData ? kMaxFrameData : kMaxFrameText));
+  const bool data = frame.kind == FrameKind::kData || frame.kind == FrameKind::kLaneData;
+  CHECK(frame.length <= (data ? kMaxFrameData : kMaxFrameText));
   return 0;
 }

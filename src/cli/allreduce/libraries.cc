@@ -42,7 +42,17 @@ Result<std::string> project_file(const char* name) {
 }
 
 std::string device(const Stage& stage) {
-  return stage.network() == nullptr ? "lo" : EmulatedNetwork::kDevice;
+  return stage.network() == nullptr ? "lo" : EmulatedNetwork::device();
+}
+
+// With commas between.
+std::string devices(const Stage& stage) {
+  std::string names = device(stage);
+  for (int number = 1; stage.network() != nullptr && number < stage.network()->devices();
+       ++number) {
+    names += "," + EmulatedNetwork::device(number);
+  }
+  return names;
 }
 
 // One process a rank, each on a host of its own, with the variables of a launcher.
@@ -64,12 +74,12 @@ Result<CrewPlan> gloo_plan(const Stage& stage, const Work& work) {
   const std::vector<std::string> command = {python_interpreter(), script, name_of(work.type),
                                             name_of(work.op), stage.folder() + "/gloo-store"};
   Variables variables = {{"WORLD_SIZE", std::to_string(work.ranks)},
-                         {"GLOO_SOCKET_IFNAME", device(stage)}};
+                         {"GLOO_SOCKET_IFNAME", devices(stage)}};
   return CrewPlan{.library = "gloo",
                   .transport = "tcp",
                   .settings = fmt::format("torch.distributed.all_reduce, torch.set_num_threads(1), "
                                           "GLOO_SOCKET_IFNAME={}",
-                                          device(stage)),
+                                          devices(stage)),
                   .processes = one_a_rank(work, command, std::move(variables))};
 }
 
@@ -111,7 +121,7 @@ Result<CrewPlan> openmpi_plan(const Stage& stage, const Work& work, bool shared_
   append(command, hosts);
   if (!shared_memory) {
     append(command, {"--mca", "pml", "ob1", "--mca", "btl", "tcp,self"});
-    append(command, {"--mca", "btl_tcp_if_include", device(stage)});
+    append(command, {"--mca", "btl_tcp_if_include", devices(stage)});
   }
   const std::string settings = fmt::format("{}", fmt::join(command, " "));
   append(command, {program, name_of(work.type), name_of(work.op)});
@@ -144,6 +154,15 @@ Result<OwnPlan> own_plan(const Stage& stage, const Work& work, const OwnSettings
     append(command, {"--scheme", settings.scheme});
     text = "scheme " + settings.scheme;
   }
+  Variables variables = variables_of(meeting);
+  if (stage.network() != nullptr && stage.network()->devices() > 1) {
+    variables["THALWEG_INTERFACE"] = devices(stage);
+    text += ", THALWEG_INTERFACE=" + devices(stage);
+  }
+  if (settings.streams > 1) {
+    variables["THALWEG_STREAMS"] = std::to_string(settings.streams);
+    text += fmt::format(", THALWEG_STREAMS={}", settings.streams);
+  }
   if (settings.topology != nullptr) {
     append(command, {"--topology", topology_to_yaml(*settings.topology)});
   }
@@ -157,7 +176,7 @@ Result<OwnPlan> own_plan(const Stage& stage, const Work& work, const OwnSettings
                           .transport = settings.transport,
                           .scheme = settings.scheme,
                           .settings = text,
-                          .processes = one_a_rank(work, command, variables_of(meeting))},
+                          .processes = one_a_rank(work, command, std::move(variables))},
                  .store = std::move(store)};
 }
 

@@ -33,6 +33,7 @@ struct OwnSettings {
   const Topology* topology = nullptr;  // what the planner is to know of the network
   double bound = 0;                    // of DLCP's loss; requires a sum of floats
   double rate_gbps = 0;                // of the links, where it is known; DLCP starts from it
+  int streams = 1;                     // of TCP, for each pair of devices
 };
 // Our own ranks. The store must last as long as they do.
 struct OwnPlan {

@@ -8,6 +8,7 @@
 #include "base/share.h"
 #include "cli/allreduce/rank.h"
 #include "cli/command.h"
+#include "net/bootstrap/environment.h"
 
 namespace thalweg::allreduce {
 namespace {
@@ -54,15 +55,47 @@ Status read_network(const Options& options, Settings& settings) {
                                *options.ranks, settings.topology->host_count()));
     }
     settings.work.ranks = settings.topology->host_count();
-    if (!options.rate.empty()) return Error("--rate: the topology has the rates of its links");
+    if (options.nics != 1) return Error("--nics: a host of a topology has one");
+    if (!options.rates.empty()) return Error("--rate: the topology has the rates of its links");
     settings.rate_gbps = slowest_host_gbps(*settings.topology);
   }
+  if (options.nics < 1 || options.nics > EmulatedNetwork::kMaxDevices) {
+    return Error(fmt::format("--nics: {}: write a number from 1 to {}", options.nics,
+                             EmulatedNetwork::kMaxDevices));
+  }
+  if (options.streams < 1 || options.streams > kMaxStreams) {
+    return Error(
+        fmt::format("--streams: {}: write a number from 1 to {}", options.streams, kMaxStreams));
+  }
+  if (options.nics > 1 && !options.netns) return Error("--nics: of namespaces: give --netns too");
   if (settings.work.ranks < 2 || settings.work.ranks > kMaxRanks) {
     return Error(
         fmt::format("--ranks: {}: write a number from 2 to {}", settings.work.ranks, kMaxRanks));
   }
   if (options.simulate && (!settings.topology || options.schemes.front().empty())) {
     return Error("--simulate: of schemes on a network: give --topology and --scheme too");
+  }
+  return ok_status();
+}
+
+// The links' rates: one for all devices of a host, or one each.
+Status read_rates(const Options& options, Settings& settings) {
+  if (options.rates.empty()) return ok_status();
+  const auto nics = static_cast<std::size_t>(options.nics);
+  if (options.rates.size() != 1 && options.rates.size() != nics) {
+    return Error(fmt::format("--rate: {} of them; one for all devices, or one each, {}, is allowed",
+                             options.rates.size(), nics));
+  }
+  for (const std::string& text : options.rates) {
+    const Result<Bandwidth> rate = parse_bandwidth(text);
+    if (!rate.ok()) return rate.error().within("--rate");
+    settings.rates_gbps.push_back(static_cast<double>(rate->bps()) * 1e-9);
+  }
+  settings.rates_gbps.resize(nics, settings.rates_gbps.front());
+  settings.rate_gbps = std::ranges::min(settings.rates_gbps);
+  const bool dlcp = std::ranges::find(options.transports, "dlcp") != options.transports.end();
+  if (dlcp && settings.rate_gbps != std::ranges::max(settings.rates_gbps)) {
+    return Error("--rate: dlcp is told one rate: give one for all devices");
   }
   return ok_status();
 }
@@ -78,7 +111,7 @@ Result<Settings> settings_of(const Options& options) {
   THALWEG_TRY(settings.work.type, within("--type", parse_type(options.type)));
   THALWEG_TRY(settings.work.op, within("--op", parse_op(options.op)));
   THALWEG_TRY(settings.sizes, within("--sizes", sizes_of(options, settings.work.type)));
-  if (!options.netns && !settings.topology && !(options.rate.empty() && options.loss.empty())) {
+  if (!options.netns && !settings.topology && !(options.rates.empty() && options.loss.empty())) {
     return Error(
         "--rate and --loss: of the links between namespaces: give --netns or --topology too");
   }
@@ -87,10 +120,7 @@ Result<Settings> settings_of(const Options& options) {
   if (!options.netns && !settings.topology && controls) {
     return Error("--congestion-control: of namespaces: give --netns or --topology too");
   }
-  if (!options.rate.empty()) {
-    THALWEG_TRY(const Bandwidth rate, within("--rate", parse_bandwidth(options.rate)));
-    settings.rate_gbps = static_cast<double>(rate.bps()) * 1e-9;
-  }
+  THALWEG_TRY_STATUS(read_rates(options, settings));
   if (!options.loss.empty()) {
     THALWEG_TRY(settings.loss, within("--loss", parse_share(options.loss)));
   }
@@ -118,11 +148,12 @@ Result<std::optional<EmulatedNetwork>> network_of(const Options& options,
   if (settings.topology) {
     THALWEG_TRY(network, EmulatedNetwork::make(*settings.topology));
   } else {
-    THALWEG_TRY(network, EmulatedNetwork::make(settings.work.ranks));
+    THALWEG_TRY(network, EmulatedNetwork::make(settings.work.ranks, options.nics));
   }
   for (int host = 0; host < settings.work.ranks; ++host) {
-    if (!settings.topology && settings.rate_gbps > 0) {
-      THALWEG_TRY_STATUS(network->shape(host, settings.rate_gbps));
+    int device = 0;
+    for (const double gbps : settings.rates_gbps) {
+      THALWEG_TRY_STATUS(network->shape(host, gbps, device++));
     }
     THALWEG_TRY_STATUS(network->lose(host, settings.loss));
   }

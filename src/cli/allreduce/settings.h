@@ -25,9 +25,11 @@ struct Options {
   std::vector<std::string> schemes = {""};
   std::vector<std::string> against;
   bool netns = false;
+  int nics = 1;
+  int streams = 1;
   std::string topology;
   bool simulate = false;
-  std::string rate;
+  std::vector<std::string> rates;  // one for all devices, or one each
   std::string loss;
   std::string bound;
   std::vector<std::string> congestion_controls = {""};  // "": the system's
@@ -40,7 +42,8 @@ struct Settings {
   Work work;
   std::vector<Bytes> sizes;
   std::optional<Topology> topology;
-  double rate_gbps = 0;
+  std::vector<double> rates_gbps = {};  // of each device of a host; none: as fast as they go
+  double rate_gbps = 0;                 // the slowest; 0: none
   double loss = 0;
   double bound = 0;
   int turns = 3;

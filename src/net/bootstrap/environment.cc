@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdint>
@@ -20,7 +21,7 @@ namespace {
 // Below the ports that systems hand out by themselves.
 constexpr std::uint64_t kFirstDerivedPort = 20'000;
 constexpr std::uint64_t kDerivedPorts = 12'000;
-constexpr std::size_t kMaxInterfaceName = 15;  // of Linux
+constexpr std::size_t kMaxInterfaceName = 45;  // or address, which may be longer
 
 // The variables of a launcher; "" where it has none.
 struct Launcher {
@@ -75,6 +76,7 @@ class Reader {
   Status read_local_ranks(const Launcher& launcher);
   Status read_token();
   Status read_interfaces();
+  Status read_streams();
   Status read_shared_memory();
   Status read_switch();
   Status read_store();
@@ -172,11 +174,25 @@ Status Reader::read_interfaces() {
     const std::size_t comma = std::min(text->find(',', at), text->size());
     std::string name = text->substr(at, comma - at);
     if (name.empty() || name.size() > kMaxInterfaceName) {
-      return bad_value("THALWEG_INTERFACE", *text, "names of interfaces, as in eth0,eth1");
+      return bad_value("THALWEG_INTERFACE", *text,
+                       "names of interfaces or addresses of this host, as in eth0,eth1");
+    }
+    if (std::ranges::find(e_.interfaces, name) != e_.interfaces.end()) {
+      return bad_value("THALWEG_INTERFACE", *text,
+                       fmt::format("'{}' is there twice; each once is allowed", name));
+    }
+    if (e_.interfaces.size() == kMaxInterfaces) {
+      return bad_value("THALWEG_INTERFACE", *text, fmt::format("at most {}", kMaxInterfaces));
     }
     e_.interfaces.push_back(std::move(name));
     at = comma + 1;
   }
+  return ok_status();
+}
+
+Status Reader::read_streams() {
+  THALWEG_TRY(const std::optional<int> streams, maybe_number("THALWEG_STREAMS", 1, kMaxStreams));
+  e_.streams = streams.value_or(1);
   return ok_status();
 }
 
@@ -268,6 +284,7 @@ Result<Environment> Reader::read() {
   THALWEG_TRY_STATUS(read_store());
   THALWEG_TRY_STATUS(read_token());
   THALWEG_TRY_STATUS(read_interfaces());
+  THALWEG_TRY_STATUS(read_streams());
   THALWEG_TRY_STATUS(read_shared_memory());
   THALWEG_TRY_STATUS(read_switch());
   e_.key_file = get("THALWEG_KEY_FILE").value_or("");

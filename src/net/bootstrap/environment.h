@@ -19,6 +19,8 @@
 namespace thalweg {
 
 inline constexpr int kMaxJobSize = 1 << 20;
+inline constexpr std::size_t kMaxInterfaces = 16;
+inline constexpr int kMaxStreams = 16;
 
 // The value of an environment variable. One that is empty counts as not set.
 using EnvironmentLookup = std::function<std::optional<std::string>(const std::string& name)>;
@@ -36,12 +38,14 @@ struct Environment {
   // Equal on all ranks of the job. One that THALWEG_TOKEN did not give is derived from what the
   // launcher calls the job: it keeps jobs apart, and is no secret.
   JobToken token = 0;
-  std::string key_file;                 // of the job key; empty: none
-  std::vector<std::string> interfaces;  // to use, by name; empty: the one that reaches the store
-  bool shared_memory = true;            // between processes of a host
-  std::string switch_address;           // "host:port" of a switch's control socket; empty: none
-  std::string switch_token;             // its secret; empty: none
-  std::string launcher;                 // for messages: "torchrun", …; "" if the process is alone
+  std::string key_file;  // of the job key; empty: none
+  // To use, by name or by an address; each once. Empty: the one that reaches the store.
+  std::vector<std::string> interfaces;
+  int streams = 1;             // of TCP, for each pair of interfaces of two ranks
+  bool shared_memory = true;   // between processes of a host
+  std::string switch_address;  // "host:port" of a switch's control socket; empty: none
+  std::string switch_token;    // its secret; empty: none
+  std::string launcher;        // for messages: "torchrun", …; "" if the process is alone
 };
 
 // Errors name the variable, its value and what is allowed.

@@ -4,12 +4,15 @@
 #include <fmt/ranges.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <optional>
 #include <set>
 
+#include "net/fd.h"
 #include "net/system.h"
 
 namespace thalweg {
@@ -42,6 +45,52 @@ Result<Interfaces> all_interfaces() {
   return all;
 }
 
+std::string list_of(const Interfaces& all) {
+  std::vector<std::string> texts;
+  for (const std::string& name : all.names) {
+    std::vector<std::string> hosts;
+    for (const Interface& one : all.with_address) {
+      if (one.name == name) hosts.push_back(one.address.host());
+    }
+    texts.push_back(hosts.empty() ? fmt::format("{} (no address)", name)
+                                  : fmt::format("{} ({})", name, fmt::join(hosts, ", ")));
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+// An address without a port, if it is one.
+std::optional<SocketAddress> numeric_host(const std::string& text) {
+  const Result<SocketAddress> address = SocketAddress::numeric(
+      text.find(':') == std::string::npos ? text + ":0" : "[" + text + "]:0");
+  return address.ok() ? std::optional(*address) : std::nullopt;
+}
+
+bool is_of_this_host(const SocketAddress& address) {
+  const Fd fd(socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  return fd.valid() && !address.wildcard() && bind(fd.get(), address.get(), address.size()) == 0;
+}
+
+// The one by which the store is reached is of `family`.
+Result<SocketAddress> address_of(const std::string& name, const Interfaces& all, int family) {
+  if (const auto address = numeric_host(name); address && !all.names.contains(name)) {
+    if (is_of_this_host(*address)) return *address;
+    return Error(fmt::format("interface '{}' is no address of this host; there are: {}", name,
+                             list_of(all)));
+  }
+  if (!all.names.contains(name)) {
+    return Error(fmt::format("interface '{}' does not exist; there are: {}", name, list_of(all)));
+  }
+  const SocketAddress* best = nullptr;
+  for (const Interface& one : all.with_address) {
+    if (one.name != name) continue;
+    const bool same = one.address.family() == family;
+    if (best == nullptr || (same && best->family() != one.address.family())) best = &one.address;
+  }
+  if (best != nullptr) return *best;
+  return Error(fmt::format("interface '{}' is down or has no IP address; there are: {}", name,
+                           list_of(all)));
+}
+
 }  // namespace
 
 Result<std::vector<Interface>> interfaces() {
@@ -59,20 +108,14 @@ Result<std::vector<SocketAddress>> rank_addresses(const std::vector<std::string>
   THALWEG_TRY(const Interfaces all, all_interfaces());
   std::vector<SocketAddress> chosen;
   for (const std::string& name : names) {
-    if (!all.names.contains(name)) {
-      return Error(fmt::format("interface '{}' does not exist; there are: {}", name,
-                               fmt::join(all.names, ", ")));
+    THALWEG_TRY(chosen.emplace_back(), address_of(name, all, towards_store.unmapped().family()));
+    const SocketAddress& own = chosen.back();
+    if (std::ranges::count(chosen, own) > 1) {
+      return Error(
+          fmt::format("interface '{}' is named twice: {} is its address; each once is "
+                      "allowed",
+                      name, own.host()));
     }
-    const SocketAddress* best = nullptr;
-    for (const Interface& one : all.with_address) {
-      if (one.name != name) continue;
-      const bool same = one.address.family() == towards_store.unmapped().family();
-      if (best == nullptr || (same && best->family() != one.address.family())) best = &one.address;
-    }
-    if (best == nullptr) {
-      return Error(fmt::format("interface '{}' is down or has no IP address", name));
-    }
-    chosen.push_back(*best);
   }
   return chosen;
 }

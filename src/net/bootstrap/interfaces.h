@@ -19,6 +19,7 @@ struct Interface {
 
 // Where a rank sends from and listens at: an address of each named interface, of the family by
 // which it reaches the store if there is one; or without names the address that reaches the store.
+// A name may also be an address of this host. No two are the same. Ports are 0.
 [[nodiscard]] Result<std::vector<SocketAddress>> rank_addresses(
     const std::vector<std::string>& names, const SocketAddress& towards_store);
 

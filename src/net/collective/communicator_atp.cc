@@ -11,7 +11,7 @@
 
 namespace thalweg {
 
-Status Communicator::Core::prepare_atp(const std::string& listen, const std::string& prefix,
+Status Communicator::Core::prepare_atp(const SocketAddress& address, const std::string& prefix,
                                        Time until) {
   const bool chosen = options_.transport == Transport::kAuto;
   if ((options_.transport != Transport::kAtp && !chosen) || size_ == 1) return ok_status();
@@ -22,7 +22,7 @@ Status Communicator::Core::prepare_atp(const std::string& listen, const std::str
   // Process groups of one job may have one name and token. Only rank 0's reaches the switch.
   atp.name = fmt::format("{}-{:x}", members_.group, random_number() & 0xffff'ffff);
   if (atp.name.size() > kMaxJobName) atp.name.clear();
-  THALWEG_TRY(atp.local, SocketAddress::resolve(listen));
+  atp.local = address;
   atp.switch_address =
       options_.atp_switch.empty() ? job_->environment.switch_address : options_.atp_switch;
   atp.switch_token = job_->environment.switch_token;

@@ -8,9 +8,7 @@
 
 #include "base/prng.h"
 #include "base/segment_tag.h"
-#include "net/bootstrap/interfaces.h"
 #include "net/system.h"
-#include "net/tcp.h"
 
 namespace thalweg {
 namespace {
@@ -60,36 +58,14 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
 
   const Environment& environment = core->job_->environment;
   const std::string prefix = fmt::format("communicator/{}/", core->members_.group);
-  std::string listen = "127.0.0.1:0";
-  if (core->job_->client) {
-    THALWEG_TRY(const std::vector<SocketAddress> addresses,
-                rank_addresses(environment.interfaces, core->job_->own_address));
-    SocketAddress own = addresses.front();
-    own.set_port(0);
-    listen = own.to_string();
-  }
-  THALWEG_TRY(Fd listener, listen_tcp(listen));
   EngineOptions engine;
   engine.rank = core->rank_;
   engine.size = core->size_;
   engine.signature = hash_of(core->members_.group, environment.token);
-  if (core->job_->job_key) {
-    engine.key =
-        std::make_shared<StreamKey>(*core->job_->job_key, engine.signature, random_number());
-  }
-  std::string own = SocketAddress::local_of(listener.get()).unmapped().to_string();
-  if (engine.key) own = engine.key->address(own);
-  if (core->job_->client) {
-    THALWEG_TRY_STATUS(core->job_->set(fmt::format("{}{}", prefix, core->rank_), own, until));
-  }
+  THALWEG_TRY(Listening listening, core->prepare_streams(engine, prefix, until));
   const int local = environment.local_size.value_or(core->size_);
   engine.share_memory = options.shared_memory && environment.shared_memory;
   engine.crowded = local > static_cast<int>(std::thread::hardware_concurrency());
-  engine.connect = [job = core->job_, prefix, key = engine.key](int rank,
-                                                                Time by) -> Result<DialedStream> {
-    THALWEG_TRY(const std::string address, job->get(fmt::format("{}{}", prefix, rank), by));
-    return connect_stream(address, key.get(), by);
-  };
   if (core->job_->client) {
     core->board_ =
         std::make_shared<Blackboard>(core->job_->open, core->members_.group, core->rank_);
@@ -100,12 +76,12 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
       board->announce_failure(text);
     };
   }
-  core->prepare_messages(engine, own);
+  core->prepare_messages(engine, listening.own);
   const std::lock_guard messages_lock(core->messages_->mutex);  // until it knows the engine
-  THALWEG_TRY(core->engine_, Engine::make(std::move(engine), std::move(listener)));
+  THALWEG_TRY(core->engine_, Engine::make(std::move(engine), std::move(listening.sockets)));
 
-  THALWEG_TRY_STATUS(core->prepare_dlcp(listen, prefix));
-  THALWEG_TRY_STATUS(core->prepare_atp(listen, prefix, until));
+  THALWEG_TRY_STATUS(core->prepare_dlcp(listening.addresses, prefix));
+  THALWEG_TRY_STATUS(core->prepare_atp(listening.addresses.front(), prefix, until));
   THALWEG_TRY_STATUS(core->prepare_metrics());
   core->messages_->options.broken = [engine = std::weak_ptr(core->engine_)] {
     const auto alive = engine.lock();
@@ -115,11 +91,12 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
 }
 
 // DLCP's endpoint is made when an operation first needs it.
-Status Communicator::Core::prepare_dlcp(const std::string& listen, const std::string& prefix) {
+Status Communicator::Core::prepare_dlcp(const std::vector<SocketAddress>& addresses,
+                                        const std::string& prefix) {
   DlcpLinksOptions dlcp;
   const Environment& environment = job_->environment;
   dlcp.rank = rank_;
-  dlcp.endpoint.listen = listen;
+  dlcp.addresses = addresses;
   dlcp.endpoint.job_token = environment.token;
   dlcp.endpoint.packet_payload = options_.dlcp_payload;
   dlcp.endpoint.line_rate_gbps = options_.dlcp_line_rate_gbps;
@@ -151,25 +128,6 @@ Status Communicator::Core::prepare_metrics() {
               Metrics::of_process(setting, job_->environment.rank, local_rank.value_or(0)));
   dlcp_metrics_ = metrics_->add([links = dlcp_.get()] { return links->counters(); });
   return ok_status();
-}
-
-void Communicator::Core::prepare_messages(EngineOptions& engine, const std::string& own) {
-  messages_ = std::make_shared<Messages>();
-  messages_->options = {.rank = rank_,
-                        .size = size_,
-                        .signature = engine.signature,
-                        .connect = engine.connect,
-                        .broken = {}};
-  engine.on_message_stream = [messages = messages_](int rank, Fd stream) {
-    const Result<std::shared_ptr<Mailbox>> box = messages->get();
-    if (box.ok()) (*box)->adopt(rank, std::move(stream));
-  };
-  // A process that is alone can still send to itself.
-  if (!job_->client) {
-    messages_->options.connect = [own, key = engine.key](int /*rank*/, Time by) {
-      return connect_stream(own, key.get(), by);
-    };
-  }
 }
 
 Result<std::shared_ptr<Mailbox>> Communicator::Core::Messages::get() {
@@ -337,10 +295,12 @@ Status Communicator::Core::use_dlcp(const Call& call, const CallOptions& options
       .queue = options.dlcp_queue};
   if (options.loss_bound == 0) return ok_status();
   const std::size_t payload = options_.dlcp_payload;
-  for (const Peer& peer : op.dlcp_peers) {
-    if (peer.packet_payload() == payload) continue;
-    return Error(fmt::format("{}: packets to {} take {} bytes of a tensor; dlcp_payload is {}",
-                             call.name, peer.name(), peer.packet_payload(), payload));
+  for (const DlcpWays& ways : op.dlcp_peers) {
+    for (const Peer& peer : ways) {
+      if (peer.packet_payload() == payload) continue;
+      return Error(fmt::format("{}: packets to {} take {} bytes of a tensor; dlcp_payload is {}",
+                               call.name, peer.name(), peer.packet_payload(), payload));
+    }
   }
   op.dlcp->segment_elements = static_cast<std::int64_t>(payload / size_of(call.type));
   return ok_status();

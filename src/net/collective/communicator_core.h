@@ -110,8 +110,14 @@ class Communicator::Core {
   int rank_;
   int size_;
   // Parts of make().
-  Status prepare_dlcp(const std::string& listen, const std::string& prefix);
-  Status prepare_atp(const std::string& listen, const std::string& prefix, Time until);
+  struct Listening {
+    std::vector<SocketAddress> addresses;  // of this rank's interfaces, port 0
+    std::vector<Fd> sockets = {};          // one an address
+    std::string own = {};                  // as it is made known
+  };
+  Result<Listening> prepare_streams(EngineOptions& engine, const std::string& prefix, Time until);
+  Status prepare_dlcp(const std::vector<SocketAddress>& addresses, const std::string& prefix);
+  Status prepare_atp(const SocketAddress& address, const std::string& prefix, Time until);
   // `own`: the address at which this rank listens, as it is made known.
   void prepare_messages(EngineOptions& engine, const std::string& own);
 

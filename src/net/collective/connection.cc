@@ -37,6 +37,9 @@ void Connection::break_off(std::string why) {
   queue_.clear();
   out_ = {};
   target_ = nullptr;
+  source_ = 0;
+  lanes_.clear();
+  loans_.clear();
 }
 
 void Connection::drop_data(Handler& handler) {
@@ -48,26 +51,44 @@ void Connection::drop_data(Handler& handler) {
     out_text_left_ = out_text_.size();
     out_ = {};
   }
+  for (Lane& lane : lanes_) {
+    if (lane.out.empty() || !lane.copy.empty()) continue;
+    lane.copy.assign(lane.out.begin(), lane.out.end());
+    lane.out = lane.copy;
+  }
+  loans_.clear();
   if (!stalled_) return;
   stalled_ = false;
+  feed_kept(handler);
+}
+
+void Connection::feed_kept(Handler& handler) {
+  if (stalled_ || source_ != 0) return;
   const std::vector<std::byte> kept = std::exchange(kept_, {});
   feed_or_keep(kept, handler);
+}
+
+std::span<std::byte> Connection::direct_place() const {
+  if (target_ == nullptr || left_ == 0) return {};
+  const std::span<std::byte> place = target_->executor->place(frame_.slot);
+  const std::size_t most = std::min(place.size(), left_);
+  return most >= kLeastDirect ? place.first(most) : std::span<std::byte>();
+}
+
+void Connection::placed(std::size_t size, Handler& handler) {
+  left_ -= size;
+  target_->executor->placed(frame_.slot, size);
+  handler.on_progress(*target_);
 }
 
 bool Connection::read(std::span<std::byte> buffer, Handler& handler) {
   if (stalled_ || !connected()) return false;
   if (reads_shared_) return read_shared(handler);
-  std::span<std::byte> into =
-      buffer.first(std::min(buffer.size(), left_ + kFrameSize + kReadAhead));
-  bool direct = false;
-  if (target_ != nullptr && left_ > 0) {
-    const std::span<std::byte> place = target_->executor->place(frame_.slot);
-    const std::size_t most = std::min(place.size(), left_);
-    if (most >= kLeastDirect) {
-      into = place.first(most);
-      direct = true;
-    }
-  }
+  if (source_ != 0) return read_lane(buffer, handler);
+  const std::span<std::byte> place = direct_place();
+  const bool direct = !place.empty();
+  const std::span<std::byte> into =
+      direct ? place : buffer.first(std::min(buffer.size(), left_ + kFrameSize + kReadAhead));
   const ssize_t got = recv(fd(), into.data(), into.size(), MSG_DONTWAIT);
   if (got < 0) {
     if (errno == EAGAIN || errno == EINTR) return false;
@@ -83,19 +104,17 @@ bool Connection::read(std::span<std::byte> buffer, Handler& handler) {
     return true;
   }
   const auto size = static_cast<std::size_t>(got);
-  if (!direct) {
+  if (direct) {
+    placed(size, handler);
+  } else {
     feed_or_keep(into.first(size), handler);
-    return true;
   }
-  left_ -= size;
-  target_->executor->placed(frame_.slot, size);
-  handler.on_progress(*target_);
   return true;
 }
 
 void Connection::feed_or_keep(std::span<const std::byte> bytes, Handler& handler) {
   const std::size_t taken = feed(bytes, handler);
-  if (!stalled_) return;
+  if (!stalled_ && source_ == 0) return;
   bytes = bytes.subspan(taken);
   kept_.assign(bytes.begin(), bytes.end());
 }
@@ -123,7 +142,7 @@ std::size_t Connection::feed(std::span<const std::byte> bytes, Handler& handler)
       bytes = bytes.subspan(size);
       if (header_size_ < kFrameSize) break;
       begin_frame(handler);
-      if (stalled_ || frame_.kind == FrameKind::kShared) break;
+      if (stalled_ || frame_.kind == FrameKind::kShared || source_ != 0) break;
       continue;
     }
     const std::span<const std::byte> part = bytes.first(std::min(bytes.size(), left_));
@@ -156,6 +175,14 @@ void Connection::begin_frame(Handler& handler) {
     reads_shared_ = true;
   }
   target_ = nullptr;
+  if (frame_.kind == FrameKind::kLaneData) {
+    if (shared_) {
+      break_off("it speaks of a lane besides shared memory");
+      return;
+    }
+    source_ = frame_.rank;
+    frame_.kind = FrameKind::kData;
+  }
   if (frame_.kind != FrameKind::kData) {
     left_ = frame_.length;
     text_.clear();
@@ -175,8 +202,7 @@ void Connection::resume(Handler& handler) {
   target_ = handler.on_data(*this, frame_);
   if (!connected() || (target_ == nullptr && !drop_data_)) return;
   stalled_ = false;
-  const std::vector<std::byte> kept = std::exchange(kept_, {});
-  feed_or_keep(kept, handler);
+  feed_kept(handler);
 }
 
 void Connection::queue(const Frame& frame, const std::string& text) {
@@ -189,6 +215,8 @@ void Connection::queue(const Frame& frame, const std::string& text) {
 bool Connection::delivered() const {
   if (!connected() || !write_error_.empty()) return true;
   if (out_header_left_ != 0 || out_text_left_ != 0 || !queue_.empty()) return false;
+  // What the peer reads before that.
+  if (std::ranges::any_of(lanes_, [](const Lane& lane) { return !lane.out.empty(); })) return false;
   int unsent = 0;
   if (ioctl(fd(), SIOCOUTQ, &unsent) != 0 || unsent == 0) return true;
   // A peer that closed takes no more.
@@ -203,7 +231,7 @@ bool Connection::prepare(Handler& handler) {
     out_text_ = std::move(queue_.front().text);
     out_text_left_ = out_text_.size();
     queue_.pop_front();
-  } else if (!handler.next_data(*this, frame, out_)) {
+  } else if (has_lanes() || !handler.next_data(*this, frame, out_)) {
     return false;
   }
   says_shared_ = frame.kind == FrameKind::kShared;
@@ -213,6 +241,12 @@ bool Connection::prepare(Handler& handler) {
 }
 
 void Connection::flush(Handler& handler) {
+  do {
+    flush_first(handler);
+  } while (has_lanes() && flush_lanes(handler));
+}
+
+void Connection::flush_first(Handler& handler) {
   blocked_ = false;
   std::size_t written = 0;
   while (connected() && write_error_.empty()) {
@@ -285,6 +319,10 @@ void Connection::account(std::size_t sent, Handler& handler) {
     return;
   }
   out_.bytes = out_.bytes.subspan(sent);
+  if (has_lanes()) {
+    loans_.sent(0, sent, [&](Op& op) { handler.on_progress(op); });
+    return;
+  }
   out_.op->executor->sent(out_.send, sent);
   handler.on_progress(*out_.op);
 }

@@ -8,10 +8,17 @@
 // Two ranks of one host may share memory (shared_link.h). Each then says kShared, once, and all
 // frames after that one go through its ring; on the socket there are bells for a peer that sleeps,
 // and its end. Until both have said so, one way may be by the socket and the other by the ring.
+//
+// Two ranks with several interfaces, or several paths between them, have lanes besides
+// (connection_lanes.cc): streams that carry payloads of large data frames and nothing else. The
+// frame's header, on the first stream, says on which lane its payload is next (kLaneData). So
+// frames begin and are read in one order, as without lanes; what other lanes bring meanwhile waits
+// in the system's buffers. A lane with little unsent gets the next payload: a slow one gets fewer.
 #pragma once
 
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +32,7 @@
 #include <thalweg/communicator.h>
 
 #include "base/units.h"
+#include "net/collective/lanes.h"
 #include "net/collective/shared_link.h"
 #include "net/fd.h"
 #include "wire/authenticate.h"
@@ -66,6 +74,27 @@ class Connection {
   // Before anything is read: the peer must say this before its frames, or it is broken off.
   void expect(const SessionProof& proof) { answer_due_.assign(proof.begin(), proof.end()); }
 
+  // A lane, from 1 on. False: there is that one already, or all is over. `due`: what the peer must
+  // say first.
+  bool add_lane(std::uint32_t number, Fd fd, std::vector<std::byte> due);
+  [[nodiscard]] std::vector<Lane>& lanes() { return lanes_; }
+  [[nodiscard]] bool has_lanes() const { return !lanes_.empty(); }
+  [[nodiscard]] bool owns(int fd) const {
+    return connected() && (fd_.get() == fd || std::ranges::any_of(lanes_, [fd](const Lane& lane) {
+                             return lane.fd.get() == fd;
+                           }));
+  }
+  // Which lane the next bytes come from; 0: none, they come by the first stream.
+  [[nodiscard]] std::uint32_t source() const { return source_; }
+  // The next bytes are those of a lane that we do not have yet.
+  [[nodiscard]] bool misses_lane() const {
+    return source_ > lanes_.size() || (source_ > 0 && !lanes_[source_ - 1].fd.valid());
+  }
+  // Bytes of it that a stream has, and that its executor has not been told were sent.
+  [[nodiscard]] std::size_t lent(const Op* op, std::uint32_t send) const {
+    return loans_.of(op, send);
+  }
+
   // Reads once, into memory of an operation or `buffer`. False: there was nothing, or it is stalled
   // or over.
   bool read(std::span<std::byte> buffer, Handler& handler);
@@ -106,7 +135,11 @@ class Connection {
   void break_off(std::string why);
   [[nodiscard]] const std::string& over() const { return over_; }
 
-  [[nodiscard]] bool blocked() const { return blocked_; }
+  [[nodiscard]] bool blocked() const {
+    return blocked_ || std::ranges::any_of(lanes_, &Lane::blocked);
+  }
+  // The first stream alone.
+  [[nodiscard]] bool first_blocked() const { return blocked_; }
   [[nodiscard]] bool stalled() const { return stalled_; }
   [[nodiscard]] std::uint32_t stalled_operation() const { return frame_.operation; }
 
@@ -145,6 +178,22 @@ class Connection {
   void begin_frame(Handler& handler);
   bool prepare(Handler& handler);
   void account(std::size_t sent, Handler& handler);
+  // A stalled frame, or one on a lane, is over: what was kept behind its header.
+  void feed_kept(Handler& handler);
+  // Memory of the operation's for the next bytes; empty: there is none, or too little.
+  [[nodiscard]] std::span<std::byte> direct_place() const;
+  void placed(std::size_t size, Handler& handler);
+  // The first stream, as long as it takes something.
+  void flush_first(Handler& handler);
+
+  // Lanes (connection_lanes.cc).
+  bool read_lane(std::span<std::byte> buffer, Handler& handler);
+  // Sends by the lanes. True: another frame has begun.
+  bool flush_lanes(Handler& handler);
+  void push(std::size_t lane, Handler& handler);
+  // For the next data frame: 0, the first stream, or a lane; none: all have enough.
+  [[nodiscard]] std::optional<std::uint32_t> choose_stream(std::size_t bytes);
+  [[nodiscard]] static std::string words_for(const Lane& lane);
 
   Rank peer_;
   Fd fd_;
@@ -157,13 +206,14 @@ class Connection {
   std::array<std::byte, kFrameSize> header_ = {};
   std::size_t header_size_ = 0;
   Frame frame_;
-  std::size_t left_ = 0;  // of the payload
-  Op* target_ = nullptr;  // of a data frame; null: dropped
+  std::size_t left_ = 0;      // of the payload
+  Op* target_ = nullptr;      // of a data frame; null: dropped
+  std::uint32_t source_ = 0;  // the lane that the payload comes from; 0: the first stream
   std::string text_;
   bool stalled_ = false;
   bool drop_data_ = false;
   bool reads_shared_ = false;
-  std::vector<std::byte> kept_;  // behind the header of a stalled frame
+  std::vector<std::byte> kept_;  // behind the header of a frame that is stalled, or on a lane
 
   // Out.
   std::array<std::byte, kFrameSize> out_header_ = {};
@@ -180,6 +230,10 @@ class Connection {
   bool says_shared_ = false;  // by the frame that is being sent
   bool writes_shared_ = false;
   std::string write_error_;  // nothing more can be sent; the peer's last words may still be read
+
+  std::vector<Lane> lanes_;  // [number - 1]; those without a socket are not there yet
+  Loans loans_;              // with lanes
+  std::uint32_t last_chosen_ = 0;
 };
 
 }  // namespace thalweg

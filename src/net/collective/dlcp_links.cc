@@ -1,25 +1,56 @@
 #include "net/collective/dlcp_links.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
+#include <optional>
+#include <string_view>
+#include <utility>
 
+#include "net/net_counters.h"
+#include "net/stream_key.h"
 #include "net/system.h"
 
 namespace thalweg {
 namespace {
 
 constexpr std::string_view kRankName = "rank ";
+constexpr std::string_view kInterfaceName = ", interface ";
 
-std::string name_of_rank(int rank) { return fmt::format("{}{}", kRankName, rank); }
+// Of an endpoint; `interfaces`: how many the rank has.
+std::string name_of_rank(int rank, std::size_t interface = 0, std::size_t interfaces = 1) {
+  std::string name = fmt::format("{}{}", kRankName, rank);
+  if (interfaces > 1) name += fmt::format("{}{}", kInterfaceName, interface);
+  return name;
+}
 
-// The rank in a peer's name, "rank 3 (10.0.0.1:7000)".
-std::optional<int> rank_in(std::string_view name) {
+// Takes a number off the front.
+template <class T>
+std::optional<T> take_number(std::string_view& text) {
+  T number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return number;
+}
+
+struct Name {
+  int rank = 0;
+  std::size_t interface = 0;
+};
+// What is in a peer's name, "rank 3, interface 1 (10.0.0.1:7000)".
+std::optional<Name> read_name(std::string_view name) {
   if (!name.starts_with(kRankName)) return std::nullopt;
   name.remove_prefix(kRankName.size());
-  int rank = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), rank);
-  return error == std::errc() ? std::optional(rank) : std::nullopt;
+  const std::optional<int> rank = take_number<int>(name);
+  if (!rank || !name.starts_with(kInterfaceName)) {
+    return rank ? std::optional(Name{*rank, 0}) : std::nullopt;
+  }
+  name.remove_prefix(kInterfaceName.size());
+  const auto interface = take_number<std::size_t>(name);
+  return interface ? std::optional(Name{*rank, *interface}) : std::nullopt;
 }
 
 std::chrono::nanoseconds left_until(Time until) {
@@ -28,53 +59,78 @@ std::chrono::nanoseconds left_until(Time until) {
 
 }  // namespace
 
-Result<std::vector<Peer>> DlcpLinks::connect(const std::vector<int>& ranks, Time until) {
+Result<std::vector<DlcpWays>> DlcpLinks::connect(const std::vector<int>& ranks, Time until) {
   const std::lock_guard lock(mutex_);
   THALWEG_TRY_STATUS(listen(until));
-  std::vector<Peer> peers;
+  std::vector<DlcpWays> all;
   for (const int rank : ranks) {
-    auto known = peers_.find(rank);
-    if (known == peers_.end()) {
-      THALWEG_TRY(Peer peer,
-                  rank < options_.rank ? connect_to(rank, until) : wait_for(rank, until));
-      known = peers_.emplace(rank, std::move(peer)).first;
+    auto known = ways_.find(rank);
+    if (known == ways_.end()) {
+      THALWEG_TRY(const std::string text, options_.find(rank, until));
+      THALWEG_TRY(const StreamAddress theirs, StreamAddress::parse(text));
+      THALWEG_TRY(DlcpWays ways, rank < options_.rank ? connect_to(rank, theirs.host_ports, until)
+                                                      : wait_for(rank, theirs.host_ports, until));
+      known = ways_.emplace(rank, std::move(ways)).first;
     }
-    peers.push_back(known->second);
+    all.push_back(known->second);
   }
-  return peers;
+  return all;
 }
 
 Status DlcpLinks::listen(Time until) {
-  if (endpoint_) return ok_status();
-  EndpointOptions options = options_.endpoint;
-  options.name = name_of_rank(options_.rank);
-  THALWEG_TRY(endpoint_, Endpoint::create(options));
-  return options_.publish(endpoint_->address(), until);
-}
-
-Result<Peer> DlcpLinks::connect_to(int rank, Time until) {
-  THALWEG_TRY(const std::string address, options_.find(rank, until));
-  Result<Peer> peer = endpoint_->connect(address, left_until(until));
-  if (!peer.ok()) return peer.error().within(name_of_rank(rank));
-  return peer;
-}
-
-Result<Peer> DlcpLinks::wait_for(int rank, Time until) {
-  while (true) {
-    Result<Peer> peer = endpoint_->accept(left_until(until));
-    if (!peer.ok()) {
-      return Error(fmt::format("rank {} did not connect for DLCP in time", rank));
-    }
-    const std::optional<int> who = rank_in(peer->name());
-    if (!who) continue;
-    if (*who == rank) return peer;
-    peers_.emplace(*who, std::move(*peer));
+  if (!endpoints_.empty()) return ok_status();
+  std::vector<Endpoint> endpoints;
+  std::vector<std::string> places;
+  const std::size_t count = options_.addresses.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    EndpointOptions options = options_.endpoint;
+    options.name = name_of_rank(options_.rank, i, count);
+    options.listen = options_.addresses[i].to_string();
+    if (count > 1) options.connect_from = options_.addresses[i].host();
+    THALWEG_TRY(Endpoint endpoint, Endpoint::create(options));
+    places.push_back(endpoint.address());
+    endpoints.push_back(std::move(endpoint));
   }
+  THALWEG_TRY_STATUS(options_.publish(fmt::format("{}", fmt::join(places, ",")), until));
+  endpoints_ = std::move(endpoints);
+  return ok_status();
+}
+
+Result<DlcpWays> DlcpLinks::connect_to(int rank, const std::vector<std::string>& theirs,
+                                       Time until) {
+  DlcpWays ways;
+  for (std::size_t way = 0; way < std::max(theirs.size(), endpoints_.size()); ++way) {
+    Result<Peer> peer =
+        endpoints_[way % endpoints_.size()].connect(theirs[way % theirs.size()], left_until(until));
+    if (!peer.ok()) return peer.error().within(name_of_rank(rank));
+    ways.push_back(std::move(*peer));
+  }
+  return ways;
+}
+
+Result<DlcpWays> DlcpLinks::wait_for(int rank, const std::vector<std::string>& theirs, Time until) {
+  DlcpWays ways;
+  for (std::size_t way = 0; way < std::max(theirs.size(), endpoints_.size()); ++way) {
+    const std::size_t own = way % endpoints_.size();
+    const std::tuple wanted(rank, way % theirs.size(), own);
+    while (!newcomers_.contains(wanted)) {
+      Result<Peer> peer = endpoints_[own].accept(left_until(until));
+      if (!peer.ok()) {
+        return Error(fmt::format("rank {} did not connect for DLCP in time", rank));
+      }
+      const std::optional<Name> who = read_name(peer->name());
+      if (who) newcomers_.emplace(std::tuple(who->rank, who->interface, own), std::move(*peer));
+    }
+    ways.push_back(newcomers_.extract(wanted).mapped());
+  }
+  return ways;
 }
 
 NetCounters DlcpLinks::counters() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (lock && endpoint_) last_ = endpoint_->counters();
+  if (!lock) return last_;
+  last_ = {};
+  for (const Endpoint& endpoint : endpoints_) add(last_, endpoint.counters());
   return last_;
 }
 

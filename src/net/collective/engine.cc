@@ -22,7 +22,7 @@ constexpr std::size_t kMostFrame = std::size_t{1} << 20;
 
 }  // namespace
 
-Result<std::shared_ptr<Engine>> Engine::make(EngineOptions options, Fd listener) {
+Result<std::shared_ptr<Engine>> Engine::make(EngineOptions options, std::vector<Fd> listeners) {
   Fd epoll(epoll_create1(EPOLL_CLOEXEC));
   Fd outer(epoll_create1(EPOLL_CLOEXEC));
   Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -36,26 +36,29 @@ Result<std::shared_ptr<Engine>> Engine::make(EngineOptions options, Fd listener)
     event.data.fd = fd;
     return epoll_ctl(to.get(), EPOLL_CTL_ADD, fd, &event) == 0;
   };
-  if (!add(epoll, listener.get(), EPOLLIN) || !add(epoll, nudge.get(), EPOLLIN) ||
-      !add(outer, wake.get(), EPOLLIN) || !add(outer, epoll.get(), EPOLLONESHOT)) {
+  const bool all_added = std::ranges::all_of(
+      listeners, [&](const Fd& listener) { return add(epoll, listener.get(), EPOLLIN); });
+  if (!all_added || !add(epoll, nudge.get(), EPOLLIN) || !add(outer, wake.get(), EPOLLIN) ||
+      !add(outer, epoll.get(), EPOLLONESHOT)) {
     return system_error("cannot watch a socket", errno);
   }
-  std::shared_ptr<Engine> engine(new Engine(std::move(options), std::move(listener),
+  std::shared_ptr<Engine> engine(new Engine(std::move(options), std::move(listeners),
                                             std::move(epoll), std::move(outer), std::move(wake),
                                             std::move(nudge)));
   engine->thread_ = std::thread([raw = engine.get()] { raw->run_thread(); });
   return engine;
 }
 
-Engine::Engine(EngineOptions options, Fd listener, Fd epoll, Fd outer, Fd wake, Fd nudge)
+Engine::Engine(EngineOptions options, std::vector<Fd> listeners, Fd epoll, Fd outer, Fd wake,
+               Fd nudge)
     : options_(std::move(options)),
-      listener_(std::move(listener), kMaxNewcomers),
       epoll_(std::move(epoll)),
       outer_(std::move(outer)),
       wake_(std::move(wake)),
       nudge_(std::move(nudge)),
       connections_(static_cast<std::size_t>(options_.size)),
       buffer_(kReadBuffer) {
+  for (Fd& listener : listeners) listeners_.emplace_back(std::move(listener), kMaxNewcomers);
   for (std::size_t r = 0; r < connections_.size(); ++r) {
     connections_[r] = std::make_unique<Connection>(Rank(static_cast<std::int32_t>(r)));
   }
@@ -127,6 +130,7 @@ void Engine::begin(const std::shared_ptr<Op>& op) {
     op->chunks = std::make_unique<ChunkExecutor>(
         *op->plan, op->type, op->op, op->dlcp->segment_elements, op->memory,
         [this](std::size_t bytes) { return blocks_.take(bytes); });
+    expect_parts(*op);
     if (!driven_) arm();
     return;
   }
@@ -226,7 +230,9 @@ bool Engine::may_send(const Op& op, const Connection& connection) const {
 
 bool Engine::next_data(Connection& connection, Frame& frame, Connection::Outgoing& out) {
   auto& ready = connection.ready;
-  std::erase_if(ready, [](const auto& r) { return r.op->executor->ready(r.send).empty(); });
+  std::erase_if(ready, [&](const auto& r) {
+    return r.op->executor->ready(r.send).size() == connection.lent(r.op, r.send);
+  });
   if (ready.empty()) return false;
   const auto before = [](const Connection::Ready& a, const Connection::Ready& b) {
     return std::tuple(a.op->priority, a.op->number, a.send) <
@@ -238,8 +244,10 @@ bool Engine::next_data(Connection& connection, Frame& frame, Connection::Outgoin
     if (may_send(*r.op, connection)) best = &r;
   }
   if (best == nullptr) return false;
-  const std::span<const std::byte> bytes = best->op->executor->ready(best->send);
-  out = {best->op, best->send, bytes.first(std::min(bytes.size(), kMostFrame))};
+  const std::span<const std::byte> bytes =
+      best->op->executor->ready(best->send).subspan(connection.lent(best->op, best->send));
+  const std::size_t most = connection.has_lanes() ? kLaneFrame : kMostFrame;
+  out = {best->op, best->send, bytes.first(std::min(bytes.size(), most))};
   frame.kind = FrameKind::kData;
   frame.operation = best->op->number;
   frame.slot = best->op->plan->sends()[best->send].slot;
@@ -316,6 +324,7 @@ void Engine::on_frame(Connection& connection, const Frame& frame, const std::str
     case FrameKind::kMessage:
     case FrameKind::kTaken:
     case FrameKind::kAccept:
+    case FrameKind::kLaneData:
       connection.break_off("it sent a frame that does not belong here");
       break;
   }

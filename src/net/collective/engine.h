@@ -61,8 +61,9 @@ struct EngineOptions {
   // With ranks of this host, memory is shared.
   bool share_memory = true;
   std::size_t ring_bytes = kRingBytes;
-  // A connected stream to a lower rank; blocks until the time at the latest. From any thread.
-  std::function<Result<DialedStream>(int rank, Time until)> connect;
+  // A connected stream to a lower rank, the first or a lane; blocks until the time at the latest.
+  // From any thread.
+  std::function<Result<DialedStream>(int rank, std::uint32_t lane, Time until)> connect;
   // What streams begin with, if ranks hold the job key; null: nothing.
   std::shared_ptr<StreamKey> key = {};
   // Ranks that wait for each other need not be connected. What follows goes by way of the store, a
@@ -82,8 +83,8 @@ class Engine final : public OperationHost,
                      private Connection::Handler,
                      public std::enable_shared_from_this<Engine> {
  public:
-  // Takes a listening, non-blocking socket, at which higher ranks connect.
-  static Result<std::shared_ptr<Engine>> make(EngineOptions options, Fd listener);
+  // Takes listening, non-blocking sockets, at which higher ranks connect.
+  static Result<std::shared_ptr<Engine>> make(EngineOptions options, std::vector<Fd> listeners);
   ~Engine() override;
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -101,7 +102,7 @@ class Engine final : public OperationHost,
   using Op = Operation::State;
   using Lock = std::unique_lock<std::mutex>;
 
-  Engine(EngineOptions options, Fd listener, Fd epoll, Fd outer, Fd wake, Fd nudge);
+  Engine(EngineOptions options, std::vector<Fd> listeners, Fd epoll, Fd outer, Fd wake, Fd nudge);
 
   // Connection::Handler.
   Op* on_data(Connection& connection, const Frame& frame) override;
@@ -125,6 +126,7 @@ class Engine final : public OperationHost,
   void settle();
   void look_over(Connection& connection);
   void watch(Connection& connection);
+  void watch_lanes(Connection& connection);
   void arm();
   void disarm();
   [[nodiscard]] Time next_timer(Time now) const;
@@ -137,12 +139,17 @@ class Engine final : public OperationHost,
   void nudge();
 
   // Streams.
-  Result<DialedStream> dial(Lock& lock, Rank peer, Time until);
+  // With its hello said.
+  Result<DialedStream> dial(Lock& lock, Rank peer, std::uint32_t lane, Time until);
   Status connect_to(Lock& lock, const std::vector<Rank>& peers, Time until);
+  Status connect_lanes(Lock& lock, Connection& connection, std::size_t streams, Time until);
   void adopt(Connection& connection, Fd fd);
+  void adopt_lane(Connection& connection, std::uint32_t number, Fd fd,
+                  const std::optional<SessionProof>& answer);
+  [[nodiscard]] bool shares_memory(const Connection& connection) const;
   void offer_memory(Connection& connection);
   void take_offer(Connection& connection, const Frame& frame);
-  void accept_streams();
+  void accept_streams(TcpListener& listener);
   void greet(std::size_t index);
   struct Newcomer;
   // Whether it holds the job key; it is then told that we do.
@@ -154,9 +161,11 @@ class Engine final : public OperationHost,
   void finish(Op& op, Status result);
   // Over DLCP (engine_dlcp.cc): transfers are started without the mutex, since they may be over at
   // once, and end in the endpoint's thread.
+  static void expect_parts(Op& op);
   void start_dlcp(const std::shared_ptr<Op>& op);
   void send_dlcp(const std::shared_ptr<Op>& op, const std::vector<std::uint32_t>& sends);
-  void on_dlcp_received(const std::shared_ptr<Op>& op, std::uint32_t slot,
+  // `first`: of the part's elements.
+  void on_dlcp_received(const std::shared_ptr<Op>& op, std::uint32_t slot, std::int64_t first,
                         const Result<TransferReport>& report);
   void on_dlcp_sent(const std::shared_ptr<Op>& op, std::uint32_t send,
                     const Result<TransferReport>& report);
@@ -187,9 +196,9 @@ class Engine final : public OperationHost,
   EngineOptions options_;
   // Streams that have not said whose they are; of more, the one that came first must go.
   static constexpr std::size_t kMaxNewcomers = 1024;
-  TcpListener listener_;
-  Fd epoll_;  // of all streams and the listener
-  Fd outer_;  // of epoll_ and wake_: what the engine's thread sleeps on
+  std::vector<TcpListener> listeners_;  // one an interface
+  Fd epoll_;                            // of all streams and the listeners
+  Fd outer_;                            // of epoll_ and wake_: what the engine's thread sleeps on
   Fd wake_;
   Fd nudge_;  // in epoll_
   std::thread thread_;

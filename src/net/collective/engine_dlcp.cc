@@ -1,5 +1,5 @@
-// Operations over DLCP: every chunk is a transfer of its own, and segments of it may be lost within
-// the bound.
+// Operations over DLCP: every chunk is a transfer of its own, or one by each of several ways, and
+// segments of it may be lost within the bound.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ std::uint64_t key_of(const Operation::State& op, std::uint32_t slot) {
   return std::uint64_t{op.number} << 32 | slot;
 }
 
-const Peer& peer_of(const Operation::State& op, Rank rank) {
+const std::vector<Peer>& ways_to(const Operation::State& op, Rank rank) {
   const auto place = std::ranges::lower_bound(op.plan->peers(), rank);
   return op.dlcp_peers[static_cast<std::size_t>(place - op.plan->peers().begin())];
 }
@@ -45,6 +45,41 @@ std::vector<SegmentTag> tags_of(const Operation::State& op, TensorView wire) {
   return tags;
 }
 
+std::int64_t elements_in(const Operation::State& op, std::span<const std::byte> wire) {
+  return static_cast<std::int64_t>(wire.size() / size_of(op.type));
+}
+
+// Parts of a chunk are whole multiples of so many elements, but for the last: with loss, segments.
+// The same at both ends.
+std::int64_t unit_of(const Operation::State& op) {
+  constexpr std::size_t kBytes = std::size_t{16} << 10;
+  if (op.dlcp->segment_elements > 0) return op.dlcp->segment_elements;
+  return static_cast<std::int64_t>(kBytes / size_of(op.type));
+}
+
+// What goes one of the ways to a rank.
+struct Part {
+  std::size_t way;
+  std::int64_t first;
+  std::int64_t elements;
+};
+// A chunk in equal parts, one a way, each a transfer of its own with the chunk's bound; a small one
+// in one piece, by ways in turn. The same at both ends.
+std::vector<Part> parts_of(std::int64_t elements, std::int64_t unit, std::size_t ways,
+                           std::uint32_t slot) {
+  constexpr std::int64_t kLeastUnits = 4;
+  const std::int64_t units = (elements + unit - 1) / unit;
+  const auto count = static_cast<std::int64_t>(ways);
+  if (units < kLeastUnits * count) return {{slot % ways, 0, elements}};
+  std::vector<Part> parts;
+  for (std::int64_t way = 0; way < count; ++way) {
+    const std::int64_t first = units * way / count * unit;
+    const std::int64_t end = std::min(units * (way + 1) / count * unit, elements);
+    parts.push_back({static_cast<std::size_t>(way), first, end - first});
+  }
+  return parts;
+}
+
 std::chrono::nanoseconds limit_of(const Operation::State& op) {
   return std::chrono::nanoseconds(op.limit.ps() / 1000);
 }
@@ -60,25 +95,38 @@ void Engine::keep(const std::shared_ptr<Op>& op, const Transfer& transfer) {
   }
 }
 
+void Engine::expect_parts(Op& op) {
+  op.arriving.resize(op.plan->arrivals().size());
+  op.leaving.resize(op.plan->sends().size());
+  for (std::uint32_t slot = 0; slot < op.arriving.size(); ++slot) {
+    const std::size_t ways = ways_to(op, op.plan->arrivals()[slot].source).size();
+    op.arriving[slot].left =
+        parts_of(elements_in(op, op.chunks->incoming(slot)), unit_of(op), ways, slot).size();
+  }
+}
+
 void Engine::start_dlcp(const std::shared_ptr<Op>& op) {
   const auto& arrivals = op->plan->arrivals();
   for (std::uint32_t slot = 0; slot < arrivals.size(); ++slot) {
     const std::span<std::byte> wire = op->chunks->incoming(slot);
-    const Result<Transfer> transfer =
-        peer_of(*op, arrivals[slot].source)
-            .recv(
-                {wire.data(), static_cast<std::int64_t>(wire.size() / size_of(op->type)), op->type},
-                {.key = key_of(*op, slot),
-                 .loss_bound = bound_of(*op, arrivals[slot].kind),
-                 .deadline = limit_of(*op)});
-    if (!transfer.ok()) {
-      on_dlcp_received(op, slot, transfer.error());
-      return;
+    const std::vector<Peer>& ways = ways_to(*op, arrivals[slot].source);
+    for (const Part& part : parts_of(elements_in(*op, wire), unit_of(*op), ways.size(), slot)) {
+      const std::size_t offset = static_cast<std::size_t>(part.first) * size_of(op->type);
+      const Result<Transfer> transfer =
+          ways[part.way].recv({wire.data() + offset, part.elements, op->type},
+                              {.key = key_of(*op, slot),
+                               .loss_bound = bound_of(*op, arrivals[slot].kind),
+                               .deadline = limit_of(*op)});
+      if (!transfer.ok()) {
+        on_dlcp_received(op, slot, part.first, transfer.error());
+        return;
+      }
+      transfer->on_done([self = shared_from_this(), op, slot,
+                         first = part.first](const Result<TransferReport>& report) {
+        self->on_dlcp_received(op, slot, first, report);
+      });
+      keep(op, *transfer);
     }
-    transfer->on_done([self = shared_from_this(), op, slot](const Result<TransferReport>& report) {
-      self->on_dlcp_received(op, slot, report);
-    });
-    keep(op, *transfer);
   }
   Lock lock(mutex_);
   look_at_dlcp(op, lock);
@@ -89,7 +137,13 @@ void Engine::look_at_dlcp(const std::shared_ptr<Op>& op, Lock& lock) {
   std::vector<std::uint32_t> sends;
   if (!op->result) {
     std::uint32_t send = 0;
-    while (op->chunks->poll_ready(send)) sends.push_back(send);
+    while (op->chunks->poll_ready(send)) {
+      sends.push_back(send);
+      const RankPlan::Send& s = op->plan->sends()[send];
+      op->leaving[send].left = parts_of(elements_in(*op, op->chunks->outgoing(send)), unit_of(*op),
+                                        ways_to(*op, s.target).size(), s.slot)
+                                   .size();
+    }
     if (op->chunks->done()) finish(*op, ok_status());
   }
   lock.unlock();
@@ -100,33 +154,39 @@ void Engine::send_dlcp(const std::shared_ptr<Op>& op, const std::vector<std::uin
   for (const std::uint32_t send : sends) {
     const RankPlan::Send& s = op->plan->sends()[send];
     const std::span<const std::byte> bytes = op->chunks->outgoing(send);
-    const TensorView wire{bytes.data(), static_cast<std::int64_t>(bytes.size() / size_of(op->type)),
-                          op->type};
+    const TensorView wire{bytes.data(), elements_in(*op, bytes), op->type};
     SendOptions options{.key = key_of(*op, s.slot),
                         .loss_bound = bound_of(*op, s.kind),
                         .tag = {.priority = op->dlcp->queue},
                         .urgency = urgency_of(*op),
                         .deadline = limit_of(*op)};
     const std::vector<SegmentTag> tags = tags_of(*op, wire);
-    if (!tags.empty()) {
-      options.tag_of = [&, each = op->dlcp->segment_elements](std::int64_t first, std::int64_t) {
-        const SegmentTag tag = tags[static_cast<std::size_t>(first / each)];
-        return PacketTag{tag.priority, tag.important};
-      };
+    const std::vector<Peer>& ways = ways_to(*op, s.target);
+    for (const Part& part : parts_of(wire.elements, unit_of(*op), ways.size(), s.slot)) {
+      if (!tags.empty()) {
+        options.tag_of = [&tags, each = op->dlcp->segment_elements, part](std::int64_t first,
+                                                                          std::int64_t) {
+          const SegmentTag tag = tags[static_cast<std::size_t>((part.first + first) / each)];
+          return PacketTag{tag.priority, tag.important};
+        };
+      }
+      const std::size_t offset = static_cast<std::size_t>(part.first) * size_of(op->type);
+      const Result<Transfer> transfer =
+          ways[part.way].send({bytes.data() + offset, part.elements, op->type}, options);
+      if (!transfer.ok()) {
+        on_dlcp_sent(op, send, transfer.error());
+        return;
+      }
+      transfer->on_done(
+          [self = shared_from_this(), op, send](const Result<TransferReport>& report) {
+            self->on_dlcp_sent(op, send, report);
+          });
+      keep(op, *transfer);
     }
-    const Result<Transfer> transfer = peer_of(*op, s.target).send(wire, options);
-    if (!transfer.ok()) {
-      on_dlcp_sent(op, send, transfer.error());
-      return;
-    }
-    transfer->on_done([self = shared_from_this(), op, send](const Result<TransferReport>& report) {
-      self->on_dlcp_sent(op, send, report);
-    });
-    keep(op, *transfer);
   }
 }
 
-void Engine::on_dlcp_received(const std::shared_ptr<Op>& op, std::uint32_t slot,
+void Engine::on_dlcp_received(const std::shared_ptr<Op>& op, std::uint32_t slot, std::int64_t first,
                               const Result<TransferReport>& report) {
   Lock lock(mutex_);
   if (op->result) return;
@@ -137,9 +197,13 @@ void Engine::on_dlcp_received(const std::shared_ptr<Op>& op, std::uint32_t slot,
     settle();
     return;
   }
-  std::vector<ChunkExecutor::Lost> lost;
-  for (const ElementRange& range : report->missing) lost.push_back({range.begin, range.end});
-  op->chunks->arrived(slot, lost);
+  Op::Parts& parts = op->arriving[slot];
+  for (const ElementRange& range : report->missing) {
+    parts.lost.push_back({first + range.begin, first + range.end});
+  }
+  if (--parts.left > 0) return;
+  std::ranges::sort(parts.lost, {}, &ChunkExecutor::Lost::begin);
+  op->chunks->arrived(slot, parts.lost);
   look_at_dlcp(op, lock);
 }
 
@@ -154,6 +218,7 @@ void Engine::on_dlcp_sent(const std::shared_ptr<Op>& op, std::uint32_t send,
     settle();
     return;
   }
+  if (--op->leaving[send].left > 0) return;
   op->chunks->sent(send);
   look_at_dlcp(op, lock);
 }

@@ -140,7 +140,8 @@ bool Engine::read(Connection& connection) {
 bool Engine::poll() {
   bool moved = false;
   const auto by_socket = std::ranges::count_if(open_, std::not_fn(&Connection::reads_shared));
-  const bool few = by_socket <= kFewStreams && newcomers_.empty() && !streams_missing();
+  const bool few = by_socket <= kFewStreams && newcomers_.empty() && !streams_missing() &&
+                   std::ranges::none_of(open_, &Connection::misses_lane);
   for (Connection* connection : open_) {
     if (!few && !connection->reads_shared()) continue;
     moved = read(*connection) || moved;
@@ -165,12 +166,13 @@ bool Engine::handle_events(int timeout_ms) {
   const int count = epoll_wait(epoll_.get(), events.data(), kEventsPerWait, timeout_ms);
   for (int i = 0; i < count; ++i) {
     const int fd = events[static_cast<std::size_t>(i)].data.fd;
-    if (fd == listener_.fd()) {
-      accept_streams();
+    if (const auto listener = std::ranges::find(listeners_, fd, &TcpListener::fd);
+        listener != listeners_.end()) {
+      accept_streams(*listener);
       continue;
     }
-    const auto connection = std::ranges::find_if(
-        open_, [&](const Connection* c) { return c->connected() && c->fd() == fd; });
+    const auto connection =
+        std::ranges::find_if(open_, [&](const Connection* c) { return c->owns(fd); });
     if (connection != open_.end()) {
       if ((*connection)->reads_shared()) (*connection)->hear_bells(buffer_);
       (*connection)->read(buffer_, *this);
@@ -232,9 +234,11 @@ void Engine::settle() {
 
 void Engine::watch(Connection& connection) {
   if (!connection.connected()) return;
-  const bool frames = !connection.reads_shared() && !connection.stalled();
+  watch_lanes(connection);
+  const bool frames =
+      !connection.reads_shared() && !connection.stalled() && connection.source() == 0;
   const bool bells = connection.reads_shared() && !connection.deaf();
-  const bool room = !connection.writes_shared() && connection.blocked();
+  const bool room = !connection.writes_shared() && connection.first_blocked();
   const std::uint32_t wanted = (frames || bells ? static_cast<std::uint32_t>(EPOLLIN) : 0U) |
                                (room ? static_cast<std::uint32_t>(EPOLLOUT) : 0U);
   if (wanted == connection.watching) return;
@@ -245,6 +249,25 @@ void Engine::watch(Connection& connection) {
   // One that has ended would go on reporting that.
   const int change = connection.deaf() ? EPOLL_CTL_DEL : EPOLL_CTL_MOD;
   epoll_ctl(epoll_.get(), change, connection.fd(), &event);
+}
+
+// A lane is watched only while something is wanted of it: the end of one that nothing is would be
+// reported again and again.
+void Engine::watch_lanes(Connection& connection) {
+  std::uint32_t number = 0;
+  for (Lane& lane : connection.lanes()) {
+    ++number;
+    const bool payload = connection.source() == number && !connection.stalled();
+    const std::uint32_t wanted = (payload ? static_cast<std::uint32_t>(EPOLLIN) : 0U) |
+                                 (lane.blocked ? static_cast<std::uint32_t>(EPOLLOUT) : 0U);
+    const std::uint32_t before = std::exchange(lane.watching, lane.fd.valid() ? wanted : 0U);
+    if (lane.watching == before) continue;
+    epoll_event event{};
+    event.events = wanted;
+    event.data.fd = lane.fd.get();
+    const int change = wanted == 0 ? EPOLL_CTL_DEL : before == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+    epoll_ctl(epoll_.get(), change, lane.fd.get(), &event);
+  }
 }
 
 void Engine::arm() {

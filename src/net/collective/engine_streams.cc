@@ -27,27 +27,38 @@ Status Engine::connect_to(Lock& lock, const std::vector<Rank>& peers, Time until
       return Error(fmt::format("rank {} is gone: {}", peer.value(), connection.over()));
     }
     if (connection.connected() || peer.value() > options_.rank) continue;
-    Result<DialedStream> stream = dial(lock, peer, until);
+    Result<DialedStream> stream = dial(lock, peer, 0, until);
     if (!broken_.empty()) return Error(broken_);
     if (!stream.ok()) return stream.error().within(fmt::format("rank {}", peer.value()));
     if (connection.connected() || !connection.over().empty()) continue;
-    const auto hello = encode_frame({.kind = FrameKind::kHello,
-                                     .slot = static_cast<std::uint32_t>(options_.size),
-                                     .signature = options_.signature,
-                                     .rank = static_cast<std::uint32_t>(options_.rank)});
-    if (send(stream->fd.get(), hello.data(), hello.size(), MSG_NOSIGNAL) !=
-        static_cast<ssize_t>(hello.size())) {
-      return system_error(fmt::format("cannot greet rank {}", peer.value()), errno);
-    }
     if (stream->answer) connection.expect(*stream->answer);
     adopt(connection, std::move(stream->fd));
-    offer_memory(connection);
+    if (shares_memory(connection)) {
+      offer_memory(connection);
+    } else {
+      THALWEG_TRY_STATUS(connect_lanes(lock, connection, stream->streams, until));
+    }
   }
   return ok_status();
 }
 
+Status Engine::connect_lanes(Lock& lock, Connection& connection, std::size_t streams, Time until) {
+  for (std::uint32_t number = 1; number < streams; ++number) {
+    Result<DialedStream> stream = dial(lock, connection.peer(), number, until);
+    if (!broken_.empty()) return Error(broken_);
+    if (!stream.ok()) {
+      return stream.error().within(fmt::format("rank {}", connection.peer().value()));
+    }
+    adopt_lane(connection, number, std::move(stream->fd), stream->answer);
+  }
+  return ok_status();
+}
+
+bool Engine::shares_memory(const Connection& connection) const {
+  return options_.share_memory && is_within_host(connection.fd());
+}
+
 void Engine::offer_memory(Connection& connection) {
-  if (!options_.share_memory || !is_within_host(connection.fd())) return;
   Result<std::unique_ptr<SharedLink>> link = SharedLink::make(options_.ring_bytes);
   // Without shared memory the socket carries all.
   if (!link.ok()) return;
@@ -62,8 +73,8 @@ void Engine::offer_memory(Connection& connection) {
 }
 
 void Engine::take_offer(Connection& connection, const Frame& frame) {
-  if (connection.shared() != nullptr) {
-    connection.break_off("it offered shared memory twice");
+  if (connection.shared() != nullptr || connection.has_lanes()) {
+    connection.break_off("it offered shared memory twice, or besides lanes");
     return;
   }
   if (!options_.share_memory) return;
@@ -77,13 +88,26 @@ void Engine::take_offer(Connection& connection, const Frame& frame) {
 }
 
 // In short tries: the communicator may break meanwhile.
-Result<DialedStream> Engine::dial(Lock& lock, Rank peer, Time until) {
+Result<DialedStream> Engine::dial(Lock& lock, Rank peer, std::uint32_t lane, Time until) {
   while (true) {
     const Time now = monotonic_now();
     lock.unlock();
-    Result<DialedStream> stream = options_.connect(peer.value(), std::min(until, now + kDialTry));
+    Result<DialedStream> stream =
+        options_.connect(peer.value(), lane, std::min(until, now + kDialTry));
     lock.lock();
-    if (stream.ok() || !broken_.empty() || monotonic_now() >= until) return stream;
+    if (!stream.ok() && broken_.empty() && monotonic_now() < until) continue;
+    if (!stream.ok() || !broken_.empty()) return stream;
+    const auto hello = encode_frame({.kind = FrameKind::kHello,
+                                     .operation = lane > 0 ? kLaneStream : 0,
+                                     .slot = static_cast<std::uint32_t>(options_.size),
+                                     .signature = options_.signature,
+                                     .started = lane,
+                                     .rank = static_cast<std::uint32_t>(options_.rank)});
+    if (send(stream->fd.get(), hello.data(), hello.size(), MSG_NOSIGNAL) !=
+        static_cast<ssize_t>(hello.size())) {
+      return system_error("cannot greet it", errno);
+    }
+    return stream;
   }
 }
 
@@ -110,7 +134,15 @@ void Engine::adopt(Connection& connection, Fd fd) {
   touch(connection);
 }
 
-void Engine::accept_streams() {
+void Engine::adopt_lane(Connection& connection, std::uint32_t number, Fd fd,
+                        const std::optional<SessionProof>& answer) {
+  prepare_stream(fd.get());
+  std::vector<std::byte> due;
+  if (answer) due.assign(answer->begin(), answer->end());
+  if (connection.add_lane(number, std::move(fd), std::move(due))) touch(connection);
+}
+
+void Engine::accept_streams(TcpListener& listener) {
   const auto take = [this](Fd fd) {
     epoll_event event{};
     event.events = EPOLLIN;
@@ -121,7 +153,7 @@ void Engine::accept_streams() {
   };
   // One that is refused hears why; with a key it would wait for a proof first, and only hears that
   // it is closed.
-  listener_.accept_all(take, [this](int fd) {
+  listener.accept_all(take, [this](int fd) {
     if (options_.key) return;
     const std::string why =
         fmt::format("rank {} has no file descriptors left (ulimit -n)", options_.rank);
@@ -172,6 +204,12 @@ void Engine::greet(std::size_t index) {
   }
   if (frame.rank <= static_cast<std::uint32_t>(options_.rank)) return;
   Connection& connection = *connections_[frame.rank];
+  if (frame.operation == kLaneStream) {
+    if (frame.started == 0 || frame.started > kMaxLane) return;
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, newcomer.fd.get(), nullptr);
+    adopt_lane(connection, frame.started, std::move(newcomer.fd), std::nullopt);
+    return;
+  }
   if (connection.connected() || !connection.over().empty()) return;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, newcomer.fd.get(), nullptr);
   adopt(connection, std::move(newcomer.fd));

@@ -1,6 +1,7 @@
 #include "net/collective/job.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -26,6 +27,10 @@ Result<Environment> environment_of(const CommunicatorOptions& options) {
     if (name == "THALWEG_RANK" && options.rank) return std::to_string(*options.rank);
     if (name == "THALWEG_SIZE" && options.size) return std::to_string(*options.size);
     if (name == "THALWEG_STORE" && !options.store.empty()) return options.store;
+    if (name == "THALWEG_INTERFACE" && !options.interfaces.empty()) {
+      return fmt::format("{}", fmt::join(options.interfaces, ","));
+    }
+    if (name == "THALWEG_STREAMS" && options.streams) return std::to_string(*options.streams);
     // A newcomer is none of the ranks that the launcher knows, and does not start a store.
     if (options.join && name == "THALWEG_RANK") return "1";
     if (options.join && name == "THALWEG_SIZE") return "2";

@@ -47,7 +47,7 @@ struct Operation::State {
   Duration limit;
   std::function<void()> on_over;  // CallOptions has it
   // Over DLCP, if it is set: the operation's peers, and how its transfers go.
-  std::vector<Peer> dlcp_peers;  // of plan->peers()
+  std::vector<std::vector<Peer>> dlcp_peers;  // of plan->peers(), one a way
   struct Dlcp {
     double reduce_bound = 0;            // of transfers that are added up
     double copy_bound = 0;              // of results
@@ -67,6 +67,13 @@ struct Operation::State {
   std::unique_ptr<Executor> executor;     // while it runs over streams
   std::unique_ptr<ChunkExecutor> chunks;  // over DLCP, and as long as a transfer may use it
   std::vector<Transfer> transfers;        // over DLCP, in flight or over
+  // Over DLCP: of a chunk that goes several ways, the parts that are not over.
+  struct Parts {
+    std::size_t left = 0;
+    std::vector<ChunkExecutor::Lost> lost = {};
+  };
+  std::vector<Parts> arriving;  // [slot]
+  std::vector<Parts> leaving;   // [send]
   [[nodiscard]] bool runs() const { return (executor || chunks) && !result; }
   [[nodiscard]] bool outstanding(std::uint32_t slot) const {
     return executor ? executor->outstanding(slot) > 0 : chunks->outstanding(slot);

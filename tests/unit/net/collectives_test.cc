@@ -194,11 +194,11 @@ std::optional<Bytes8> run(const Case& c, const Communicator& all) {
 }
 
 // Every scheme and collective, each with some type, operation, root and size.
-void expect_plans(int ranks, const CommunicatorOptions& options, std::uint64_t seed) {
+void expect_plans(int ranks, const OptionsOfRank& options, std::uint64_t seed) {
   Prng prng(seed + static_cast<std::uint64_t>(ranks));
   const std::vector<Case> cases = cases_for(ranks, prng);
   SCOPED_TRACE(fmt::format("{} ranks", ranks));
-  run_ranks(ranks, options, [&](const Communicator& all) {
+  run_ranks_by(ranks, options, [&](const Communicator& all) {
     for (const Case& c : cases) {
       const std::optional<Bytes8> got = run(c, all);
       ASSERT_TRUE(got) << c.text();
@@ -211,7 +211,15 @@ void expect_plans(int ranks, const CommunicatorOptions& options, std::uint64_t s
 TEST(Collectives, every_scheme__equals_the_plan_run_serially) {
   const std::uint64_t seed = test_seed();
   for (int ranks = 1; ranks <= 17 && !HasFailure(); ranks += kRankStep) {
-    expect_plans(ranks, {}, seed);
+    expect_plans(ranks, [](int) { return CommunicatorOptions(); }, seed);
+  }
+}
+
+// Over up to nine streams between two ranks, which have different numbers of interfaces.
+TEST(Collectives, every_scheme_over_several_ways__equals_the_plan_run_serially) {
+  const std::uint64_t seed = test_seed();
+  for (const int ranks : {2, 3, 4}) {
+    for (const int streams : {1, 3}) expect_plans(ranks, several_ways(streams), seed);
   }
 }
 
@@ -222,7 +230,15 @@ TEST(Collectives, every_scheme_over_dlcp__equals_the_plan_under_loss) {
   for (std::uint64_t turn = 0; turn < (is_long ? 10 : 1); ++turn) {
     for (int ranks = 1; ranks <= 17 && !HasFailure(); ++ranks) {
       const bool among_few = ranks == 2 || ranks == 3 || ranks == 6;
-      if (is_long || among_few) expect_plans(ranks, lossy_dlcp(30), seed + turn * 100);
+      if (!is_long && !among_few) continue;
+      expect_plans(ranks, [](int) { return lossy_dlcp(30); }, seed + turn * 100);
+      if (ranks != 3) continue;
+      const auto by_several_ways = [](int rank) {
+        CommunicatorOptions options = lossy_dlcp(30);
+        options.interfaces = several_ways(1)(rank).interfaces;
+        return options;
+      };
+      expect_plans(ranks, by_several_ways, seed + turn * 100);
     }
   }
 }

@@ -40,7 +40,14 @@ TEST(CommunicatorDlcp, allreduce__exact_under_loss) {
 TEST(CommunicatorDlcp, allreduce__what_is_lost_is_left_out_of_the_average) {
   for (const ReduceOp op : {ReduceOp::kMean, ReduceOp::kSum}) {
     SCOPED_TRACE(name_of(op));
-    run_ranks(4, lossy_dlcp(20), [&](Communicator& all) {
+    // Sums by one way, means by several.
+    const bool sums = op == ReduceOp::kSum;
+    const auto options_of = [sums](int rank) {
+      CommunicatorOptions options = lossy_dlcp(20);
+      if (!sums) options.interfaces = several_ways(1)(rank).interfaces;
+      return options;
+    };
+    run_ranks_by(4, options_of, [&](Communicator& all) {
       constexpr std::size_t kElements = 40'000;
       for (int turn = 0; turn < 5; ++turn) {
         // Contributions are equal, so every average of some of them is that value.
@@ -59,9 +66,10 @@ TEST(CommunicatorDlcp, allreduce__what_is_lost_is_left_out_of_the_average) {
           ASSERT_GE(different[i], 0.0F) << i;
           ASSERT_LE(different[i], scale * 3.0F) << i;
         }
-        // Most of it is the average of all.
+        // Most of it is the average of all. The bound promises a fifth: three transfers that may
+        // lose 0.2 and two that may lose 0.1 are behind an element.
         const auto whole = std::ranges::count(different, scale * 1.5F);
-        EXPECT_GT(whole, static_cast<std::ptrdiff_t>(kElements / 2));
+        EXPECT_GT(whole, static_cast<std::ptrdiff_t>(sums ? kElements / 2 : kElements / 5));
         EXPECT_LT(whole, static_cast<std::ptrdiff_t>(kElements)) << "nothing was lost";
       }
     });

@@ -244,12 +244,13 @@ class EngineOfTwo : public testing::Test {
   EngineOfTwo() { start(); }
 
   void start() {
-    Fd listener = std::move(listen_tcp("127.0.0.1:0").value());
-    address_ = SocketAddress::local_of(listener.get()).to_string();
+    std::vector<Fd> listeners;
+    listeners.push_back(std::move(listen_tcp("127.0.0.1:0").value()));
+    address_ = SocketAddress::local_of(listeners.front().get()).to_string();
     EngineOptions options;
     options.size = 2;
     options.signature = kSignature;
-    engine_ = Engine::make(std::move(options), std::move(listener)).value();
+    engine_ = Engine::make(std::move(options), std::move(listeners)).value();
   }
 
   [[nodiscard]] Fd stranger(std::span<const std::byte> bytes) const {

@@ -6,74 +6,26 @@
 
 #include <array>
 #include <cstring>
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "net/collective/operation.h"
+#include "net/connection_end.h"
 
 namespace thalweg {
 namespace {
 
-constexpr std::int64_t kElements = 4 << 20;
-
-// One operation that sends a tensor from rank 0 to rank 1: an end of it.
-class End final : public Connection::Handler {
- public:
-  End(int fd, bool sends) : tensor(kElements), connection(Rank(sends ? 1 : 0)) {
-    op.plan = std::make_shared<const RankPlan>(message_plan(kElements, 1, sends));
-    op.executor = std::make_unique<Executor>();
-    const std::array<std::byte*, 1> memory{tensor.data()};
-    op.executor->start(*op.plan, DType::kInt8, ReduceOp::kSum, memory);
-    connection.attach(Fd(fd));
-  }
-
-  Connection::Op* on_data(Connection& /*connection*/, const Frame& /*frame*/) override {
-    return stalls ? nullptr : &op;
-  }
-  void on_frame(Connection& /*connection*/, const Frame& frame, const std::string& text) override {
-    last = frame;
-    words = text;
-  }
-  void on_progress(Connection::Op& /*op*/) override {}
-  bool next_data(Connection& /*connection*/, Frame& frame, Connection::Outgoing& out) override {
-    const auto bytes = op.executor->ready(0);
-    if (dropped || bytes.empty()) return false;
-    out = {&op, 0, bytes};
-    frame = {.operation = 1, .length = static_cast<std::uint32_t>(bytes.size())};
-    return true;
-  }
-
-  void read_all() {
-    while (connection.read(buffer_, *this)) {
-    }
-  }
-
-  std::vector<std::byte> tensor;
-  Connection::Op op;
-  Connection connection;
-  bool stalls = false;
-  bool dropped = false;
-  std::optional<Frame> last;
-  std::string words;
-
- private:
-  std::vector<std::byte> buffer_ = std::vector<std::byte>(1 << 16);
-};
-
 class ConnectionTest : public testing::Test {
  protected:
   ConnectionTest() {
-    std::array<int, 2> fds{};
-    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds.data()), 0);
-    sender_ = std::make_unique<End>(fds[0], true);
-    receiver_ = std::make_unique<End>(fds[1], false);
-    for (std::size_t i = 0; i < sender_->tensor.size(); ++i) {
-      sender_->tensor[i] = static_cast<std::byte>(i * 7 + i / 251);
-    }
+    const std::array<int, 2> fds = stream_pair();
+    sender_ = std::make_unique<ConnectionEnd>(true);
+    receiver_ = std::make_unique<ConnectionEnd>(false);
+    sender_->connection.attach(Fd(fds[0]));
+    receiver_->connection.attach(Fd(fds[1]));
   }
-  std::unique_ptr<End> sender_;
-  std::unique_ptr<End> receiver_;
+  std::unique_ptr<ConnectionEnd> sender_;
+  std::unique_ptr<ConnectionEnd> receiver_;
 };
 
 // A peer may be able to finish with the frame on its way: it must not finish with anything else.
@@ -86,15 +38,15 @@ TEST_F(ConnectionTest, drop_data__sends_the_rest_of_a_frame_as_it_was) {
   // The memory is its owner's again.
   std::memset(sender_->tensor.data(), 0, sender_->tensor.size());
   sender_->connection.queue({.kind = FrameKind::kAbort, .rank = 3}, "why");
-  while (!receiver_->last) {
+  while (receiver_->words.empty()) {
     sender_->connection.flush(*sender_);
     receiver_->read_all();
     ASSERT_TRUE(receiver_->connection.connected());
   }
   EXPECT_TRUE(receiver_->op.executor->done());
   EXPECT_TRUE(receiver_->tensor == content);
-  EXPECT_EQ(receiver_->words, "why");
-  EXPECT_EQ(receiver_->last->rank, 3U);
+  EXPECT_EQ(receiver_->words, std::vector<std::string>{"why"});
+  EXPECT_EQ(receiver_->last.rank, 3U);
 }
 
 TEST_F(ConnectionTest, stall__keeps_all_bytes_until_it_is_resumed) {
@@ -124,10 +76,10 @@ TEST_F(ConnectionTest, read__words_in_pieces_after_data_are_not_taken_for_data) 
   send(fd, header.data(), header.size(), 0);
   send(fd, text.data(), 100, 0);
   receiver_->read_all();
-  EXPECT_FALSE(receiver_->last);
+  EXPECT_TRUE(receiver_->words.empty());
   send(fd, text.data() + 100, text.size() - 100, 0);
   receiver_->read_all();
-  EXPECT_EQ(receiver_->words, text);
+  EXPECT_EQ(receiver_->words, std::vector<std::string>{text});
 }
 
 TEST_F(ConnectionTest, end__the_last_words_are_read_though_nothing_can_be_sent) {
@@ -140,7 +92,7 @@ TEST_F(ConnectionTest, end__the_last_words_are_read_though_nothing_can_be_sent) 
   receiver_->connection.flush(*receiver_);
   EXPECT_TRUE(receiver_->connection.over().empty());
   receiver_->read_all();
-  EXPECT_EQ(receiver_->words, "last words");
+  EXPECT_EQ(receiver_->words, std::vector<std::string>{"last words"});
   EXPECT_FALSE(receiver_->connection.over().empty());
 }
 

@@ -179,7 +179,13 @@ TEST(Environment, bad__variable_value_and_what_is_allowed) {
       {with(kOurs, {{"THALWEG_TOKEN", "secret"}}),
        "THALWEG_TOKEN: must be 1 to 16 hexadecimal digits"},
       {with(kOurs, {{"THALWEG_INTERFACE", "eth0,"}}),
-       "THALWEG_INTERFACE: 'eth0,' is not allowed: names of interfaces, as in eth0,eth1"},
+       "THALWEG_INTERFACE: 'eth0,' is not allowed: names of interfaces or addresses of this host, "
+       "as in eth0,eth1"},
+      {with(kOurs, {{"THALWEG_INTERFACE", "eth0,eth1,eth0"}}),
+       "THALWEG_INTERFACE: 'eth0,eth1,eth0' is not allowed: 'eth0' is there twice; each once is "
+       "allowed"},
+      {with(kOurs, {{"THALWEG_STREAMS", "0"}}),
+       "THALWEG_STREAMS: '0' is not allowed: a whole number from 1 to 16"},
       {with(kSlurm, {{"SLURM_STEP_TASKS_PER_NODE", "3(x2)"}}),
        "SLURM_STEP_TASKS_PER_NODE: '3(x2)' is not allowed: counts such as 4(x2),3 that reach node "
        "2"},

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -49,13 +51,14 @@ inline CommunicatorOptions lossy_dlcp(std::uint64_t one_in) {
 }
 
 using RankBody = std::function<void(Communicator&)>;
+using OptionsOfRank = std::function<CommunicatorOptions(int rank)>;
 
-inline void run_ranks(int size, const CommunicatorOptions& common, const RankBody& body) {
+inline void run_ranks_by(int size, const OptionsOfRank& options_of, const RankBody& body) {
   const std::string store = free_address();
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      CommunicatorOptions options = common;
+      CommunicatorOptions options = options_of(rank);
       options.rank = rank;
       options.size = size;
       options.store = store;
@@ -65,6 +68,39 @@ inline void run_ranks(int size, const CommunicatorOptions& common, const RankBod
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+inline void run_ranks(int size, const CommunicatorOptions& common, const RankBody& body) {
+  run_ranks_by(size, [&](int) { return common; }, body);
+}
+
+// Over the network, as if ranks had up to three interfaces each, not all as many, and networks that
+// choose paths by ports.
+inline OptionsOfRank several_ways(int streams) {
+  return [streams](int rank) {
+    CommunicatorOptions options;
+    options.shared_memory = false;
+    options.interfaces = {"127.0.0.1", "127.0.0.2", "127.0.0.3"};
+    options.interfaces.resize(static_cast<std::size_t>(1 + rank % 3));
+    options.streams = streams;
+    return options;
+  };
+}
+
+// A rank as a process of its own; it ends with 0 if the body says true.
+inline pid_t fork_rank(const CommunicatorOptions& options,
+                       const std::function<bool(Communicator&)>& body) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  Result<Communicator> all = Communicator::create(options);
+  _exit(all.ok() && body(*all) ? 0 : 1);
+}
+
+// 128 + n if signal n ended it.
+inline int exit_code(pid_t process) {
+  int status = 0;
+  EXPECT_EQ(waitpid(process, &status, 0), process);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 }  // namespace thalweg

@@ -107,21 +107,6 @@ TEST(SharedMemory, environment__turns_it_off) {
   ASSERT_EQ(unsetenv("THALWEG_SHARED_MEMORY"), 0);
 }
 
-// A rank as a process of its own; it ends with 0 if the body says true.
-pid_t fork_rank(const CommunicatorOptions& options,
-                const std::function<bool(Communicator&)>& body) {
-  const pid_t child = fork();
-  if (child != 0) return child;
-  Result<Communicator> all = Communicator::create(options);
-  _exit(all.ok() && body(*all) ? 0 : 1);
-}
-
-int exit_code(pid_t process) {
-  int status = 0;
-  EXPECT_EQ(waitpid(process, &status, 0), process);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 std::vector<std::string> files_left() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {

@@ -51,7 +51,7 @@ TEST(StreamKey, address__with_its_challenge) {
   const StreamKey key(key_of('a'), 1, 0xfedc'ba98'7654'3210);
   const auto parsed = StreamAddress::parse(key.address("10.0.0.1:7000"));
   ASSERT_TRUE(parsed.ok());
-  EXPECT_EQ(parsed->host_port, "10.0.0.1:7000");
+  EXPECT_EQ(parsed->host_ports.front(), "10.0.0.1:7000");
   EXPECT_EQ(parsed->challenge, 0xfedc'ba98'7654'3210);
   EXPECT_EQ(StreamAddress::parse("10.0.0.1:7000")->challenge, std::nullopt);
   EXPECT_FALSE(StreamAddress::parse("10.0.0.1:7000 x").ok());
@@ -98,15 +98,17 @@ TEST(StreamKey, communicator__collectives_and_messages_with_a_key) {
       std::filesystem::temp_directory_path() / fmt::format("thalweg-key-{}", random_number());
   std::ofstream(file) << std::string(32, 'c') << "\n";
   setenv("THALWEG_KEY_FILE", file.c_str(), 1);
-  for (const bool shared_memory : {false, true}) {
-    CommunicatorOptions options;
-    options.shared_memory = shared_memory;
-    run_ranks(4, options, [](Communicator& all) {
-      std::vector<std::int32_t> values(10'000, all.rank() + 1);
+  const OptionsOfRank by_one_stream = [](int) {
+    return CommunicatorOptions{.shared_memory = false};
+  };
+  const OptionsOfRank by_memory = [](int) { return CommunicatorOptions(); };
+  for (const OptionsOfRank& options : {by_one_stream, by_memory, several_ways(2)}) {
+    run_ranks_by(4, options, [](Communicator& all) {
+      std::vector<std::int32_t> values(200'000, all.rank() + 1);
       for (int i = 0; i < 3; ++i) {
         const Status status = all.allreduce(TensorSpan::of(values), {.op = ReduceOp::kMax});
         ASSERT_TRUE(status.ok()) << status.error().message();
-        EXPECT_EQ(values, std::vector<std::int32_t>(10'000, 4));
+        EXPECT_EQ(values, std::vector<std::int32_t>(200'000, 4));
       }
       std::vector<std::int32_t> letter(100, all.rank());
       const int next = (all.rank() + 1) % 4;

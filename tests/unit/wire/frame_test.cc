@@ -49,6 +49,12 @@ TEST(Frame, decode__refuses_what_is_none) {
   EXPECT_EQ(decoded(2, 1), WireError::kReserved);
   EXPECT_EQ(decoded(15, 0xFF), WireError::kLength);
   EXPECT_EQ(decoded(12, 0), WireError::kField);  // data without bytes
+  for (const std::uint32_t lane : {0U, kMaxLane + 1}) {
+    Frame frame = sample(FrameKind::kLaneData);
+    frame.rank = lane;
+    Frame out;
+    EXPECT_EQ(decode_frame(encode_frame(frame), out), WireError::kField) << lane;
+  }
   Frame text = sample(FrameKind::kAbort);
   text.length = kMaxFrameText + 1;
   Frame frame;

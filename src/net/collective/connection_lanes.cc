@@ -1,0 +1,179 @@
+// A connection's lanes.
+#include <fmt/format.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+#include "net/bootstrap/interfaces.h"
+#include "net/collective/connection.h"
+#include "net/collective/operation.h"
+#include "net/system.h"
+
+namespace thalweg {
+namespace {
+
+// What the system has of a stream and has not sent for the first time. Nothing, if it cannot say.
+int unsent_of(int fd) {
+  int unsent = 0;
+  return ioctl(fd, SIOCOUTQNSD, &unsent) == 0 ? unsent : 0;
+}
+
+// The system reports room as soon as half of this is sent: when unsent_of() is below kLaneBacklog.
+void limit_unsent(int fd) { set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, 2 * kLaneBacklog); }
+
+}  // namespace
+
+bool Connection::add_lane(std::uint32_t number, Fd fd, std::vector<std::byte> due) {
+  CHECK(number >= 1 && number <= kMaxLane);
+  if (!over_.empty() || shared_) return false;
+  if (number <= lanes_.size() && lanes_[number - 1].fd.valid()) return false;
+  // A frame that began when there was none.
+  if (!has_lanes() && !out_.bytes.empty()) loans_.lend(0, out_.op, out_.send, out_.bytes.size());
+  limit_unsent(fd.get());
+  if (connected()) limit_unsent(this->fd());
+  if (lanes_.size() < number) lanes_.resize(number);
+  Lane& lane = lanes_[number - 1];
+  lane.fd = std::move(fd);
+  lane.answer_due = std::move(due);
+  return true;
+}
+
+std::string Connection::words_for(const Lane& lane) {
+  SocketAddress here = SocketAddress::local_of(lane.fd.get()).unmapped();
+  here.set_port(0);
+  std::string name = here.host();
+  if (const auto all = interfaces(); all.ok()) {
+    for (const Interface& one : *all) {
+      if (one.address == here) name = fmt::format("{} ({})", one.name, name);
+    }
+  }
+  return fmt::format("its stream by interface {} to {}", name,
+                     SocketAddress::remote_of(lane.fd.get()).unmapped().host());
+}
+
+bool Connection::read_lane(std::span<std::byte> buffer, Handler& handler) {
+  if (misses_lane()) return false;
+  Lane& lane = lanes_[source_ - 1];
+  std::array<std::byte, kSessionProofSize> proof;
+  const std::span<std::byte> due = std::span(proof).first(lane.answer_due.size());
+  const std::span<std::byte> place = due.empty() ? direct_place() : due;
+  // No more than the payload: what is behind it belongs to another frame.
+  const std::span<std::byte> into =
+      place.empty() ? buffer.first(std::min(buffer.size(), left_)) : place;
+  const ssize_t got = recv(lane.fd.get(), into.data(), into.size(), MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (got <= 0) {
+    const std::string why = got < 0 ? std::generic_category().message(errno) : "closed";
+    break_off(fmt::format("{}: {}", words_for(lane), why));
+    return true;
+  }
+  const auto bytes = into.first(static_cast<std::size_t>(got));
+  if (!due.empty()) {
+    if (!same_secret(bytes, std::span(lane.answer_due).first(bytes.size()))) {
+      break_off("it does not hold the job key");
+      return true;
+    }
+    lane.answer_due.erase(lane.answer_due.begin(), lane.answer_due.begin() + got);
+    return true;
+  }
+  if (!place.empty()) {
+    placed(bytes.size(), handler);
+  } else {
+    left_ -= bytes.size();
+    if (target_ != nullptr) {
+      target_->executor->consume(frame_.slot, bytes);
+      handler.on_progress(*target_);
+    }
+  }
+  if (left_ > 0) return true;
+  source_ = 0;
+  feed_kept(handler);
+  return true;
+}
+
+void Connection::push(std::size_t index, Handler& handler) {
+  Lane& lane = lanes_[index];
+  lane.blocked = false;
+  while (!lane.out.empty()) {
+    const ssize_t sent =
+        send(lane.fd.get(), lane.out.data(), lane.out.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN) {
+      lane.blocked = true;
+      return;
+    }
+    if (sent < 0) {
+      write_error_ = fmt::format("{}: {}", words_for(lane), std::generic_category().message(errno));
+      // The peer is to hear of it, and what it has said before it closed is read first. Unless
+      // nobody reads.
+      shutdown(fd(), SHUT_WR);
+      if (stalled_) break_off(write_error_);
+      return;
+    }
+    lane.out = lane.out.subspan(static_cast<std::size_t>(sent));
+    if (!lane.copy.empty()) continue;
+    loans_.sent(static_cast<std::uint32_t>(index + 1), static_cast<std::size_t>(sent),
+                [&](Op& op) { handler.on_progress(op); });
+  }
+}
+
+std::optional<std::uint32_t> Connection::choose_stream(std::size_t bytes) {
+  const bool idle = out_header_left_ == 0 && out_text_left_ == 0 && out_.bytes.empty();
+  const bool first_has_room = idle && unsent_of(fd()) < kLaneBacklog;
+  blocked_ = !first_has_room;
+  if (bytes < kLeastLaneFrame) return first_has_room ? std::optional(0U) : std::nullopt;
+  std::optional<std::uint32_t> best;
+  int least = kLaneBacklog;
+  const auto streams = static_cast<std::uint32_t>(lanes_.size() + 1);
+  // Of several with as little, the one whose turn it is.
+  for (std::uint32_t i = 1; i <= streams; ++i) {
+    const std::uint32_t stream = (last_chosen_ + i) % streams;
+    int unsent = 0;
+    if (stream > 0) {
+      Lane& lane = lanes_[stream - 1];
+      if (!lane.fd.valid() || !lane.out.empty()) continue;
+      unsent = unsent_of(lane.fd.get());
+      lane.blocked = unsent >= kLaneBacklog;
+    } else {
+      if (!first_has_room) continue;
+      unsent = unsent_of(fd());
+    }
+    if (unsent >= least) continue;
+    least = unsent;
+    best = stream;
+  }
+  return best;
+}
+
+bool Connection::flush_lanes(Handler& handler) {
+  for (std::size_t i = 0; i < lanes_.size() && write_error_.empty(); ++i) push(i, handler);
+  if (!connected() || !write_error_.empty()) return false;
+  Frame frame;
+  Outgoing next;
+  if (!handler.next_data(*this, frame, next)) return false;
+  const std::optional<std::uint32_t> stream = choose_stream(next.bytes.size());
+  if (!stream) return false;
+  last_chosen_ = *stream;
+  loans_.lend(*stream, next.op, next.send, next.bytes.size());
+  if (*stream == 0) {
+    out_ = next;
+    out_header_ = encode_frame(frame);
+    out_header_left_ = kFrameSize;
+    return true;
+  }
+  lanes_[*stream - 1].out = next.bytes;
+  frame.kind = FrameKind::kLaneData;
+  frame.rank = *stream;
+  queue_.push_back({frame, ""});
+  return true;
+}
+
+}  // namespace thalweg
