@@ -120,7 +120,10 @@ void Engine::start(const std::shared_ptr<Op>& op) {
 
 void Engine::begin(const std::shared_ptr<Op>& op) {
   op->number = ++started_;
-  past_[op->number % kPast] = {op->number, op->signature, op->text};
+  Past& past = past_[op->number % kPast];
+  past.number = op->number;
+  past.signature = op->signature;
+  past.text = op->text;
   running_.push_back(op);
   if (!op->plan || op->plan->peers().empty()) {
     finish(*op, ok_status());
@@ -257,22 +260,27 @@ bool Engine::next_data(Connection& connection, Frame& frame, Connection::Outgoin
   return true;
 }
 
+Engine::Called Engine::called_as(std::uint32_t number, const Op* op) const {
+  if (op != nullptr) return {true, op->signature, op->text};
+  const Past& past = past_[number % kPast];
+  return {past.number == number, past.signature, past.text};
+}
+
 Engine::Op* Engine::on_data(Connection& connection, const Frame& frame) {
   if (frame.operation > started_) {
     if (!connection.stalled()) connection.stalled_at = monotonic_now();
     return nullptr;
   }
   Op* op = find(frame.operation);
-  const Past past =
-      op != nullptr ? Past{op->number, op->signature, op->text} : past_[frame.operation % kPast];
-  if (past.number == frame.operation && past.signature != frame.signature) {
+  const Called called = called_as(frame.operation, op);
+  if (called.known && called.signature != frame.signature) {
     // The peer finds out by our question what both called, and says so to all.
     connection.drop_arrivals();
     connection.queue({.kind = FrameKind::kAsk,
                       .operation = frame.operation,
-                      .signature = past.signature,
+                      .signature = called.signature,
                       .started = started_},
-                     past.text);
+                     called.text);
     touch(connection);
     return nullptr;
   }

@@ -175,6 +175,14 @@ class Engine final : public OperationHost,
   // broken_ is how all operations end, and this frame how all streams do.
   void end_all(const Frame& last, const std::string& words);
   [[nodiscard]] Op* find(std::uint32_t number);
+  // What this rank called as an operation, if that is known still.
+  struct Called {
+    bool known;
+    std::uint64_t signature;
+    const std::string& text;
+  };
+  // `op`: the operation, if it runs.
+  [[nodiscard]] Called called_as(std::uint32_t number, const Op* op) const;
   void ask_peers(Op& op);
   void answer(Connection& connection, const Frame& frame, const std::string& theirs);
   void report_difference(Connection& connection, std::uint32_t number, const std::string& ours,

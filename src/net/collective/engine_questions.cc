@@ -40,20 +40,19 @@ void Engine::answer(Connection& connection, const Frame& frame, const std::strin
               .started = started_,
               .rank = kNoFrameRank};
   const Op* op = find(frame.operation);
-  const Past past =
-      op != nullptr ? Past{op->number, op->signature, op->text} : past_[frame.operation % kPast];
+  const Called called = called_as(frame.operation, op);
   std::string text;
   if (frame.operation > started_) {
     text = not_called_text();
-  } else if (past.number != frame.operation) {
+  } else if (!called.known) {
     text = "has finished it long ago";
   } else {
-    if (past.signature != frame.signature) {
-      report_difference(connection, frame.operation, past.text, theirs);
+    if (called.signature != frame.signature) {
+      report_difference(connection, frame.operation, called.text, theirs);
       return;
     }
-    reply.signature = past.signature;
-    text = past.text;
+    reply.signature = called.signature;
+    text = called.text;
     if (op != nullptr) reply.rank = culprit_of(*op);
   }
   connection.queue(reply, text);
