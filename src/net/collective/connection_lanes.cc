@@ -126,7 +126,9 @@ void Connection::push(std::size_t index, Handler& handler) {
 }
 
 std::optional<std::uint32_t> Connection::choose_stream(std::size_t bytes) {
-  const bool idle = out_header_left_ == 0 && out_text_left_ == 0 && out_.bytes.empty();
+  // Headers of what began before come first.
+  const bool idle =
+      queue_.empty() && out_header_left_ == 0 && out_text_left_ == 0 && out_.bytes.empty();
   const bool first_has_room = idle && unsent_of(fd()) < kLaneBacklog;
   blocked_ = !first_has_room;
   if (bytes < kLeastLaneFrame) return first_has_room ? std::optional(0U) : std::nullopt;
