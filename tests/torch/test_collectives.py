@@ -41,6 +41,19 @@ def same(found, wanted, what):
         found.double(), wanted.double(), rtol=1e-2 if found.dtype in FLOATS[:2] else 1e-6), (what, found, wanted)
 
 
+def test_several_interfaces():
+    """By those that the environment names, exactly as by one."""
+    def body(rank, size):
+        tensor = torch.full((700_001,), float(rank + 1))
+        for _ in range(3):
+            summed = tensor.clone()
+            dist.all_reduce(summed)
+            assert torch.equal(summed, torch.full_like(tensor, size * (size + 1) / 2))
+
+    environment = {"THALWEG_INTERFACE": "127.0.0.1,127.0.0.2", "THALWEG_STREAMS": "2", "THALWEG_SHARED_MEMORY": "0"}
+    run_ranks(SIZE, body, environment=environment)
+
+
 def test_every_reduction_of_every_type():
     def body(rank, size):
         for dtype, op in cases():

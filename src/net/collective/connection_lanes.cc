@@ -26,8 +26,15 @@ int unsent_of(int fd) {
   return ioctl(fd, SIOCOUTQNSD, &unsent) == 0 ? unsent : 0;
 }
 
-// The system reports room as soon as half of this is sent: when unsent_of() is below kLaneBacklog.
-void limit_unsent(int fd) { set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, 2 * kLaneBacklog); }
+// For one of several streams.
+void prepare_lane(int fd) {
+  // Room is reported as soon as half of this is sent: when unsent_of() is below kLaneBacklog.
+  set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, 2 * kLaneBacklog);
+  // Makes room for so much, which arrives while another lane is read; the system still makes more
+  // if need be, which it would not after SO_RCVBUF.
+  set_option(fd, SOL_SOCKET, SO_RCVLOWAT, kLaneRoom);
+  set_option(fd, SOL_SOCKET, SO_RCVLOWAT, 1);
+}
 
 }  // namespace
 
@@ -37,8 +44,8 @@ bool Connection::add_lane(std::uint32_t number, Fd fd, std::vector<std::byte> du
   if (number <= lanes_.size() && lanes_[number - 1].fd.valid()) return false;
   // A frame that began when there was none.
   if (!has_lanes() && !out_.bytes.empty()) loans_.lend(0, out_.op, out_.send, out_.bytes.size());
-  limit_unsent(fd.get());
-  if (connected()) limit_unsent(this->fd());
+  prepare_lane(fd.get());
+  if (connected()) prepare_lane(this->fd());
   if (lanes_.size() < number) lanes_.resize(number);
   Lane& lane = lanes_[number - 1];
   lane.fd = std::move(fd);
@@ -126,7 +133,9 @@ void Connection::push(std::size_t index, Handler& handler) {
 }
 
 std::optional<std::uint32_t> Connection::choose_stream(std::size_t bytes) {
-  const bool idle = out_header_left_ == 0 && out_text_left_ == 0 && out_.bytes.empty();
+  // Headers of what began before come first.
+  const bool idle =
+      queue_.empty() && out_header_left_ == 0 && out_text_left_ == 0 && out_.bytes.empty();
   const bool first_has_room = idle && unsent_of(fd()) < kLaneBacklog;
   blocked_ = !first_has_room;
   if (bytes < kLeastLaneFrame) return first_has_room ? std::optional(0U) : std::nullopt;

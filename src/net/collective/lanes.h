@@ -19,6 +19,8 @@ inline constexpr std::size_t kLaneFrame = std::size_t{128} << 10;
 inline constexpr std::size_t kLeastLaneFrame = std::size_t{32} << 10;
 // A stream with this much that the system has not sent yet gets no other frame.
 inline constexpr int kLaneBacklog = 64 << 10;
+// What the system is to take of one stream while another is read.
+inline constexpr int kLaneRoom = 2 << 20;
 
 // A stream that carries payloads alone.
 struct Lane {
