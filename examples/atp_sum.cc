@@ -2,12 +2,16 @@
 // result with the serial sum, bit for bit.
 //
 //   thalweg switch & THALWEG_SWITCH=127.0.0.1:7700 thalweg run -n 3 --
-//   build/release/examples/atp_sum [iterations [elements]]
+//   build/release/examples/atp_sum [iterations [elements [atp|tcp [servers]]]]
 //
-// two_jobs_one_switch.sh runs it on a lossy network, and kills the switch.
+// Without `servers` (0: every rank) rank 0 is the server. Times are this rank's, of the allreduce
+// alone. two_jobs_one_switch.sh runs it on a lossy network, and kills the switch.
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 #include <vector>
 
 #include <thalweg/communicator.h>
@@ -31,8 +35,9 @@ int main(int argc, char** argv) {
   const auto elements = static_cast<std::size_t>(argc > 2 ? std::atoll(argv[2]) : 100'000);
 
   thalweg::CommunicatorOptions options;
-  options.transport = thalweg::Transport::kAtp;
-  options.atp_servers = 1;
+  const bool by_tcp = argc > 3 && std::string_view(argv[3]) == "tcp";
+  options.transport = by_tcp ? thalweg::Transport::kTcp : thalweg::Transport::kAtp;
+  options.atp_servers = argc > 4 ? std::atoi(argv[4]) : 1;
   const auto all = thalweg::Communicator::create(options);
   if (!all.ok()) {
     std::fprintf(stderr, "%s\n", all.error().message().c_str());
@@ -40,9 +45,17 @@ int main(int argc, char** argv) {
   }
   const int rank = all->rank();
   std::vector<std::int32_t> values(elements);
+  std::vector<double> times_ms;
   for (int iteration = 0; iteration < iterations; ++iteration) {
     for (std::size_t i = 0; i < elements; ++i) values[i] = contribution(rank, iteration, i);
+    if (const auto together = all->barrier({}); !together.ok()) {
+      std::fprintf(stderr, "rank %d: %s\n", rank, together.error().message().c_str());
+      return 1;
+    }
+    const auto began = std::chrono::steady_clock::now();
     const auto status = all->allreduce(thalweg::TensorSpan::of(values), {});
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - began;
+    times_ms.push_back(took.count());
     if (!status.ok()) {
       std::fprintf(stderr, "rank %d, iteration %d: %s\n", rank, iteration,
                    status.error().message().c_str());
@@ -56,9 +69,15 @@ int main(int argc, char** argv) {
                    iteration, i, values[i], sum);
       return 1;
     }
-    std::printf("iteration %d exact\n", iteration);
+    std::printf("iteration %d exact, %.1f ms\n", iteration, took.count());
     std::fflush(stdout);
   }
-  std::printf("rank %d: %d sums of %zu elements, all exact\n", rank, iterations, elements);
+  std::ranges::sort(times_ms);
+  double sum_ms = 0;
+  for (const double time_ms : times_ms) sum_ms += time_ms;
+  std::printf(
+      "rank %d: %d sums of %zu elements, all exact; mean %.1f ms, median %.1f, longest %.1f\n",
+      rank, iterations, elements, sum_ms / std::max(iterations, 1),
+      times_ms.empty() ? 0 : times_ms[times_ms.size() / 2], times_ms.empty() ? 0 : times_ms.back());
   return 0;
 }

@@ -40,7 +40,7 @@ def _create(group, options):
     if not isinstance(options, Options):
         raise TypeError(f"pg_options: {type(options).__name__}; the backend takes thalweg.Options")
     return native().Backend(group.store, group.group_rank, group.group_size, group.timeout.total_seconds(),
-                            transport=options.transport, scheme=options.scheme, topology=options.topology,
+                            transport=options.transport, scheme=options.scheme, topology=options.topology_text(),
                             line_rate_gbps=options.line_rate_gbps, switch_address=options.switch_address)
 
 

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from thalweg._sync import Groups
 from thalweg.averaging import Averaging
 from thalweg.backend import backend_of
-from thalweg.members import NEWCOMER
+from thalweg.members import MOST_ATTEMPTS, NEWCOMER
 
 logger = logging.getLogger(__name__)
 
@@ -239,7 +239,9 @@ class DSSync(Averaging):
         self._members.form(self.iteration if self._has_state else NEWCOMER)
 
     def _begin_generation(self):
-        while True:
+        for attempt in range(MOST_ATTEMPTS):
+            if attempt > 0:
+                self._form()
             self._failure = None
             self._process_groups = {}  # they went with the default group
             try:
@@ -249,7 +251,8 @@ class DSSync(Averaging):
                 return
             except RuntimeError as error:
                 self._on_failure(error)
-                self._form()
+        raise RuntimeError(f"iteration {self.iteration}: {MOST_ATTEMPTS} generations of workers in a row fell apart before they "
+                           "had begun") from self._failure
 
     @torch.no_grad()
     def _take_state(self):

@@ -1,5 +1,6 @@
 """What a process group may be told: dist.init_process_group("thalweg", pg_options=thalweg.Options(…))."""
 import dataclasses
+import pathlib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -13,7 +14,8 @@ class Options:
     transport: str = "tcp"
     # Which plan runs, as `thalweg plan` takes it ("ring", "rat:trees=4"). Empty: by the size of the tensor.
     scheme: str = ""
-    # The network, a shorthand as `--topology` takes it; rank i is host i. Empty: all hosts on one switch.
+    # The network as `--topology` takes it: a shorthand, or the path of a YAML file, which every rank reads (or its text);
+    # rank i is host i. Empty: all hosts on one switch.
     topology: str = ""
     # Of the link, for DLCP. 0: what the network interface says.
     line_rate_gbps: float = 0.0
@@ -27,6 +29,17 @@ class Options:
             raise ValueError(f"switch_address: {self.switch_address!r}; it is for the transports 'atp' and 'auto'")
         if not self.line_rate_gbps >= 0:
             raise ValueError(f"line_rate_gbps: {self.line_rate_gbps}; 0 or more is allowed")
+
+    def topology_text(self):
+        """`topology` as the communicator takes it: a shorthand or the text of a YAML file."""
+        given = self.topology
+        if "\n" in given or not (given.endswith((".yaml", ".yml")) or "/" in given or pathlib.Path(given).is_file()):
+            return given
+        try:
+            return pathlib.Path(given).read_text(encoding="utf-8") + "\n"
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"topology: {given!r}: {error}; a YAML file that every rank can read, or a shorthand such as "
+                             "'leaf-spine:racks=2,hosts=4,spines=1,host=10G,uplink=10G' is allowed") from error
 
     @property
     def by_switch(self):

@@ -122,6 +122,9 @@ void add_plan_best(CLI::App& plan) {
   for (CLI::Option* const option : arguments->strategies.add_to(app)) {
     option->needs(of_strategies);
   }
+  app.get_option("--size")->description(
+      "size of the tensor, with a unit: 97MB, 64KiB; with --strategies of what is exchanged, 100MB "
+      "or the --model's if not given");
   app.add_flag("--json", arguments->json, "print a JSON object");
   on_run(app, [arguments] { return run(*arguments); });
 }

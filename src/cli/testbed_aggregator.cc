@@ -8,6 +8,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "cli/network_namespace.h"
 #include "cli/spawn.h"
@@ -19,6 +20,7 @@ namespace thalweg {
 namespace {
 
 constexpr Duration kStartLimit = Duration::milliseconds(10'000);
+constexpr std::size_t kMostLastWords = 2000;
 
 }  // namespace
 
@@ -38,10 +40,10 @@ Result<std::unique_ptr<AggregatorProcess>> AggregatorProcess::start(const std::s
   THALWEG_TRY(const NamespaceVisit visit, NamespaceVisit::begin(space));
   THALWEG_TRY(const SocketAddress control,
               SocketAddress::resolve(fmt::format("{}:{}", address, kAggregatorControlPort)));
-  const Result<Fd> reached =
-      connect_tcp(control, fmt::format("the aggregator of {} ({}.log)", switch_name, stem),
-                  monotonic_now() + kStartLimit);
-  if (!reached.ok()) return reached.error();
+  const Result<Fd> reached = connect_tcp(control, fmt::format("the aggregator of {}", switch_name),
+                                         monotonic_now() + kStartLimit);
+  // The log goes with the testbed.
+  if (!reached.ok()) return Error(reached.error().message() + made->last_words());
   return made;
 }
 
@@ -56,6 +58,13 @@ Status AggregatorProcess::begin() {
                            .out = log.get(),
                            .err = log.get()}));
   return ok_status();
+}
+
+std::string AggregatorProcess::last_words() const {
+  std::ifstream log(log_);
+  std::string text((std::istreambuf_iterator<char>(log)), {});
+  if (text.size() > kMostLastWords) text.erase(0, text.size() - kMostLastWords);
+  return text.empty() ? "; it has said nothing" : "; it has said:\n" + text;
 }
 
 void AggregatorProcess::stop() {

@@ -35,6 +35,8 @@ class AggregatorProcess final : public Restartable {
       : space_(space), config_(std::move(config)), log_(std::move(log)) {}
   Status begin();
   void stop();
+  // The end of its log, as a part of an error.
+  [[nodiscard]] std::string last_words() const;
 
   int space_;
   std::string config_;

@@ -102,6 +102,15 @@ void be_urgent() {
   prctl(PR_SET_TIMERSLACK, 1UL);
 }
 
+// The signals that end a program are not heard from here on; which they are.
+sigset_t block_ends() {
+  sigset_t ends;
+  sigemptyset(&ends);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&ends, signal);
+  sigprocmask(SIG_BLOCK, &ends, nullptr);
+  return ends;
+}
+
 class Testbed {
  public:
   Testbed(const TestbedPlace& place, const Topology& topology, const TestbedSettings& settings)
@@ -126,10 +135,7 @@ class Testbed {
   Status prepare(const Fd& lock) {
     // Who waits to hear that it is up may have ended: that must not end us before all is removed.
     std::signal(SIGPIPE, SIG_IGN);
-    sigset_t ends;
-    sigemptyset(&ends);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&ends, signal);
-    sigprocmask(SIG_BLOCK, &ends, nullptr);
+    const sigset_t ends = block_ends();
     Fd signals(signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!signals.valid()) return system_error("cannot make a signalfd", errno);
     const std::string number = fmt::format("{}\n", getpid());
@@ -181,15 +187,18 @@ void print_up(const TestbedPlace& place, const Topology& topology, const std::st
 }
 
 // In a process of its own, whose terminal and folder are nobody's. It says by the pipe "+" and the
-// frames it carries, or "-" and what is wrong.
+// frames it carries, or "-" and what is wrong; and runs when it was answered: one who is ended
+// before has no testbed, one who has answered is not ended any more but by success.
 Result<int> run_in_background(const TestbedPlace& place, const Topology& topology,
                               const TestbedSettings& settings) {
   THALWEG_TRY(Fd lock, place.occupy());
   THALWEG_TRY(Pipe pipe, Pipe::make());
+  THALWEG_TRY(Pipe answer, Pipe::make());
   const pid_t child = fork();
   if (child < 0) return system_error("cannot start the testbed's process", errno);
   if (child == 0) {
     pipe.read.reset();
+    answer.write.reset();
     setsid();
     const Fd nothing(open("/dev/null", O_RDWR | O_CLOEXEC));
     const Fd log(open(place.log().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
@@ -204,15 +213,21 @@ Result<int> run_in_background(const TestbedPlace& place, const Topology& topolog
       return heard;
     };
     Testbed testbed(place, topology, settings);
-    const Status status = testbed.run(
-        lock, [&] { return say(fmt::format("+{:.0f}", testbed.settings().frames_per_second)); });
+    const Status status = testbed.run(lock, [&] {
+      return say(fmt::format("+{:.0f}", testbed.settings().frames_per_second)) &&
+             !read_all(answer.read.get()).empty();
+    });
     if (!status.ok() && pipe.write.valid()) say("-" + status.error().message());
     _exit(status.ok() ? 0 : kExitBadInput);
   }
   pipe.write.reset();
+  answer.read.reset();
   lock.reset();
   const std::string said = read_all(pipe.read.get());
   if (said.starts_with('+')) {
+    block_ends();
+    if (write(answer.write.get(), "+", 1) != 1) return system_error("the testbed has ended", errno);
+    answer.write.reset();
     print_up(place, topology, said.substr(1));
     return 0;
   }

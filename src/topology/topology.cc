@@ -45,9 +45,9 @@ void sort_unique(std::vector<std::size_t>& values) {
   values.erase(std::unique(values.begin(), values.end()), values.end());
 }
 
-// The network with these hosts only, in this order, and its links as `spec_of` says.
-// Puts these hosts, the regions, the switches and the links between them into an empty builder. The
-// copies, by node of the original; invalid where there is none.
+// Puts these hosts, in this order, the regions, the switches and the links between them, as
+// `spec_of` says, into an empty builder. The copies, by node of the original; invalid where there
+// is none.
 std::vector<NodeId> copy_into(TopologyBuilder& builder, const Topology& topology,
                               std::span<const Rank> hosts,
                               const std::function<LinkSpec(LinkId link)>& spec_of) {

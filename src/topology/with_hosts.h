@@ -12,8 +12,8 @@ namespace thalweg {
 
 struct AddedHost {
   std::string name;
-  NodeId at;  // the switch whose link and region it gets
-  LinkSpec spec;
+  NodeId at;      // a switch: the host is linked to it and in its region
+  LinkSpec spec;  // of that link
 };
 
 // Those that are there keep their ranks, and links their numbers; new ones come behind. The error

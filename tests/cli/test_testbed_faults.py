@@ -5,7 +5,7 @@ import sys
 import time
 
 from test_run import wait_until
-from test_testbed import NAME, PROGRAM, ROOT, STAR, bed, namespaces, needs_namespaces, send, state, stats, up  # noqa: F401
+from test_testbed import NAME, PROGRAM, ROOT, STAR, UDP, bed, namespaces, needs_namespaces, send, state, stats, up  # noqa: F401
 
 pytestmark = needs_namespaces
 
@@ -51,7 +51,17 @@ while True:
 """], stdout=subprocess.PIPE, text=True)
     assert echo.stdout.readline() == "ready\n"
     assert float(send(0, times).stdout) >= 0.04
+    # A host that was paused by hand stays so, however often it stalls.
+    bed("stall", "--every", "1ms", "--for", "1ms")
+    bed("pause", 0)
+    send(0, UDP.format(tos=0, count=5, size=100, address="10.77.0.2"))
+    wait_until(lambda: stats()["frames"]["inside"] >= 5)
+    time.sleep(0.2)
+    assert stats()["frames"]["inside"] >= 5
     bed("stall", "--off")
+    assert stats()["frames"]["inside"] >= 5
+    bed("resume", 0)
+    wait_until(lambda: stats()["frames"]["inside"] == 0)
     for wrong in (("--off", "--every", "1s"), (), ("--every", "1s"), ("--every", "0s", "--for", "1s")):
         assert bed("stall", *wrong, check=False).returncode == 2
     bed("down")

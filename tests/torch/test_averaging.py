@@ -9,6 +9,7 @@ from ranks import run_ranks
 from test_dssync import RACKS, batch, sgd, small_model, train
 from torch import nn
 
+from thalweg.members import MOST_ATTEMPTS, NEWCOMER
 from thalweg.torch import DSSync, Gossip, LocalSGD, Members
 
 LIMIT_SECONDS = 90  # of what takes ten; machines may be busy
@@ -127,6 +128,37 @@ def live_and_die(port):
         return seen, last, [p.tolist() for p in model.parameters()]
 
     return body
+
+
+def test_a_newcomer_that_nobody_lets_in__ends_at_its_join_timeout():
+    store = dist.HashStore()
+    with pytest.raises(RuntimeError, match=r"worker late: no job began within join_timeout \(0.2 s\)"):
+        Members(store, "late", "a", join_timeout=0.2).form(NEWCOMER)
+    dist.PrefixStore("thalweg.members", store).set("generation", "3")
+    with pytest.raises(RuntimeError, match=r"worker late: nobody let it join within join_timeout \(0.2 s\)"):
+        Members(store, "late", "a", join_timeout=0.2).form(NEWCOMER)
+
+
+def test_generations_that_fall_apart__end_in_an_error():
+    class Trouble:
+        formed = 0
+
+        def form(self, _iteration):
+            self.formed += 1
+
+        def announce_trouble(self):
+            pass
+
+    trainer = DSSync.__new__(DSSync)
+    trainer._members, trainer._has_state, trainer.iteration = Trouble(), True, 7
+
+    def fail():
+        raise RuntimeError("a worker is gone")
+
+    trainer._take_state = fail
+    with pytest.raises(RuntimeError, match=f"iteration 7: {MOST_ATTEMPTS} generations of workers in a row fell apart"):
+        trainer._begin_generation()
+    assert trainer._members.formed == MOST_ATTEMPTS - 1
 
 
 def test_a_worker_dies_and_another_joins__the_others_go_on():

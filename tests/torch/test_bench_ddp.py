@@ -3,6 +3,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ sys.path.insert(0, str(ROOT / "python"))
 from thalweg.bench import gpu  # noqa: E402
 from thalweg.bench.ddp import VARIANTS, summary  # noqa: E402
 from thalweg.bench.hosts import missing  # noqa: E402
+from thalweg.bench.ranks import wait_for_ranks  # noqa: E402
 
 
 def bench(*words, name="ddp", **environment):
@@ -41,6 +43,17 @@ def test_ranks_that_are_late__end_with_an_error(tmp_path):
     run = bench("--steps", "100000", "--timeout", "1", "--models", "communication")
     assert run.returncode == 1 and "rank 0 has not ended within --timeout 1 s" in run.stderr, run.stderr
     assert "Traceback" not in run.stderr
+
+
+def test_wait_for_ranks__the_first_that_dies_ends_all_with_its_output(tmp_path):
+    def start(code):
+        return subprocess.Popen([sys.executable, "-c", code])
+    ranks = [start("import time; time.sleep(100)"), start("pass"), start("raise SystemExit(3)")]
+    began = time.monotonic()
+    with pytest.raises(SystemExit) as ended:
+        wait_for_ranks("bench", ranks, 90, "90 s", lambda rank: f"said by {rank}")
+    assert ended.value.code == "bench: rank 2 ended with 3:\nsaid by 2" and time.monotonic() - began < 60
+    assert [rank.wait(10) for rank in ranks] == [-9, 0, 3]
 
 
 @pytest.mark.parametrize(("words", "wanted"), [(["--loss", "1"], "--loss: 1.0; from 0 to below 1"),

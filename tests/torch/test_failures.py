@@ -111,6 +111,23 @@ def test_arguments_that_make_no_sense():
             assert some in words
 
 
+def test_topology__may_be_a_file_that_all_ranks_read(tmp_path):
+    shorthand = "single-switch:hosts=2,host=1G"
+    assert thalweg.Options(topology=shorthand).topology_text() == shorthand
+    with pytest.raises(ValueError, match="topology: '/nowhere/net.yaml'.*a YAML file that every rank can read, or a shorthand"):
+        thalweg.Options(topology="/nowhere/net.yaml").topology_text()
+    file = tmp_path / "net.yaml"
+    file.write_text("hosts: [{name: a}, {name: b}]\nswitches: [{name: s}]\n"
+                    "links: [{between: [a, s], rate: 1G}, {between: [b, s], rate: 1G}]\n")
+
+    def body(rank, size):
+        values = torch.ones(4)
+        dist.all_reduce(values)
+        return values.tolist()
+
+    assert run_ranks(2, body, thalweg.Options(topology=str(file), scheme="ring")) == [[2.0] * 4] * 2
+
+
 @pytest.mark.parametrize(("name", "value", "wanted"), [
     ("THALWEG_KEY_FILE", "/nonexistent", "/nonexistent"),
     ("THALWEG_INTERFACE", "nothere0", "interface 'nothere0' does not exist; there are: "),

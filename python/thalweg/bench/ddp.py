@@ -24,6 +24,7 @@ from pathlib import Path
 
 from thalweg.bench.hosts import (DEVICE, PARTS, address, congestion_control, congestion_controls, hosts, missing,
                                  own_world)
+from thalweg.bench.ranks import wait_for_ranks
 from thalweg.testbed import percentile
 
 MODELS = ("communication", "mixed", "computation")
@@ -167,21 +168,14 @@ def run(arguments, congestion):
         for name in ("ranks", "rate", "bound", "steps", "scale"):
             words += [f"--{name}", str(getattr(arguments, name))]
         words += ["--models", *arguments.models, "--variants", *arguments.variants]
-        processes = [subprocess.Popen(["ip", "netns", "exec", name, *words, "--rank", str(rank)], env=environment,
-                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-                     for rank, name in enumerate(names)]
-        end = time.monotonic() + arguments.timeout
-        try:
-            for rank, process in enumerate(processes):
-                try:
-                    text, _ = process.communicate(timeout=max(0.0, end - time.monotonic()))
-                except subprocess.TimeoutExpired:
-                    sys.exit(f"thalweg.bench.ddp: rank {rank} has not ended within --timeout {arguments.timeout:g} s")
-                if process.returncode != 0:
-                    sys.exit(f"thalweg.bench.ddp: rank {rank} ended with {process.returncode}:\n{text[-3000:]}")
-        finally:
-            for process in processes:
-                process.kill()
+        logs = [Path(folder) / f"rank{rank}" for rank in range(arguments.ranks)]
+        processes = []
+        for rank, name in enumerate(names):
+            with logs[rank].open("w") as log:
+                processes.append(subprocess.Popen(["ip", "netns", "exec", name, *words, "--rank", str(rank)],
+                                                  env=environment, stdout=log, stderr=subprocess.STDOUT))
+        wait_for_ranks("thalweg.bench.ddp", processes, arguments.timeout, f"--timeout {arguments.timeout:g} s",
+                       lambda rank: logs[rank].read_text())
         return [{"congestion": congestion, **row} for row in summary(json.loads(output.read_text()))]
 
 

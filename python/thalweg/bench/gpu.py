@@ -18,6 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from thalweg.bench.ranks import wait_for_ranks
+
 WARM_UP = 3
 SECONDS = 300
 
@@ -111,17 +113,7 @@ def run(arguments):
                  for rank in range(arguments.ranks)]
         for process in ranks:
             process.start()
-        end = time.monotonic() + SECONDS
-        try:
-            for rank, process in enumerate(ranks):
-                process.join(max(0.0, end - time.monotonic()))
-                if process.exitcode is None:
-                    sys.exit(f"thalweg.bench.gpu: rank {rank} has not ended within {SECONDS} s")
-                if process.exitcode != 0:
-                    sys.exit(f"thalweg.bench.gpu: rank {rank} ended with {process.exitcode}")
-        finally:
-            for process in ranks:
-                process.kill()
+        wait_for_ranks("thalweg.bench.gpu", ranks, SECONDS, f"{SECONDS} s")
         return summary(json.loads(output.read_text()), arguments.mib)
 
 

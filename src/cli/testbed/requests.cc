@@ -203,7 +203,8 @@ Result<json> Switchboard::restart_or_pause(const json& request) {
   const std::string name = text_in(request, "node");
   if (what != "restart") {
     THALWEG_TRY(const Rank host, host_named(name));
-    network_.fabric().set_host_paused(host, what == "pause");
+    paused_[host.index()] = what == "pause";
+    hold_or_release(host);
     return json::object();
   }
   const NodeId node = topology_.find_node(name);
@@ -236,10 +237,9 @@ Result<json> Switchboard::set_stalls(const json& request) {
     const bool seeded = seed != request.end() && seed->is_number_unsigned();
     next.emplace(host_count(), every, length, seeded ? seed->get<std::uint64_t>() : 1, now_);
   }
-  if (stalls_ && stalls_->stalled().valid()) {
-    network_.fabric().set_host_paused(stalls_->stalled(), false);
-  }
+  const Rank stalled = stalls_ ? stalls_->stalled() : Rank();
   stalls_ = next;
+  if (stalled.valid()) hold_or_release(stalled);
   return json::object();
 }
 

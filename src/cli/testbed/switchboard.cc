@@ -37,6 +37,7 @@ Switchboard::Switchboard(const Topology& topology, const TestbedSettings& settin
       server_(*loop_, std::move(listener), *this),
       network_(topology, settings.network, settings.mtu),
       aggregators_(std::move(aggregators)),
+      paused_(hosts_.size()),
       scratch_(settings.mtu + 2 * kEthernetHeader),
       epoch_ns_(nanoseconds_since_1970() - monotonic_now().since_start().ps() / 1000),
       now_(monotonic_now()),
@@ -83,8 +84,13 @@ void Switchboard::do_stalls() {
   while (stalls_) {
     const auto change = stalls_->poll(now_);
     if (!change) return;
-    network_.fabric().set_host_paused(change->host, change->stalled);
+    hold_or_release(change->host);
   }
+}
+
+void Switchboard::hold_or_release(Rank host) {
+  const bool stalled = stalls_ && stalls_->stalled() == host;
+  network_.fabric().set_host_paused(host, stalled || paused_[host.index()]);
 }
 
 void Switchboard::on_ready(int fd, std::uint32_t) {

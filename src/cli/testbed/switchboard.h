@@ -93,6 +93,8 @@ class Switchboard final : EventLoop::Handler, ControlServer::Requests, LiveFabri
     return topology_.links().size() - settings_.aggregate.size();
   }
   void do_stalls();
+  // A host sends nothing while it stalls or is paused by a request.
+  void hold_or_release(Rank host);
   // An error if the hosts could send more than this machine can carry.
   [[nodiscard]] Status check_rates(std::span<const Bandwidth> rates) const;
   [[nodiscard]] nlohmann::json links_json();
@@ -119,6 +121,7 @@ class Switchboard final : EventLoop::Handler, ControlServer::Requests, LiveFabri
   LiveFabric network_;
   std::vector<std::unique_ptr<Restartable>> aggregators_;
   std::optional<Stalls> stalls_;
+  std::vector<bool> paused_;  // by rank: by a request
   std::vector<Capture> captures_;
   std::vector<std::uint8_t> scratch_;
   std::int64_t epoch_ns_;  // since 1970, of time 0

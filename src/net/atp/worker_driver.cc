@@ -37,15 +37,13 @@ AtpWorkerOptions worker_options(const AtpNodeOptions& node) {
   // Ends are processes that share cores: what is late is mostly not lost.
   options.recovery.initial = Duration::milliseconds(100);
   options.recovery.least = Duration::milliseconds(30);
-  // Servers and shards send runs of sums, each in its own time; the worker counts for each server.
-  const auto ways =
-      static_cast<std::uint32_t>(std::max<std::size_t>(options.servers, node.shards.size()));
-  if (ways > 1) {
-    const std::uint32_t ways_a_server = (ways + options.servers - 1) / options.servers;
+  // Shards send runs of a server's sums, each in its own time.
+  if (node.shards.size() > 1) {
     // A hole must be found before the window stands still.
     const std::uint32_t most = std::max(options.window / 2 / options.servers, 1U);
-    options.recovery.out_of_sequence =
-        std::min(static_cast<std::uint32_t>(UdpSocket::kMaxPackets) * ways_a_server, most);
+    const auto runs = static_cast<std::uint32_t>(UdpSocket::kMaxPackets * node.shards.size());
+    options.recovery.out_of_sequence = std::min(runs, most);
+    options.recovery.tail_holes = false;
   }
   return options;
 }

@@ -27,7 +27,9 @@ Status validate_congestion(const AtpCongestionOptions& congestion) {
                                     congestion.initial_packets, "at least 1"));
   THALWEG_TRY_STATUS(
       require_bytes(congestion.step, Bytes(1), "congestion.step", "from 1B to 1TiB"));
-  return require_bytes(congestion.threshold, Bytes(1), "congestion.threshold", "from 1B to 1TiB");
+  THALWEG_TRY_STATUS(
+      require_bytes(congestion.threshold, Bytes(1), "congestion.threshold", "from 1B to 1TiB"));
+  return require_positive(congestion.queue, "congestion.queue");
 }
 
 Status validate_recovery(const AtpRecoveryOptions& recovery) {

@@ -19,6 +19,10 @@ struct AtpCongestionOptions {
   // 1 TiB, and so the threshold.
   Bytes step = Bytes(1500);
   Bytes threshold = Bytes(1 << 20);  // where slow start ends, until the first congestion
+  // Slow start ends, and a window of initial_packets or more does not grow, while sums typically
+  // take so much longer than the least they took: packets stand in queues that nobody marks or
+  // overruns, and sums stand in them behind gradients. Above 0.
+  Duration queue = Duration::milliseconds(5);
 };
 
 // When a worker takes a packet for lost.
@@ -26,10 +30,14 @@ struct AtpRecoveryOptions {
   // So many parameter packets of later sequences in a row, for each server: the oldest is lost. 0:
   // only timeouts.
   std::uint32_t out_of_sequence = 3;
-  // Not only the oldest: whatever has no sum when one of `out_of_sequence` sequences later or more
-  // comes. Off, as in the paper, losses of one window are found one by one, and once the window
-  // stands still only by timeouts.
+  // Not only the oldest: whatever has no sum when one comes from its server that is of
+  // `out_of_sequence` of that server's sequences later or more; and what was sent again, when one
+  // comes that was sent a flight later. Off, as in the paper, losses of one window are found one by
+  // one, and once the window stands still only by timeouts.
   bool all_holes = true;
+  // With all_holes, when all has been sent: a sum of a server's last sequence is enough. Off where
+  // the sums of one server overtake each other.
+  bool tail_holes = true;
   // The timeout is so many times what it typically takes from a gradient to its parameter, within
   // these limits; every retransmission of a sequence doubles it for that sequence. At least 1.
   std::int64_t factor = 4;

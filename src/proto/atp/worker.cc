@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 
@@ -15,7 +16,10 @@ constexpr std::uint8_t kMostTries = 20;
 }  // namespace
 
 AtpWorker::AtpWorker(const AtpWorkerOptions& options)
-    : options_(options), congestion_(options), flights_(options.window) {
+    : options_(options),
+      congestion_(options),
+      flights_(options.window),
+      looked_at_(options.servers) {
   CHECK(options.validate().ok(), "{}", options.validate().error().message());
 }
 
@@ -63,7 +67,11 @@ AtpPlacement AtpWorker::on_parameter(const AtpHeader& header, Time now) {
   if (flight.tries == 0 && !starting_) measure(now - flight.sent);
   if (starting_) wake_at(now);
   starting_ = false;
-  if (flight.lost) --lost_;
+  if (flight.lost) {
+    --lost_;
+  } else {
+    take_off(flight);
+  }
   if (flight.tries > 0) late_credit_ += 2;
   if (lost_ == 0) late_credit_ = 1;
   flight.placed = true;
@@ -74,19 +82,21 @@ AtpPlacement AtpWorker::on_parameter(const AtpHeader& header, Time now) {
   return placement;
 }
 
-// Moves UNA, or counts what came out of sequence.
+// Moves UNA, and looks at what came out of sequence.
 void AtpWorker::note_order(std::uint64_t sequence) {
-  if (sequence == oldest_) {
-    while (oldest_ < next_ && flight(oldest_).placed) ++oldest_;
-    later_ = 0;
+  const AtpRecoveryOptions& recovery = options_.recovery;
+  const bool first = sequence == oldest_;
+  while (oldest_ < next_ && flight(oldest_).placed) ++oldest_;
+  if (recovery.out_of_sequence == 0) return;
+  if (recovery.all_holes) {
+    find_holes(sequence);
+    if (again_ > 0 && sequence >= next_look_) find_lost_again(sequence);
     return;
   }
-  find_holes(sequence);
-  Flight& first = flight(oldest_);
-  if (options_.recovery.out_of_sequence == 0 || ++later_ < patience()) return;
+  later_ = first ? 0 : later_ + 1;
+  if (later_ < patience()) return;
   later_ = 0;
-  if (first.early || first.lost) return;  // from here on by timeout
-  first.early = true;
+  if (flight(oldest_).tries > 0 || flight(oldest_).lost) return;  // from here on by timeout
   mark_lost(oldest_, counters_.out_of_sequence);
 }
 
@@ -95,20 +105,51 @@ std::uint64_t AtpWorker::patience() const {
   return std::uint64_t{options_.recovery.out_of_sequence} * options_.servers;
 }
 
-// A parameter of this sequence came.
+// The first of this server's sequences that is not below UNA.
+std::uint64_t AtpWorker::oldest_of(std::uint64_t server) const {
+  const std::uint64_t servers = options_.servers;
+  return oldest_ + (server + servers - oldest_ % servers) % servers;
+}
+
+// A parameter of this sequence came: what its server should have answered before is lost, since one
+// server's sums come in order.
 void AtpWorker::find_holes(std::uint64_t sequence) {
-  const AtpRecoveryOptions& recovery = options_.recovery;
-  if (!recovery.all_holes || recovery.out_of_sequence == 0) return;
-  looked_at_ = std::max(looked_at_, oldest_);
-  for (; looked_at_ + patience() <= sequence; ++looked_at_) {
-    Flight& each = flight(looked_at_);
-    if (each.placed || each.lost || each.early) continue;
-    each.early = true;
-    mark_lost(looked_at_, counters_.out_of_sequence);
+  const std::uint64_t servers = options_.servers;
+  std::uint64_t& looked_at = looked_at_[sequence % servers];
+  looked_at = std::max(looked_at, oldest_of(sequence % servers));
+  const bool tail = options_.recovery.tail_holes && next_ == tensors_.end();
+  const std::uint64_t reach = tail && sequence + servers >= next_ ? servers : patience();
+  for (; looked_at + reach <= sequence; looked_at += servers) {
+    const Flight& each = flight(looked_at);
+    if (each.placed || each.lost || each.tries > 0) continue;
+    mark_lost(looked_at, counters_.out_of_sequence);
   }
 }
 
+void AtpWorker::find_lost_again(std::uint64_t sequence) {
+  next_look_ = std::numeric_limits<std::uint64_t>::max();
+  std::uint32_t left = again_;
+  for (std::uint64_t each = oldest_; left > 0; ++each) {
+    const Flight& flight = this->flight(each);
+    if (flight.placed || flight.lost || flight.tries == 0) continue;
+    --left;
+    const bool same_server = each % options_.servers == sequence % options_.servers;
+    if (same_server && flight.overtaken_by <= sequence) {
+      mark_lost(each, counters_.out_of_sequence);
+    } else {
+      next_look_ = std::min(next_look_, flight.overtaken_by);
+    }
+  }
+}
+
+// It is placed or lost.
+void AtpWorker::take_off(const Flight& flight) {
+  --in_flight_;
+  if (flight.tries > 0) --again_;
+}
+
 void AtpWorker::mark_lost(std::uint64_t sequence, std::uint64_t& counter) {
+  take_off(flight(sequence));
   flight(sequence).lost = true;
   first_lost_ = lost_++ == 0 ? sequence : std::min(first_lost_, sequence);
   ++counter;
@@ -124,6 +165,7 @@ void AtpWorker::measure(Duration sample) {
   if (!typical_) typical_ = sample;
   const Duration error = sample - *typical_;
   *typical_ += error / (error > Duration() ? kRise : kFall);
+  congestion_.on_delay(sample, *typical_);
 }
 
 Duration AtpWorker::timeout(const Flight& flight) const {
@@ -154,6 +196,8 @@ void AtpWorker::fail(const std::string& cause, Time now) {
   failed_ = fmt::format("{}: {}", name(), cause);
   tensors_.fail_all(failed_, now);
   lost_ = 0;
+  in_flight_ = 0;
+  again_ = 0;
   starting_ = false;
   oldest_ = next_;
   wake_.reset();
@@ -193,8 +237,8 @@ void AtpWorker::wake_at(Time time) { wake_ = wake_ ? std::min(*wake_, time) : ti
 std::optional<Time> AtpWorker::next_timeout() const { return wake_; }
 
 bool AtpWorker::may_send_new() const {
-  return next_ < tensors_.end() &&
-         next_ - oldest_ < std::min(options_.window, congestion_.packets());
+  return lost_ == 0 && next_ < tensors_.end() && next_ - oldest_ < options_.window &&
+         in_flight_ < congestion_.packets();
 }
 
 // Only within the window: workers that all lost much send it again at the same time, and would lose
@@ -204,7 +248,7 @@ std::optional<std::uint64_t> AtpWorker::lost_to_send() const {
   std::uint64_t sequence = std::max(oldest_, first_lost_);
   while (!flight(sequence).lost) ++sequence;
   const bool may =
-      sequence - oldest_ < congestion_.packets() && (!flight(sequence).late || late_credit_ > 0);
+      in_flight_ < congestion_.packets() && (!flight(sequence).late || late_credit_ > 0);
   return may ? std::optional(sequence) : std::nullopt;
 }
 
@@ -225,12 +269,15 @@ bool AtpWorker::poll_transmit(Time now, AtpTransmit& out) {
     if (each.late) --late_credit_;
     each.late = false;
     each.tries = std::min<std::uint8_t>(each.tries + 1, kMostTries);
+    each.overtaken_by = next_ + in_flight_;
+    next_look_ = again_++ == 0 ? each.overtaken_by : std::min(next_look_, each.overtaken_by);
   } else {
     starting_ |= oldest_ == next_;
     ++next_;
     flight(sequence) = Flight();
   }
   ++counters_.sent;
+  ++in_flight_;
   flight(sequence).sent = now;
   wake_at(now + timeout(flight(sequence)));
   out.server = static_cast<std::uint32_t>(sequence % options_.servers);
@@ -254,14 +301,18 @@ bool AtpWorker::poll_transmit(Time now, AtpTransmit& out) {
 }
 
 void AtpWorker::encode_state(std::string& out) const {
-  out +=
-      fmt::format("w{},{},{},{},{}{}", oldest_, next_, later_,
-                  looked_at_ - std::min(looked_at_, oldest_), late_credit_, starting_ ? '>' : ':');
+  out += fmt::format("w{},{},{},{}{}", oldest_, next_, later_, late_credit_, starting_ ? '>' : ':');
+  for (std::size_t server = 0; server < looked_at_.size(); ++server) {
+    const std::uint64_t looked_at = looked_at_[server];
+    out += fmt::format("{},", looked_at - std::min(looked_at, oldest_of(server)));
+  }
   for (std::uint64_t sequence = oldest_; sequence < next_; ++sequence) {
     const Flight& each = flight(sequence);
-    out +=
-        static_cast<char>('0' + (each.placed ? 1 : 0) + (each.lost ? 2 : 0) + (each.early ? 4 : 0) +
-                          (each.late ? 8 : 0) + (each.tries > 0 ? 16 : 0));
+    out += static_cast<char>('0' + (each.placed ? 1 : 0) + (each.lost ? 2 : 0) +
+                             (each.late ? 4 : 0) + (each.tries > 0 ? 8 : 0));
+    if (each.tries > 0 && !each.placed && !each.lost) {
+      out += fmt::format("{}.", std::min(each.overtaken_by, tensors_.end()));
+    }
   }
 }
 

@@ -2,10 +2,10 @@
 //
 // Tensors are cut into blocks with consecutive sequence numbers; a gradient packet carries a block
 // up, and the parameter packet with the same number brings the sum down and acknowledges it. At
-// most a window of sequences is in flight, from the oldest without a sum (UNA) to the newest sent
-// (INF). A gradient is sent again, with the resend flag, when three parameter packets in a row are
-// of later sequences than UNA, when one comes that is three or more sequences later
-// (AtpRecoveryOptions::all_holes), or when its timeout has passed.
+// most a window of sequences lies between the oldest without a sum (UNA) and the newest sent (INF).
+// A gradient is sent again, with the resend flag, when a later sum of the same server shows that it
+// was lost (AtpRecoveryOptions::all_holes; without it when three parameter packets in a row are of
+// later sequences than UNA), or when its timeout has passed.
 //
 // Verbs, called by one driver that owns sockets and clock; `now` never goes back.
 //   on_parameter, on_abort, on_timeout   what happened
@@ -19,7 +19,8 @@
 //    is called in time; after a failure all do, and nothing can be started.
 // 2. No block is placed twice. A block is not sent again once it was placed, so the sums may be put
 //    where the gradients were.
-// 3. Something new is sent only while INF − UNA is below the window, in packets, of congestion().
+// 3. Something new is sent only while INF − UNA is below the job's window, and fewer packets than
+//    congestion() allows are on their way: sent, without a sum and not known to be lost.
 // 4. Neither on_parameter nor poll_transmit allocates.
 //
 // A copy is a snapshot: two equal ones behave alike.
@@ -86,18 +87,21 @@ class AtpWorker {
   [[nodiscard]] const AtpCongestion& congestion() const { return congestion_; }
 
   // Appends what decides about later packets: equal texts, equal behaviour. Excepted are times, how
-  // long timeouts have grown, what is measured, and the window of congestion().
+  // long timeouts have grown, what is measured, the window of congestion(), and, should more be
+  // started, which sums of that show that something was lost again.
   void encode_state(std::string& out) const;
 
  private:
   // A sequence in [oldest_, next_), at its number modulo the window.
   struct Flight {
     Time sent;
+    // Of what was sent again: a sum of this sequence or a later one, from the same server, shows
+    // that it was lost again. The others have sent theirs again by then, too.
+    std::uint64_t overtaken_by = 0;
     std::uint8_t tries = 0;  // retransmissions, up to where the timeout grows no more
     bool placed = false;
-    bool lost = false;   // to be sent again
-    bool early = false;  // was sent again because of later parameters
-    bool late = false;   // lost by timeout
+    bool lost = false;  // to be sent again
+    bool late = false;  // lost by timeout
   };
 
   [[nodiscard]] Flight& flight(std::uint64_t sequence) {
@@ -110,10 +114,13 @@ class AtpWorker {
   [[nodiscard]] bool may_send_new() const;
   // The sequence that may be sent again now.
   [[nodiscard]] std::optional<std::uint64_t> lost_to_send() const;
+  void take_off(const Flight& flight);
   void mark_lost(std::uint64_t sequence, std::uint64_t& counter);
   void measure(Duration sample);
   [[nodiscard]] std::uint64_t patience() const;
+  [[nodiscard]] std::uint64_t oldest_of(std::uint64_t server) const;
   void find_holes(std::uint64_t sequence);
+  void find_lost_again(std::uint64_t sequence);
   void note_order(std::uint64_t sequence);
   void wake_at(Time time);
   [[nodiscard]] std::string name() const;
@@ -127,8 +134,11 @@ class AtpWorker {
   std::uint64_t next_ = 0;
   std::uint32_t lost_ = 0;        // flights to be sent again
   std::uint64_t first_lost_ = 0;  // none is before this one
-  std::uint32_t later_ = 0;       // parameters of later sequences in a row
-  std::uint64_t looked_at_ = 0;   // holes below this have been found
+  std::uint32_t in_flight_ = 0;   // sent, not placed, not lost
+  std::uint32_t again_ = 0;       // those of them that were sent again
+  std::uint32_t later_ = 0;       // without all_holes: parameters of later sequences in a row
+  std::vector<std::uint64_t> looked_at_;  // of each server: holes below this have been found
+  std::uint64_t next_look_ = 0;           // no `overtaken_by` of what was sent again is below
   // How many of those lost by timeout may be sent again now. One at first, and two more for each
   // that was answered: as a rule they were not lost but wait for a worker that lost something, and
   // all others would send their whole windows again.

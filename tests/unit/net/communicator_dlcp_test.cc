@@ -151,6 +151,25 @@ TEST(CommunicatorDlcp, two_communicators__do_not_wait_for_each_others_addresses)
   });
 }
 
+TEST(CommunicatorDlcp, dlcp_queue__one_of_seven) {
+  run_ranks(2, lossy_dlcp(0), [](Communicator& all) {
+    for (int queue = 0; queue <= 8; ++queue) {
+      std::vector<float> values(5000, static_cast<float>(all.rank() + 1));
+      CallOptions options;
+      options.dlcp_queue = static_cast<std::uint8_t>(queue);
+      const Status status = all.allreduce(TensorSpan::of(values), options);
+      if (queue >= 1 && queue <= 7) {
+        ASSERT_TRUE(status.ok()) << status.error().message();
+        ASSERT_EQ(std::ranges::count(values, 3.0F), 5000) << "queue " << queue;
+        continue;
+      }
+      ASSERT_FALSE(status.ok());
+      EXPECT_EQ(status.error().message(),
+                "dlcp_queue: " + std::to_string(queue) + "; from 1 to 7 are allowed");
+    }
+  });
+}
+
 TEST(CommunicatorDlcp, loss_bound__only_where_it_makes_sense) {
   run_ranks(1, lossy_dlcp(0), [&](Communicator& alone) {
     std::vector<float> values(8);

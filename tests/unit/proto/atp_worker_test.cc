@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -164,7 +165,9 @@ TEST(AtpWorker, on_timeout__follows_what_is_typical_but_not_after_a_pause) {
   EXPECT_LT(drain(worker, at(184 + 40)).size(), 8U);
   worker.on_timeout(at(184 + 200));
   EXPECT_GE(worker.counters().timeouts, 8U);
-  for (std::uint64_t s = 92; s < 100; ++s) (void)worker.on_parameter(parameter(s), at(400));
+  for (std::uint64_t s = 92; s < 99; ++s) (void)worker.on_parameter(parameter(s), at(400));
+  EXPECT_EQ(sequences(drain(worker, at(400))), (Sequences{99}));
+  (void)worker.on_parameter(parameter(99), at(400));
   ASSERT_TRUE(worker.idle());
   // Nothing is in flight: the others may begin later than typical.
   ASSERT_TRUE(worker.start({4, kMs * 30'000, 0}, at(1000)).ok());
@@ -246,44 +249,6 @@ TEST(AtpWorker, levels__a_worker_says_where_it_may_be_aggregated) {
   EXPECT_EQ(check_atp_header(header), WireError::kNone);
 }
 
-TEST(AtpCongestion, window__as_section_5_4_says) {
-  AtpWorkerOptions options;
-  options.elements = 64;
-  options.window = 1024;
-  options.congestion.initial_packets = 50;
-  options.congestion.threshold = Bytes(20'000);
-  const std::int64_t packet = 42 + 32 + 256;
-  AtpCongestion congestion(options);
-  EXPECT_EQ(congestion.packets(), 50U);
-  EXPECT_EQ(congestion.window(), Bytes(50 * packet));
-  // Slow start: one MTU a packet.
-  congestion.on_parameter(0, false, 50);
-  EXPECT_EQ(congestion.window(), Bytes(50 * packet + 1500));
-  congestion.on_parameter(1, false, 51);
-  congestion.on_parameter(2, false, 52);
-  EXPECT_EQ(congestion.window(), Bytes(50 * packet + 4500));
-  // Beyond the threshold: one MTU a window.
-  const std::int64_t window = congestion.window().count();
-  const std::int64_t packets_of_a_window = (window + packet - 1) / packet;
-  for (std::int64_t i = 0; i < packets_of_a_window; ++i) congestion.on_parameter(3, false, 60);
-  EXPECT_EQ(congestion.window(), Bytes(window + 1500));
-  EXPECT_EQ(congestion.packets(), (window + 1500 + packet - 1) / packet);
-  // A mark halves it, the marks of the same flight do not again, later ones do.
-  congestion.on_parameter(60, true, 100);
-  EXPECT_EQ(congestion.window(), Bytes((window + 1500) / 2));
-  EXPECT_EQ(congestion.threshold(), congestion.window());
-  congestion.on_parameter(99, true, 120);
-  congestion.on_loss(99, 120);
-  EXPECT_EQ(congestion.window(), Bytes((window + 1500) / 2));
-  congestion.on_loss(100, 120);
-  EXPECT_EQ(congestion.window(), Bytes((window + 1500) / 4));
-  // Never below a packet, never above the job's window.
-  for (std::uint64_t s = 200; s < 240; ++s) congestion.on_loss(s, s + 1);
-  EXPECT_EQ(congestion.packets(), 1U);
-  for (int i = 0; i < 1'000'000; ++i) congestion.on_parameter(300, false, 301);
-  EXPECT_EQ(congestion.packets(), 1024U);
-}
-
 TEST(AtpWorker, poll_transmit__what_is_lost_goes_first_and_within_the_window) {
   AtpWorkerOptions options = options_of();
   options.congestion.enabled = true;
@@ -319,6 +284,69 @@ TEST(AtpWorker, on_parameter__all_holes_below_a_later_sum_are_lost) {
       (void)worker.on_parameter(parameter(came), at(1));
     EXPECT_EQ(sequences(drain(worker, at(1))), all ? (Sequences{0, 2}) : (Sequences{0}));
   }
+}
+
+// The sums of each server come in order, whatever those of the others do.
+TEST(AtpWorker, on_parameter__holes_are_looked_for_among_the_sums_of_one_server) {
+  AtpWorkerOptions options = options_of();
+  options.servers = 2;
+  options.window = 32;
+  AtpWorker worker = started(options, 4 * 40);
+  ASSERT_EQ(drain(worker, at(0)).size(), 32U);
+  // Server 1 is far ahead: nothing of server 0 is lost.
+  for (std::uint64_t s = 1; s < 32; s += 2) (void)worker.on_parameter(parameter(s), at(1));
+  EXPECT_TRUE(drain(worker, at(1)).empty());
+  (void)worker.on_parameter(parameter(4), at(2));
+  EXPECT_TRUE(drain(worker, at(2)).empty());
+  (void)worker.on_parameter(parameter(6), at(2));
+  EXPECT_EQ(sequences(drain(worker, at(2))), (Sequences{0}));
+  (void)worker.on_parameter(parameter(8), at(2));
+  EXPECT_EQ(sequences(drain(worker, at(2))), (Sequences{2}));
+}
+
+TEST(AtpWorker, on_parameter__at_the_end_the_last_sum_shows_what_is_lost) {
+  AtpWorkerOptions options = options_of();
+  for (const bool tail : {true, false}) {
+    options.recovery.tail_holes = tail;
+    AtpWorker worker = started(options, 4 * 6);
+    ASSERT_EQ(drain(worker, at(0)).size(), 6U);
+    for (const std::uint64_t came : {0U, 1U, 2U, 3U})
+      (void)worker.on_parameter(parameter(came), at(1));
+    (void)worker.on_parameter(parameter(5), at(1));
+    EXPECT_EQ(sequences(drain(worker, at(1))), tail ? Sequences{4} : Sequences{});
+  }
+}
+
+// A loss does not stop what is new, and what is lost again is found without a timeout.
+TEST(AtpWorker, on_parameter__what_is_lost_again_shows_by_what_was_sent_after_it) {
+  AtpWorkerOptions options = options_of();
+  options.window = 64;
+  options.congestion.enabled = true;
+  options.congestion.initial_packets = 8;
+  options.congestion.threshold = Bytes(1);
+  AtpWorker worker = started(options, 4 * 60);
+  std::vector<std::uint64_t> again;
+  std::uint64_t newest = 0;
+  // The network answers all but sequence 0, a round trip later.
+  std::vector<AtpTransmit> flight = drain(worker, at(0));
+  EXPECT_EQ(flight.size(), 8U);
+  for (std::int64_t ms = 1; ms < 10; ++ms) {
+    for (const AtpTransmit& each : flight) {
+      if (each.header.sequence > 0) {
+        (void)worker.on_parameter(parameter(each.header.sequence), at(ms));
+      }
+    }
+    flight = drain(worker, at(ms));
+    for (const AtpTransmit& each : flight) {
+      newest = std::max(newest, each.header.sequence);
+      if (each.header.resend) again.push_back(each.header.sequence);
+    }
+  }
+  EXPECT_GE(newest, 40U);
+  EXPECT_GE(again.size(), 3U);
+  EXPECT_EQ(again, Sequences(again.size(), 0));
+  EXPECT_EQ(worker.counters().timeouts, 0U);
+  EXPECT_EQ(worker.oldest(), 0U);
 }
 
 TEST(AtpWorkerOptions, validate__names_field_value_and_range) {
