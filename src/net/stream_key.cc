@@ -9,9 +9,11 @@
 #include <utility>
 
 #include "net/address.h"
+#include "net/bootstrap/environment.h"
 #include "net/system.h"
 #include "net/tcp.h"
 #include "wire/byte_io.h"
+#include "wire/frame.h"
 
 namespace thalweg {
 namespace {
@@ -64,6 +66,10 @@ Result<StreamAddress> StreamAddress::parse(const std::string& text) {
     address.host_ports.push_back(text.substr(at, comma - at));
     at = comma + 1;
   }
+  if (address.host_ports.size() > kMaxInterfaces) {
+    return Error(fmt::format("'{}' has {} addresses; at most {} are allowed", text,
+                             address.host_ports.size(), kMaxInterfaces));
+  }
   if (space == text.size()) return address;
   std::uint64_t challenge = 0;
   const char* const end = text.data() + text.size();
@@ -79,6 +85,10 @@ Result<DialedStream> connect_stream(const std::string& address, const StreamKey*
                                     const StreamWay& way) {
   THALWEG_TRY(const StreamAddress parsed, StreamAddress::parse(address));
   const std::size_t pairs = std::max(parsed.host_ports.size(), way.own.size());
+  if (pairs * way.each > kMaxLane + 1) {
+    return Error(fmt::format("{} streams to a rank; at most {} are allowed (THALWEG_STREAMS)",
+                             pairs * way.each, kMaxLane + 1));
+  }
   const std::size_t pair = way.stream % pairs;
   std::string name = parsed.host_ports[pair % parsed.host_ports.size()];
   if (parsed.challenge.has_value() != (key != nullptr)) {

@@ -73,7 +73,7 @@ bool is_of_this_host(const SocketAddress& address) {
 // The one by which the store is reached is of `family`.
 Result<SocketAddress> address_of(const std::string& name, const Interfaces& all, int family) {
   if (const auto address = numeric_host(name); address && !all.names.contains(name)) {
-    if (is_of_this_host(*address)) return *address;
+    if (is_of_this_host(*address)) return address->unmapped();
     return Error(fmt::format("interface '{}' is no address of this host; there are: {}", name,
                              list_of(all)));
   }

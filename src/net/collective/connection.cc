@@ -39,6 +39,7 @@ void Connection::break_off(std::string why) {
   target_ = nullptr;
   source_ = 0;
   lanes_.clear();
+  proofs_due_ = 0;
   loans_.clear();
 }
 
@@ -82,6 +83,7 @@ void Connection::placed(std::size_t size, Handler& handler) {
 }
 
 bool Connection::read(std::span<std::byte> buffer, Handler& handler) {
+  if (proofs_due_ > 0) read_proofs();
   if (stalled_ || !connected()) return false;
   if (reads_shared_) return read_shared(handler);
   if (source_ != 0) return read_lane(buffer, handler);
@@ -217,8 +219,13 @@ bool Connection::delivered() const {
   if (out_header_left_ != 0 || out_text_left_ != 0 || !queue_.empty()) return false;
   // What the peer reads before that.
   if (std::ranges::any_of(lanes_, [](const Lane& lane) { return !lane.out.empty(); })) return false;
-  int unsent = 0;
-  if (ioctl(fd(), SIOCOUTQ, &unsent) != 0 || unsent == 0) return true;
+  const auto is_with_peer = [](int fd) {
+    int unsent = 0;
+    return ioctl(fd, SIOCOUTQ, &unsent) != 0 || unsent == 0;
+  };
+  const bool lanes_are = std::ranges::all_of(
+      lanes_, [&](const Lane& lane) { return !lane.fd.valid() || is_with_peer(lane.fd.get()); });
+  if (lanes_are && is_with_peer(fd())) return true;
   // A peer that closed takes no more.
   pollfd closed{fd(), 0, 0};
   return poll(&closed, 1, 0) > 0;

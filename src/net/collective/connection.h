@@ -70,7 +70,7 @@ class Connection {
   [[nodiscard]] bool connected() const { return fd_.valid(); }
   [[nodiscard]] int fd() const { return fd_.get(); }
   // Takes a connected, non-blocking socket.
-  void attach(Fd fd) { fd_ = std::move(fd); }
+  void attach(Fd fd);
   // Before anything is read: the peer must say this before its frames, or it is broken off.
   void expect(const SessionProof& proof) { answer_due_.assign(proof.begin(), proof.end()); }
 
@@ -190,10 +190,14 @@ class Connection {
   bool read_lane(std::span<std::byte> buffer, Handler& handler);
   // Sends by the lanes. True: another frame has begun.
   bool flush_lanes(Handler& handler);
+  // What the peer must say first on lanes.
+  void read_proofs();
   void push(std::size_t lane, Handler& handler);
   // For the next data frame: 0, the first stream, or a lane; none: all have enough.
   [[nodiscard]] std::optional<std::uint32_t> choose_stream(std::size_t bytes);
   [[nodiscard]] static std::string words_for(const Lane& lane);
+  // Why it ended, as recv() said.
+  [[nodiscard]] static std::string lane_end(const Lane& lane, ssize_t got);
 
   Rank peer_;
   Fd fd_;
@@ -231,8 +235,9 @@ class Connection {
   bool writes_shared_ = false;
   std::string write_error_;  // nothing more can be sent; the peer's last words may still be read
 
-  std::vector<Lane> lanes_;  // [number - 1]; those without a socket are not there yet
-  Loans loans_;              // with lanes
+  std::vector<Lane> lanes_;     // [number - 1]; those without a socket are not there yet
+  std::size_t proofs_due_ = 0;  // lanes on which the peer has not said all it must say first
+  Loans loans_;                 // with lanes
   std::uint32_t last_chosen_ = 0;
 };
 

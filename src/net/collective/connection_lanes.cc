@@ -47,10 +47,43 @@ bool Connection::add_lane(std::uint32_t number, Fd fd, std::vector<std::byte> du
   prepare_lane(fd.get());
   if (connected()) prepare_lane(this->fd());
   if (lanes_.size() < number) lanes_.resize(number);
+  if (!due.empty()) ++proofs_due_;
   Lane& lane = lanes_[number - 1];
   lane.fd = std::move(fd);
   lane.answer_due = std::move(due);
   return true;
+}
+
+void Connection::attach(Fd fd) {
+  fd_ = std::move(fd);
+  if (has_lanes()) prepare_lane(this->fd());
+}
+
+// Also of a lane that only sends: what is left unread when it is closed would take along what the
+// peer has not read yet.
+void Connection::read_proofs() {
+  for (Lane& lane : lanes_) {
+    if (lane.answer_due.empty()) continue;
+    std::array<std::byte, kSessionProofSize> proof;
+    const ssize_t got = recv(lane.fd.get(), proof.data(), lane.answer_due.size(), MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (got <= 0) {
+      break_off(lane_end(lane, got));
+      return;
+    }
+    const auto bytes = std::span<const std::byte>(proof).first(static_cast<std::size_t>(got));
+    if (!same_secret(bytes, std::span(lane.answer_due).first(bytes.size()))) {
+      break_off("it does not hold the job key");
+      return;
+    }
+    lane.answer_due.erase(lane.answer_due.begin(), lane.answer_due.begin() + got);
+    if (lane.answer_due.empty()) --proofs_due_;
+  }
+}
+
+std::string Connection::lane_end(const Lane& lane, ssize_t got) {
+  const std::string why = got < 0 ? std::generic_category().message(errno) : "closed";
+  return fmt::format("{}: {}", words_for(lane), why);
 }
 
 std::string Connection::words_for(const Lane& lane) {
@@ -68,29 +101,19 @@ std::string Connection::words_for(const Lane& lane) {
 
 bool Connection::read_lane(std::span<std::byte> buffer, Handler& handler) {
   if (misses_lane()) return false;
-  Lane& lane = lanes_[source_ - 1];
-  std::array<std::byte, kSessionProofSize> proof;
-  const std::span<std::byte> due = std::span(proof).first(lane.answer_due.size());
-  const std::span<std::byte> place = due.empty() ? direct_place() : due;
+  const Lane& lane = lanes_[source_ - 1];
+  if (!lane.answer_due.empty()) return false;
+  const std::span<std::byte> place = direct_place();
   // No more than the payload: what is behind it belongs to another frame.
   const std::span<std::byte> into =
       place.empty() ? buffer.first(std::min(buffer.size(), left_)) : place;
   const ssize_t got = recv(lane.fd.get(), into.data(), into.size(), MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
   if (got <= 0) {
-    const std::string why = got < 0 ? std::generic_category().message(errno) : "closed";
-    break_off(fmt::format("{}: {}", words_for(lane), why));
+    break_off(lane_end(lane, got));
     return true;
   }
   const auto bytes = into.first(static_cast<std::size_t>(got));
-  if (!due.empty()) {
-    if (!same_secret(bytes, std::span(lane.answer_due).first(bytes.size()))) {
-      break_off("it does not hold the job key");
-      return true;
-    }
-    lane.answer_due.erase(lane.answer_due.begin(), lane.answer_due.begin() + got);
-    return true;
-  }
   if (!place.empty()) {
     placed(bytes.size(), handler);
   } else {
@@ -164,7 +187,12 @@ std::optional<std::uint32_t> Connection::choose_stream(std::size_t bytes) {
 
 bool Connection::flush_lanes(Handler& handler) {
   for (std::size_t i = 0; i < lanes_.size() && write_error_.empty(); ++i) push(i, handler);
-  if (!connected() || !write_error_.empty()) return false;
+  if (!connected()) return false;
+  if (!write_error_.empty()) {
+    // Nothing is sent any more: none waits for room.
+    for (Lane& lane : lanes_) lane.blocked = false;
+    return false;
+  }
   Frame frame;
   Outgoing next;
   if (!handler.next_data(*this, frame, next)) return false;

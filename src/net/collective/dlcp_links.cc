@@ -109,20 +109,24 @@ Result<DlcpWays> DlcpLinks::connect_to(int rank, const std::vector<std::string>&
 }
 
 Result<DlcpWays> DlcpLinks::wait_for(int rank, const std::vector<std::string>& theirs, Time until) {
-  DlcpWays ways;
+  std::vector<std::tuple<int, std::size_t, std::size_t>> all;
   for (std::size_t way = 0; way < std::max(theirs.size(), endpoints_.size()); ++way) {
     const std::size_t own = way % endpoints_.size();
     const std::tuple wanted(rank, way % theirs.size(), own);
+    all.push_back(wanted);
     while (!newcomers_.contains(wanted)) {
       Result<Peer> peer = endpoints_[own].accept(left_until(until));
       if (!peer.ok()) {
         return Error(fmt::format("rank {} did not connect for DLCP in time", rank));
       }
       const std::optional<Name> who = read_name(peer->name());
-      if (who) newcomers_.emplace(std::tuple(who->rank, who->interface, own), std::move(*peer));
+      // One that has come before has been given up by its rank.
+      if (who) newcomers_.insert_or_assign({who->rank, who->interface, own}, std::move(*peer));
     }
-    ways.push_back(newcomers_.extract(wanted).mapped());
   }
+  // Only when all are there: a call that comes later needs them as well.
+  DlcpWays ways;
+  for (const auto& wanted : all) ways.push_back(newcomers_.extract(wanted).mapped());
   return ways;
 }
 

@@ -121,7 +121,8 @@ class Engine final : public OperationHost,
   // Asks for bells on behalf of a thread that sleeps, or will. True: there is something to do.
   [[nodiscard]] bool prepare_sleep();
   void wake_up();
-  void hang_up(Connection& connection) const;
+  // `moved`: it was read just now.
+  void hang_up(Connection& connection, bool moved) const;
   bool handle_events(int timeout_ms);
   void settle();
   void look_over(Connection& connection);
@@ -203,7 +204,7 @@ class Engine final : public OperationHost,
 
   EngineOptions options_;
   // Streams that have not said whose they are; of more, the one that came first must go.
-  static constexpr std::size_t kMaxNewcomers = 1024;
+  static constexpr std::size_t kMaxNewcomers = 8192;
   std::vector<TcpListener> listeners_;  // one an interface
   Fd epoll_;                            // of all streams and the listeners
   Fd outer_;                            // of epoll_ and wake_: what the engine's thread sleeps on

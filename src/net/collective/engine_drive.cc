@@ -31,6 +31,8 @@ constexpr Duration kHangUpTime = Duration::milliseconds(250);
 constexpr Duration kLongestLinger = Duration::milliseconds(1000);
 // Timers are looked at this often by a driver that does not sleep.
 constexpr int kLooksPerTimer = 64;
+// And this often by one that has always something to do.
+constexpr unsigned kMovesPerTimer = 1024;
 // With a core for every rank, one that waits lets others run only this often.
 constexpr int kLooksPerYield = 16;
 
@@ -71,10 +73,13 @@ bool Engine::over(const Op& op) {
 void Engine::drive(Lock& lock, const Op& until) {
   Time spin_until;
   int looks = 0;
+  unsigned moves = 0;
   while (!until.result) {
     const bool moved = poll();
     if (until.result) return;
     if (moved) {
+      // What moves need not be what an operation waits for: deadlines are looked at all the same.
+      if (++moves % kMovesPerTimer == 0) check_timers(monotonic_now());
       looks = 0;
       spin_until = Time();
       continue;
@@ -153,11 +158,11 @@ bool Engine::poll() {
   return moved;
 }
 
-// A peer that has ended, while what it sent belongs to an operation that has not begun here. It may
-// have done all its part and left; then the operation that is about to begin reads that.
-void Engine::hang_up(Connection& connection) const {
+// A peer that has ended, while what it sent belongs to an operation that has not begun here, or is
+// on a lane. It may have done all its part and left; then that is read.
+void Engine::hang_up(Connection& connection, bool moved) const {
   const Time now = monotonic_now();
-  if (!connection.hung_up) connection.hung_up = now;
+  if (!connection.hung_up || moved) connection.hung_up = now;
   if (now >= *connection.hung_up + kHangUpTime) connection.break_off("its connection closed");
 }
 
@@ -175,11 +180,11 @@ bool Engine::handle_events(int timeout_ms) {
         std::ranges::find_if(open_, [&](const Connection* c) { return c->owns(fd); });
     if (connection != open_.end()) {
       if ((*connection)->reads_shared()) (*connection)->hear_bells(buffer_);
-      (*connection)->read(buffer_, *this);
-      if ((*connection)->stalled() && !(*connection)->reads_shared() &&
-          (events[static_cast<std::size_t>(i)].events & (EPOLLHUP | EPOLLERR)) != 0) {
-        hang_up(**connection);
-      }
+      const bool moved = (*connection)->read(buffer_, *this);
+      const bool waits = (*connection)->stalled() || (*connection)->source() != 0;
+      const bool ended = fd == (*connection)->fd() && (events[static_cast<std::size_t>(i)].events &
+                                                       (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) != 0;
+      if (waits && ended && !(*connection)->reads_shared()) hang_up(**connection, moved);
       if ((events[static_cast<std::size_t>(i)].events & EPOLLOUT) != 0) touch(**connection);
       look_over(**connection);
       watch(**connection);
@@ -239,7 +244,10 @@ void Engine::watch(Connection& connection) {
       !connection.reads_shared() && !connection.stalled() && connection.source() == 0;
   const bool bells = connection.reads_shared() && !connection.deaf();
   const bool room = !connection.writes_shared() && connection.first_blocked();
+  // While a lane is read, only the end of the first stream is looked for.
+  const bool end = connection.source() != 0;
   const std::uint32_t wanted = (frames || bells ? static_cast<std::uint32_t>(EPOLLIN) : 0U) |
+                               (end ? static_cast<std::uint32_t>(EPOLLRDHUP) : 0U) |
                                (room ? static_cast<std::uint32_t>(EPOLLOUT) : 0U);
   if (wanted == connection.watching) return;
   connection.watching = wanted;
@@ -257,7 +265,8 @@ void Engine::watch_lanes(Connection& connection) {
   std::uint32_t number = 0;
   for (Lane& lane : connection.lanes()) {
     ++number;
-    const bool payload = connection.source() == number && !connection.stalled();
+    const bool payload =
+        (connection.source() == number && !connection.stalled()) || !lane.answer_due.empty();
     const std::uint32_t wanted = (payload ? static_cast<std::uint32_t>(EPOLLIN) : 0U) |
                                  (lane.blocked ? static_cast<std::uint32_t>(EPOLLOUT) : 0U);
     const std::uint32_t before = std::exchange(lane.watching, lane.fd.valid() ? wanted : 0U);

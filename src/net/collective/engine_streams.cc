@@ -49,6 +49,8 @@ Status Engine::connect_lanes(Lock& lock, Connection& connection, std::size_t str
     if (!stream.ok()) {
       return stream.error().within(fmt::format("rank {}", connection.peer().value()));
     }
+    // It has ended, which others find out.
+    if (!connection.over().empty()) break;
     adopt_lane(connection, number, std::move(stream->fd), stream->answer);
   }
   return ok_status();

@@ -137,6 +137,31 @@ TEST_F(LanesTest, end_of_one__is_the_end_of_all) {
   EXPECT_TRUE(says(receiver_.connection.over(), "closed"));
 }
 
+TEST_F(LanesTest, proof__is_read_by_an_end_that_only_sends) {
+  const std::vector<std::byte> proof(kSessionProofSize, std::byte{7});
+  const std::array<int, 2> fds = stream_pair();
+  const Fd peer(fds[1]);
+  ASSERT_TRUE(sender_.connection.add_lane(1, Fd(fds[0]), proof));
+  ASSERT_EQ(send(peer.get(), proof.data(), proof.size(), 0), std::ssize(proof));
+  sender_.read_all();
+  EXPECT_EQ(sender_.connection.over(), "");
+  EXPECT_TRUE(sender_.connection.lanes()[0].answer_due.empty());
+  int unread = 0;
+  ASSERT_EQ(ioctl(fds[0], FIONREAD, &unread), 0);
+  EXPECT_EQ(unread, 0);
+}
+
+TEST_F(LanesTest, proof__another_ends_the_connection) {
+  std::vector<std::byte> proof(kSessionProofSize, std::byte{7});
+  const std::array<int, 2> fds = stream_pair();
+  const Fd peer(fds[1]);
+  ASSERT_TRUE(sender_.connection.add_lane(1, Fd(fds[0]), proof));
+  proof.back() = std::byte{8};
+  ASSERT_EQ(send(peer.get(), proof.data(), proof.size(), 0), std::ssize(proof));
+  sender_.read_all();
+  EXPECT_EQ(sender_.connection.over(), "it does not hold the job key");
+}
+
 TEST(Loans, sent__the_executor_hears_in_order) {
   ConnectionEnd end(true);
   Loans loans;
