@@ -178,7 +178,7 @@ Status simulate_all(const Settings& settings, Report& report) {
 }
 
 std::string words_for(const EmulatedNetwork& network) {
-  const std::string each = "each rank in a network namespace of its own";
+  std::string each = "each rank in a network namespace of its own";
   if (network.devices() == 1) return each;
   return fmt::format("{} with {} devices", each, network.devices());
 }

@@ -204,7 +204,7 @@ class Engine final : public OperationHost,
 
   EngineOptions options_;
   // Streams that have not said whose they are; of more, the one that came first must go.
-  static constexpr std::size_t kMaxNewcomers = 8192;
+  static constexpr std::size_t kMaxNewcomers = 1024;
   std::vector<TcpListener> listeners_;  // one an interface
   Fd epoll_;                            // of all streams and the listeners
   Fd outer_;                            // of epoll_ and wake_: what the engine's thread sleeps on

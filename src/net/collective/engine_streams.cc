@@ -150,7 +150,10 @@ void Engine::accept_streams(TcpListener& listener) {
     event.events = EPOLLIN;
     event.data.fd = fd.get();
     if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd.get(), &event) != 0) return;
-    if (newcomers_.size() >= kMaxNewcomers) newcomers_.pop_front();
+    if (newcomers_.size() >= kMaxNewcomers) {
+      greet(0);  // it may have said by now whose it is
+      newcomers_.pop_front();
+    }
     newcomers_.push_back({std::move(fd), {}, 0, false});
   };
   // One that is refused hears why; with a key it would wait for a proof first, and only hears that
