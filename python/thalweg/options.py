@@ -33,9 +33,11 @@ class Options:
     def topology_text(self):
         """`topology` as the communicator takes it: a shorthand or the text of a YAML file."""
         given = self.topology
-        if "\n" in given or not (given.endswith((".yaml", ".yml")) or "/" in given or pathlib.Path(given).is_file()):
-            return given
+        if "\n" in given or "{" in given:
+            return given if "\n" in given else given + "\n"
         try:
+            if not (given.endswith((".yaml", ".yml")) or "/" in given or pathlib.Path(given).is_file()):
+                return given
             return pathlib.Path(given).read_text(encoding="utf-8") + "\n"
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"topology: {given!r}: {error}; a YAML file that every rank can read, or a shorthand such as "

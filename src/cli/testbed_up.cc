@@ -226,6 +226,7 @@ Result<int> run_in_background(const TestbedPlace& place, const Topology& topolog
   const std::string said = read_all(pipe.read.get());
   if (said.starts_with('+')) {
     block_ends();
+    std::signal(SIGPIPE, SIG_IGN);  // it may have ended since
     if (write(answer.write.get(), "+", 1) != 1) return system_error("the testbed has ended", errno);
     answer.write.reset();
     print_up(place, topology, said.substr(1));

@@ -116,6 +116,10 @@ def test_topology__may_be_a_file_that_all_ranks_read(tmp_path):
     assert thalweg.Options(topology=shorthand).topology_text() == shorthand
     with pytest.raises(ValueError, match="topology: '/nowhere/net.yaml'.*a YAML file that every rank can read, or a shorthand"):
         thalweg.Options(topology="/nowhere/net.yaml").topology_text()
+    with pytest.raises(ValueError, match="topology: 'sss.*File name too long.*or a shorthand"):
+        thalweg.Options(topology="s" * 300).topology_text()
+    text = "{hosts: [{name: a}], links: [" + "{between: [a/b, s], rate: 1G}, " * 20 + "]}"
+    assert thalweg.Options(topology=text).topology_text() == text + "\n"
     file = tmp_path / "net.yaml"
     file.write_text("hosts: [{name: a}, {name: b}]\nswitches: [{name: s}]\n"
                     "links: [{between: [a, s], rate: 1G}, {between: [b, s], rate: 1G}]\n")

@@ -53,7 +53,8 @@ void AtpCongestion::on_loss(std::uint64_t sequence, std::uint64_t next) {
   if (least_ && typical_ > Duration()) {
     share = std::clamp(least_->ps() / (typical_.ps() / kUnit + 1), kUnit / 2, kUnit * 7 / 8);
   }
-  cut(window_ * share / kUnit, sequence, next);
+  // window_ * share alone may be too large a number.
+  cut(window_ / kUnit * share + window_ % kUnit * share / kUnit, sequence, next);
 }
 
 void AtpCongestion::on_retransmission_lost(std::uint64_t next) {

@@ -69,6 +69,7 @@ AtpPlacement AtpWorker::on_parameter(const AtpHeader& header, Time now) {
   starting_ = false;
   if (flight.lost) {
     --lost_;
+    if (flight.late) --late_;
   } else {
     take_off(flight);
   }
@@ -196,6 +197,7 @@ void AtpWorker::fail(const std::string& cause, Time now) {
   failed_ = fmt::format("{}: {}", name(), cause);
   tensors_.fail_all(failed_, now);
   lost_ = 0;
+  late_ = 0;
   in_flight_ = 0;
   again_ = 0;
   starting_ = false;
@@ -224,6 +226,7 @@ void AtpWorker::on_timeout(Time now) {
       in_vain |= each.tries > 0;
       mark_lost(sequence, counters_.timeouts);
       flight(sequence).late = true;
+      ++late_;
       late_credit_ = std::max(late_credit_, 1U);
     } else {
       wake_at(due);
@@ -237,19 +240,18 @@ void AtpWorker::wake_at(Time time) { wake_ = wake_ ? std::min(*wake_, time) : ti
 std::optional<Time> AtpWorker::next_timeout() const { return wake_; }
 
 bool AtpWorker::may_send_new() const {
-  return lost_ == 0 && next_ < tensors_.end() && next_ - oldest_ < options_.window &&
+  return next_ < tensors_.end() && next_ - oldest_ < options_.window &&
          in_flight_ < congestion_.packets();
 }
 
 // Only within the window: workers that all lost much send it again at the same time, and would lose
 // it again.
 std::optional<std::uint64_t> AtpWorker::lost_to_send() const {
-  if (lost_ == 0) return std::nullopt;
+  const std::uint32_t held_back = late_credit_ > 0 ? 0 : late_;
+  if (lost_ == held_back || in_flight_ >= congestion_.packets()) return std::nullopt;
   std::uint64_t sequence = std::max(oldest_, first_lost_);
-  while (!flight(sequence).lost) ++sequence;
-  const bool may =
-      in_flight_ < congestion_.packets() && (!flight(sequence).late || late_credit_ > 0);
-  return may ? std::optional(sequence) : std::nullopt;
+  while (!flight(sequence).lost || (held_back > 0 && flight(sequence).late)) ++sequence;
+  return sequence;
 }
 
 bool AtpWorker::ready() const { return failed_.empty() && (lost_to_send() || may_send_new()); }
@@ -260,13 +262,16 @@ bool AtpWorker::poll_transmit(Time now, AtpTransmit& out) {
   if (!again && !may_send_new()) return false;
   const std::uint64_t sequence = again ? *again : next_;
   if (again) {
-    first_lost_ = sequence + 1;
+    if (late_credit_ > 0) first_lost_ = sequence + 1;  // nothing was held back
     --lost_;
     ++counters_.retransmitted;
     tensors_.retransmitted(sequence);
     Flight& each = flight(sequence);
     each.lost = false;
-    if (each.late) --late_credit_;
+    if (each.late) {
+      --late_credit_;
+      --late_;
+    }
     each.late = false;
     each.tries = std::min<std::uint8_t>(each.tries + 1, kMostTries);
     each.overtaken_by = next_ + in_flight_;

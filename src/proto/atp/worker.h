@@ -111,6 +111,7 @@ class AtpWorker {
     return flights_[sequence & (flights_.size() - 1)];
   }
   [[nodiscard]] Duration timeout(const Flight& flight) const;
+  // If nothing lost may be sent again: that goes first.
   [[nodiscard]] bool may_send_new() const;
   // The sequence that may be sent again now.
   [[nodiscard]] std::optional<std::uint64_t> lost_to_send() const;
@@ -133,6 +134,7 @@ class AtpWorker {
   std::uint64_t oldest_ = 0;
   std::uint64_t next_ = 0;
   std::uint32_t lost_ = 0;        // flights to be sent again
+  std::uint32_t late_ = 0;        // those of them lost by timeout
   std::uint64_t first_lost_ = 0;  // none is before this one
   std::uint32_t in_flight_ = 0;   // sent, not placed, not lost
   std::uint32_t again_ = 0;       // those of them that were sent again

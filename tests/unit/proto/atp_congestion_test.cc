@@ -47,6 +47,18 @@ TEST(AtpCongestion, window__as_section_5_4_says) {
   EXPECT_EQ(congestion.packets(), 1024U);
 }
 
+TEST(AtpCongestion, on_loss__halves_the_largest_window_that_is_allowed) {
+  AtpWorkerOptions options;
+  options.window = AtpWorkerOptions::kMostWindow;
+  options.congestion.initial_packets = options.window;
+  options.frame_overhead = Bytes(std::int64_t{1} << 40);
+  ASSERT_TRUE(options.validate().ok());
+  AtpCongestion congestion(options);
+  const std::int64_t window = congestion.window().count();
+  congestion.on_loss(0, 50);
+  EXPECT_EQ(congestion.window(), Bytes(window / 2));
+}
+
 TEST(AtpCongestion, on_delay__a_queue_that_stands_ends_growth_and_decides_what_a_loss_costs) {
   AtpWorkerOptions options;
   options.congestion.queue = kMs * 5;

@@ -260,7 +260,7 @@ TEST(AtpWorker, poll_transmit__what_is_lost_goes_first_and_within_the_window) {
   worker.on_timeout(at(4));
   EXPECT_EQ(sequences(drain(worker, at(4))), (Sequences{0}));
   (void)worker.on_parameter(parameter(0), at(5));
-  EXPECT_EQ(sequences(drain(worker, at(5))), (Sequences{1, 2}));
+  EXPECT_EQ(sequences(drain(worker, at(5))), (Sequences{1, 2, 8}));
   // The first loss halved the window; that of a retransmission leaves one packet.
   EXPECT_EQ(worker.congestion().packets(), 4U);
   worker.on_timeout(at(30));
@@ -347,6 +347,31 @@ TEST(AtpWorker, on_parameter__what_is_lost_again_shows_by_what_was_sent_after_it
   EXPECT_EQ(again, Sequences(again.size(), 0));
   EXPECT_EQ(worker.counters().timeouts, 0U);
   EXPECT_EQ(worker.oldest(), 0U);
+}
+
+// Those lost by timeout that have to wait hold up neither other losses nor what is new.
+TEST(AtpWorker, poll_transmit__what_has_to_wait_holds_up_nothing_else) {
+  AtpWorkerOptions options = options_of();
+  options.window = 16;
+  options.congestion.enabled = true;
+  options.congestion.initial_packets = 8;
+  options.recovery.initial = kMs * 4;
+  AtpWorker worker = started(options, 4 * 100);
+  ASSERT_EQ(drain(worker, at(0)).size(), 8U);
+  // All time out. 0 goes again, 1 to 7 have to wait, and half a window is on its way.
+  worker.on_timeout(at(4));
+  EXPECT_EQ(sequences(drain(worker, at(4))), (Sequences{0, 8, 9, 10}));
+  EXPECT_FALSE(worker.ready());
+  // Later sums show that 0 is lost again, then that 8 is: they go before what is new.
+  for (const std::uint64_t s : {9U, 10U}) (void)worker.on_parameter(parameter(s), at(5));
+  EXPECT_EQ(sequences(drain(worker, at(5))), (Sequences{0, 11, 12}));
+  (void)worker.on_parameter(parameter(11), at(6));
+  EXPECT_EQ(sequences(drain(worker, at(6))), (Sequences{8, 13}));
+  EXPECT_EQ(worker.oldest(), 0U);
+  // What was sent again is answered: those that wait go first.
+  (void)worker.on_parameter(parameter(0), at(7));
+  (void)worker.on_parameter(parameter(12), at(7));
+  EXPECT_EQ(sequences(drain(worker, at(7))), (Sequences{1, 2}));
 }
 
 TEST(AtpWorkerOptions, validate__names_field_value_and_range) {
