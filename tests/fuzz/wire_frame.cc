@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Frame frame;
   if (decode_frame(bytes, frame) != WireError::kNone) return 0;
   CHECK(std::ranges::equal(encode_frame(frame), bytes));
-  const bool data = frame.kind == FrameKind::kData || frame.kind == FrameKind::kLaneData;
-  CHECK(frame.length <= (data ? kMaxFrameData : kMaxFrameText));
+  const bool is_data = frame.kind == FrameKind::kData || frame.kind == FrameKind::kLaneData;
+  CHECK(frame.length <= (is_data ? kMaxFrameData : kMaxFrameText));
   return 0;
 }
