@@ -10,7 +10,7 @@ PRESETS := release asan tsan
 TARGET_release := all
 TARGET_asan := unit_tests fuzzers
 TARGET_tsan := net_test switchd_test ps_test
-FUZZ_SECONDS ?= 5
+FUZZ_SECONDS ?= 3
 PYTEST := .venv/bin/python -m pytest -q -p no:cacheprovider
 SOURCES = $(shell git ls-files '*.cc' '*.h' | grep -E '^(src|include|tests|examples|bench|python)/')
 
