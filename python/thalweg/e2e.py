@@ -176,7 +176,7 @@ def hear(process, experiment):
         try:
             results.append(json.loads(line))
         except ValueError:  # the words of another rank in between
-            raise TestbedError(f"{experiment.name}: a rank's line cannot be read: {line[:200]}") from None
+            raise TestbedError(f"{experiment.name}: a rank's line cannot be read: {line}") from None
         if "library" in results[-1]:
             row = summary(results[-1])
             print(f"{experiment.name}: {row['library']}: {row['p50_ms']:.0f} ms a step", file=sys.stderr, flush=True)

@@ -10,6 +10,7 @@ import dataclasses
 import datetime
 import itertools
 import json
+import os
 import sys
 import time
 
@@ -152,8 +153,13 @@ def train(job, library, control):
     dist.barrier()
     sent, gone = lost(before, control.ask("stats"))
     if job.worker == 0:
-        print(json.dumps({"library": library, "job": job.number, "steps": times[WARM_UP:], "sent": sent, "lost": gone,
-                          "accuracy": tasks.accuracy(model, test)}), flush=True)
+        say({"library": library, "job": job.number, "steps": times[WARM_UP:], "sent": sent, "lost": gone,
+             "accuracy": tasks.accuracy(model, test)})
+
+
+def say(result):
+    """A line, by one write: ranks share a pipe, and print() may write the end of a line by itself."""
+    os.write(sys.stdout.fileno(), (json.dumps(result) + "\n").encode())
 
 
 def probe(job, control):
@@ -175,7 +181,7 @@ def probe(job, control):
     dist.barrier()
     stalled = times()
     if dist.get_rank() == 0:
-        print(json.dumps({"probe": {"quiet": quiet, "stalled": stalled}}), flush=True)
+        say({"probe": {"quiet": quiet, "stalled": stalled}})
 
 
 def main():
