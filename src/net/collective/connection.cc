@@ -22,9 +22,8 @@ namespace {
 constexpr std::size_t kReadAhead = 4096;
 // Less than this is not worth a call of its own.
 constexpr std::size_t kLeastDirect = 4096;
-// So much is sent before it is this side's turn to read. What two ranks of one host have sent each
-// other and not read lies in their caches, if it is no more: 64 MiB between two of them take a
-// fifth less time so, as long as reads are as large (docs/collectives.md).
+// So much is sent before it is this side's turn to read, as much at once. Then what two ranks of
+// one host have sent each other and not read stays in their caches (docs/collectives.md).
 constexpr std::size_t kMostSent = std::size_t{512} << 10;
 
 }  // namespace
@@ -39,7 +38,6 @@ void Connection::break_off(std::string why) {
   target_ = nullptr;
   source_ = 0;
   lanes_.clear();
-  proofs_due_ = 0;
   loans_.clear();
 }
 
@@ -83,7 +81,7 @@ void Connection::placed(std::size_t size, Handler& handler) {
 }
 
 bool Connection::read(std::span<std::byte> buffer, Handler& handler) {
-  if (proofs_due_ > 0) read_proofs();
+  if (has_lanes()) read_proofs();
   if (stalled_ || !connected()) return false;
   if (reads_shared_) return read_shared(handler);
   if (source_ != 0) return read_lane(buffer, handler);

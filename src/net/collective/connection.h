@@ -235,9 +235,8 @@ class Connection {
   bool writes_shared_ = false;
   std::string write_error_;  // nothing more can be sent; the peer's last words may still be read
 
-  std::vector<Lane> lanes_;     // [number - 1]; those without a socket are not there yet
-  std::size_t proofs_due_ = 0;  // lanes on which the peer has not said all it must say first
-  Loans loans_;                 // with lanes
+  std::vector<Lane> lanes_;  // [number - 1]; those without a socket are not there yet
+  Loans loans_;              // with lanes
   std::uint32_t last_chosen_ = 0;
 };
 

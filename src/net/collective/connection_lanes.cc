@@ -47,7 +47,6 @@ bool Connection::add_lane(std::uint32_t number, Fd fd, std::vector<std::byte> du
   prepare_lane(fd.get());
   if (connected()) prepare_lane(this->fd());
   if (lanes_.size() < number) lanes_.resize(number);
-  if (!due.empty()) ++proofs_due_;
   Lane& lane = lanes_[number - 1];
   lane.fd = std::move(fd);
   lane.answer_due = std::move(due);
@@ -77,7 +76,6 @@ void Connection::read_proofs() {
       return;
     }
     lane.answer_due.erase(lane.answer_due.begin(), lane.answer_due.begin() + got);
-    if (lane.answer_due.empty()) --proofs_due_;
   }
 }
 
