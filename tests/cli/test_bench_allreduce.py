@@ -31,6 +31,8 @@ while message := control.recv(1 << 17).decode():
     control.send(" ".join(["measured", str(wrong)] + [str((rank + 1) * 10**6)] * int(numbers[2])).encode())
 """
 
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces")
+
 
 def rows_of(result, library):
     return {row["size"]: row for row in result["rows"] if row["library"] == library}
@@ -146,7 +148,7 @@ def test_without_torch(thalweg, monkeypatch, tmp_path):
     assert done.code == 2 and "PyTorch is not installed" in done.err
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces")
+@needs_root
 @pytest.mark.parametrize("ranks, peers", [(2, ["openmpi"]), (3, [])])
 def test_netns(thalweg, ranks, peers):
     """1 MiB at 1 Gb/s takes each rank 2 (n - 1) / n of its 8.4 ms; peers see the same network."""
@@ -160,7 +162,7 @@ def test_netns(thalweg, ranks, peers):
     assert not rows_of(result, "openmpi-shm")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces")
+@needs_root
 @pytest.mark.parametrize("transports, rates", [("tcp,dlcp", [100, 100]), ("tcp", [160, 40])])
 def test_several_devices(thalweg, transports, rates):
     """Both at once. Rates in Mb/s. Of two that are alike, faster than one could be; a slow one does not get its half."""
@@ -176,7 +178,7 @@ def test_several_devices(thalweg, transports, rates):
         assert row["p50_us"] > 0.9 * bits / sum(rates)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces")
+@needs_root
 def test_congestion_controls(thalweg):
     """A run with each, by name."""
     allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
@@ -188,7 +190,7 @@ def test_congestion_controls(thalweg):
     assert done.code == 2 and "tcp_allowed_congestion_control" in done.err
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces")
+@needs_root
 def test_topology_beside_the_simulator(thalweg):
     result = thalweg("bench", "allreduce", "--quick", "--json", "--sizes", "64KiB", "--topology", TREE, "--scheme", "rat", "ring",
                      "--transport", "tcp,dlcp", "--simulate").json()
