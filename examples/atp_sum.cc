@@ -32,12 +32,18 @@ std::int32_t contribution(int rank, int iteration, std::size_t i) {
 
 int main(int argc, char** argv) {
   const int iterations = argc > 1 ? std::atoi(argv[1]) : 10;
-  const auto elements = static_cast<std::size_t>(argc > 2 ? std::atoll(argv[2]) : 100'000);
+  const int count = argc > 2 ? std::atoi(argv[2]) : 100'000;
+  const std::string_view transport = argc > 3 ? argv[3] : "atp";
+  const int servers = argc > 4 ? std::atoi(argv[4]) : 1;
+  if (iterations < 1 || count < 1 || servers < 0 || (transport != "atp" && transport != "tcp")) {
+    std::fprintf(stderr, "iterations and elements: 1 or more, atp or tcp, servers: 0 or more\n");
+    return 2;
+  }
+  const auto elements = static_cast<std::size_t>(count);
 
   thalweg::CommunicatorOptions options;
-  const bool by_tcp = argc > 3 && std::string_view(argv[3]) == "tcp";
-  options.transport = by_tcp ? thalweg::Transport::kTcp : thalweg::Transport::kAtp;
-  options.atp_servers = argc > 4 ? std::atoi(argv[4]) : 1;
+  options.transport = transport == "tcp" ? thalweg::Transport::kTcp : thalweg::Transport::kAtp;
+  options.atp_servers = servers;
   const auto all = thalweg::Communicator::create(options);
   if (!all.ok()) {
     std::fprintf(stderr, "%s\n", all.error().message().c_str());
@@ -77,7 +83,7 @@ int main(int argc, char** argv) {
   for (const double time_ms : times_ms) sum_ms += time_ms;
   std::printf(
       "rank %d: %d sums of %zu elements, all exact; mean %.1f ms, median %.1f, longest %.1f\n",
-      rank, iterations, elements, sum_ms / std::max(iterations, 1),
-      times_ms.empty() ? 0 : times_ms[times_ms.size() / 2], times_ms.empty() ? 0 : times_ms.back());
+      rank, iterations, elements, sum_ms / iterations, times_ms[times_ms.size() / 2],
+      times_ms.back());
   return 0;
 }
