@@ -86,6 +86,13 @@ struct CommunicatorOptions {
   // TCP streams for each such pair, 1 to 16, so that networks that choose a path by the ports of a
   // stream use several. Of two ranks the higher one's number holds. None: THALWEG_STREAMS, or 1.
   std::optional<int> streams = {};
+  // Over TCP and shared memory, large tensors are divided among so many threads, 1 to 8, each with
+  // streams of its own. What rank 0 says holds. None: THALWEG_CHANNELS, and without that one at
+  // first, and as many as a rank has cores, at most 4, if the network is fast
+  // (docs/collectives.md). Results do not depend on it.
+  std::optional<int> channels = {};
+  // The least bytes of such a part; the same on all ranks.
+  std::size_t channel_bytes = std::size_t{512} << 10;
   // Of DLCP, as EndpointOptions has them. The payload must fit the MTU of every path.
   std::uint32_t dlcp_payload = 1400;
   double dlcp_line_rate_gbps = 0;

@@ -7,8 +7,14 @@
 
 namespace thalweg {
 
-RankPlan::RankPlan(const Plan& plan, Rank rank) {
+RankPlan::RankPlan(const Plan& plan, Rank rank)
+    : tensor_bytes_(static_cast<std::size_t>(plan.elements * plan.element_bytes)),
+      least_chunk_(tensor_bytes_) {
   CHECK(rank.valid() && rank.value() < plan.ranks);
+  for (std::size_t i = 0; i < plan.chunks.size(); ++i) {
+    const ChunkIndex chunk(static_cast<std::int32_t>(i));
+    least_chunk_ = std::min(least_chunk_, static_cast<std::size_t>(plan.size_of(chunk).count()));
+  }
   std::unordered_map<std::int32_t, std::uint32_t> buffer_of_chunk;
   const auto buffer_of = [&](ChunkIndex chunk) {
     const auto [place, is_new] =
@@ -41,6 +47,25 @@ RankPlan::RankPlan(const Plan& plan, Rank rank) {
   std::ranges::sort(peers_);
   const auto [first, last] = std::ranges::unique(peers_);
   peers_.erase(first, last);
+}
+
+std::size_t RankPlan::part_begin(std::size_t bytes, std::size_t index, std::size_t count) {
+  if (index == count) return bytes;
+  const std::size_t begin = bytes / count * index + bytes % count * index / count;
+  return begin - begin % kLeastPart;
+}
+
+RankPlan RankPlan::part(std::size_t index, std::size_t count) const {
+  CHECK(index < count);
+  RankPlan part = *this;
+  part.tensor_bytes_ /= count;  // about
+  part.least_chunk_ /= count;
+  for (Buffer& buffer : part.buffers_) {
+    CHECK(buffer.bytes >= kLeastPart * count);
+    buffer.bytes =
+        part_begin(buffer.bytes, index + 1, count) - part_begin(buffer.bytes, index, count);
+  }
+  return part;
 }
 
 RankPlan message_plan(std::int64_t elements, int element_bytes, bool sends) {

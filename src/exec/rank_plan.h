@@ -39,6 +39,18 @@ class RankPlan {
   // The plan must be proved (verify.h). Requires a rank of it.
   RankPlan(const Plan& plan, Rank rank);
 
+  // Its transfers with part `index` of `count` of every buffer alone. What is added to an element,
+  // and in which order, is the same as undivided. Requires kLeastPart bytes a part in each buffer.
+  [[nodiscard]] RankPlan part(std::size_t index, std::size_t count) const;
+  // Where part `index` of a buffer begins, the same at all ranks; between elements of any type.
+  [[nodiscard]] static std::size_t part_begin(std::size_t bytes, std::size_t index,
+                                              std::size_t count);
+  static constexpr std::size_t kLeastPart = 64;
+
+  // Of the whole plan.
+  [[nodiscard]] std::size_t tensor_bytes() const { return tensor_bytes_; }
+  [[nodiscard]] std::size_t least_chunk() const { return least_chunk_; }  // in bytes
+
   [[nodiscard]] const std::vector<Arrival>& arrivals() const { return arrivals_; }  // [slot]
   [[nodiscard]] const std::vector<Send>& sends() const { return sends_; }           // in plan order
   [[nodiscard]] const std::vector<Buffer>& buffers() const { return buffers_; }
@@ -46,6 +58,8 @@ class RankPlan {
   [[nodiscard]] const std::vector<Rank>& peers() const { return peers_; }
 
  private:
+  std::size_t tensor_bytes_;
+  std::size_t least_chunk_;
   std::vector<Arrival> arrivals_;
   std::vector<Send> sends_;
   std::vector<Buffer> buffers_;

@@ -26,13 +26,25 @@ void contribute(const TensorSpan& tensor, void* residual) {
   std::memcpy(residual, tensor.data, bytes_of(tensor));
 }
 
-// With one rank nothing is missing.
-void keep_residual(const State& op, const TensorSpan& tensor, int ranks, void* residual) {
-  if (op.chunks) {
-    op.chunks->keep_residual(ranks, static_cast<const std::byte*>(tensor.data),
-                             static_cast<std::byte*>(residual));
-  } else {
-    std::memset(residual, 0, bytes_of(tensor));
+// Of a mean, which is a sum until then.
+void divide_buffers(const State& op, int ranks) {
+  for (std::size_t b = 0; b < op.memory.size(); ++b) {
+    const std::size_t elements = op.plan->buffers()[b].bytes / size_of(op.type);
+    finish_mean(op.type, op.memory[b], elements, ranks);
+  }
+}
+
+// Of what an operation, or a part of one, has reduced.
+void keep_residual(const State& op, const TensorSpan& tensor, int ranks, std::byte* residual) {
+  const auto* whole = static_cast<const std::byte*>(tensor.data);
+  if (op.chunks && op.dlcp->reduce_bound > 0) {
+    op.chunks->keep_residual(ranks, whole, residual);
+    return;
+  }
+  // Nothing is missing: without loss, and with one rank.
+  if (op.memory.empty()) std::memset(residual, 0, bytes_of(tensor));
+  for (std::size_t b = 0; b < op.memory.size(); ++b) {
+    std::memset(residual + (op.memory[b] - whole), 0, op.plan->buffers()[b].bytes);
   }
 }
 
@@ -87,16 +99,15 @@ Result<Operation> Communicator::start_allreduce(TensorSpan tensor, const CallOpt
   op->awaited = awaited;
   lay_over(*op, plan.get(), static_cast<std::byte*>(tensor.data));
   if (options.residual != nullptr) contribute(tensor, options.residual);
-  if (options.loss_bound > 0) {
-    op->last_step = [raw = op.get(), tensor, mean = options.op == ReduceOp::kMean, ranks = size(),
-                     residual = options.residual] {
-      if (raw->chunks) raw->chunks->finish(mean, ranks);
-      if (residual != nullptr) keep_residual(*raw, tensor, ranks, residual);
-    };
-  } else if (options.op == ReduceOp::kMean) {
-    op->last_step = [tensor, ranks = size(), residual = options.residual] {
-      finish_mean(tensor.type, tensor.data, static_cast<std::size_t>(tensor.elements), ranks);
-      if (residual != nullptr) std::memset(residual, 0, bytes_of(tensor));
+  const bool mean = options.op == ReduceOp::kMean;
+  if (mean || options.loss_bound > 0) {
+    op->part_step = [tensor, mean, lossy = options.loss_bound > 0, ranks = size(),
+                     residual = options.residual](State& part) {
+      if (!lossy) divide_buffers(part, ranks);
+      if (lossy && part.chunks) part.chunks->finish(mean, ranks);
+      if (residual != nullptr) {
+        keep_residual(part, tensor, ranks, static_cast<std::byte*>(residual));
+      }
     };
   }
   core_->start(op);

@@ -193,6 +193,7 @@ Status Reader::read_interfaces() {
 Status Reader::read_streams() {
   THALWEG_TRY(const std::optional<int> streams, maybe_number("THALWEG_STREAMS", 1, kMaxStreams));
   e_.streams = streams.value_or(1);
+  THALWEG_TRY(e_.channels, maybe_number("THALWEG_CHANNELS", 1, kMaxChannels));
   return ok_status();
 }
 

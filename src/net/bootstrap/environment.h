@@ -21,6 +21,7 @@ namespace thalweg {
 inline constexpr int kMaxJobSize = 1 << 20;
 inline constexpr std::size_t kMaxInterfaces = 16;
 inline constexpr int kMaxStreams = 16;
+inline constexpr int kMaxChannels = 8;
 
 // The value of an environment variable. One that is empty counts as not set.
 using EnvironmentLookup = std::function<std::optional<std::string>(const std::string& name)>;
@@ -41,11 +42,12 @@ struct Environment {
   std::string key_file;  // of the job key; empty: none
   // To use, by name or by an address; each once. Empty: the one that reaches the store.
   std::vector<std::string> interfaces;
-  int streams = 1;             // of TCP, for each pair of interfaces of two ranks
-  bool shared_memory = true;   // between processes of a host
-  std::string switch_address;  // "host:port" of a switch's control socket; empty: none
-  std::string switch_token;    // its secret; empty: none
-  std::string launcher;        // for messages: "torchrun", …; "" if the process is alone
+  int streams = 1;              // of TCP, for each pair of interfaces of two ranks
+  std::optional<int> channels;  // none: by the cores
+  bool shared_memory = true;    // between processes of a host
+  std::string switch_address;   // "host:port" of a switch's control socket; empty: none
+  std::string switch_token;     // its secret; empty: none
+  std::string launcher;         // for messages: "torchrun", …; "" if the process is alone
 };
 
 // Errors name the variable, its value and what is allowed.

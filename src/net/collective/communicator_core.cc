@@ -76,9 +76,11 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
       board->announce_failure(text);
     };
   }
+  THALWEG_TRY_STATUS(core->prepare_channels(engine, prefix));
   core->prepare_messages(engine, listening.own);
   const std::lock_guard messages_lock(core->messages_->mutex);  // until it knows the engine
   THALWEG_TRY(core->engine_, Engine::make(std::move(engine), std::move(listening.sockets)));
+  if (core->channels_) core->channels_->set_first(core->engine_);
 
   THALWEG_TRY_STATUS(core->prepare_dlcp(listening.addresses, prefix));
   THALWEG_TRY_STATUS(core->prepare_atp(listening.addresses.front(), prefix, until));
@@ -325,6 +327,7 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::shrink(
 void Communicator::Core::leave() {
   if (atp_) atp_->settle();
   // Made when construction failed: there is no engine yet.
+  if (channels_) channels_->leave();
   if (engine_) engine_->leave();
   if (atp_) atp_->leave();
   if (!messages_) return;

@@ -18,6 +18,7 @@
 
 #include "net/collective/atp_engine.h"
 #include "net/collective/blackboard.h"
+#include "net/collective/channels.h"
 #include "net/collective/dlcp_links.h"
 #include "net/collective/engine.h"
 #include "net/collective/job.h"
@@ -50,7 +51,13 @@ class Communicator::Core {
   // Makes the operation's plan and its description; its memory is yet to be named.
   Result<std::shared_ptr<Operation::State>> prepare(const Call& call, const CallOptions& options,
                                                     std::shared_ptr<const PreparedPlan>& plan);
-  void start(const std::shared_ptr<Operation::State>& op) { engine_->start(op); }
+  void start(const std::shared_ptr<Operation::State>& op) {
+    if (channels_ && channels_->may_divide(*op)) {
+      channels_->start(op);
+    } else {
+      engine_->start(op);
+    }
+  }
 
   // Whether an allreduce goes over ATP; the error says why it cannot though it must.
   [[nodiscard]] Result<bool> goes_by_atp(TensorSpan tensor, const CallOptions& options) const;
@@ -116,6 +123,7 @@ class Communicator::Core {
     std::string own = {};                  // as it is made known
   };
   Result<Listening> prepare_streams(EngineOptions& engine, const std::string& prefix, Time until);
+  Status prepare_channels(EngineOptions& engine, const std::string& prefix);
   Status prepare_dlcp(const std::vector<SocketAddress>& addresses, const std::string& prefix);
   Status prepare_atp(const SocketAddress& address, const std::string& prefix, Time until);
   // `own`: the address at which this rank listens, as it is made known.
@@ -144,8 +152,9 @@ class Communicator::Core {
   std::unique_ptr<DlcpLinks> dlcp_;
   std::shared_ptr<Blackboard> board_;  // none: the process is alone
   std::shared_ptr<Engine> engine_;
-  std::shared_ptr<AtpEngine> atp_;  // null: none
-  std::mutex atp_order_;            // held while an operation is given to both engines
+  std::shared_ptr<Channels> channels_;  // with that engine as the first; null: we are alone
+  std::shared_ptr<AtpEngine> atp_;      // null: none
+  std::mutex atp_order_;                // held while an operation is given to both engines
   std::shared_ptr<Messages> messages_;
   std::atomic<int> parts_ = 0;  // split off so far
   Status prepare_metrics();

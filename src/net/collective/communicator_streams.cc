@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/prng.h"
 #include "net/bootstrap/interfaces.h"
 #include "net/collective/communicator_core.h"
 #include "net/system.h"
@@ -40,6 +41,43 @@ Result<Communicator::Core::Listening> Communicator::Core::prepare_streams(Engine
     return connect_stream(address, key.get(), by, {.own = own, .each = each, .stream = lane});
   };
   return listening;
+}
+
+Status Communicator::Core::prepare_channels(EngineOptions& engine, const std::string& prefix) {
+  if (size_ == 1) return ok_status();
+  if (options_.channel_bytes == 0) return Error("channel_bytes: 0; it must be above 0");
+  const Environment& environment = job_->environment;
+  ChannelsOptions channels;
+  channels.least_part = options_.channel_bytes;
+  channels.is_first = rank_ == 0;
+  channels.at_once = environment.channels.has_value();
+  channels.most = static_cast<std::size_t>(
+      environment.channels.value_or(usual_channels(environment.local_size.value_or(size_))));
+  channels.say = [job = job_, prefix](std::size_t from, const std::string& word, Time by) {
+    return job->set(fmt::format("{}channels/{}", prefix, from), word, by);
+  };
+  channels.hear = [job = job_, prefix](std::size_t from, Time by) {
+    return job->get(fmt::format("{}channels/{}", prefix, from), by);
+  };
+  // Only what start() calls uses this object.
+  channels.make_engine = [this, prefix, like = engine](std::size_t number, auto on_broken,
+                                                       Time by) -> Result<std::shared_ptr<Engine>> {
+    EngineOptions options = like;
+    options.signature = mix_bits(like.signature + number);
+    options.on_broken = std::move(on_broken);
+    options.works_alone = true;
+    // The first engine compares calls, and tells the store.
+    options.compare_calls = nullptr;
+    options.announce_failure = nullptr;
+    THALWEG_TRY(Listening listening,
+                prepare_streams(options, fmt::format("{}channel/{}/", prefix, number), by));
+    return Engine::make(std::move(options), std::move(listening.sockets));
+  };
+  channels_ = std::make_shared<Channels>(std::move(channels));
+  engine.on_broken = [channels = std::weak_ptr(channels_)](const std::string& why) {
+    if (const auto alive = channels.lock()) alive->broken(why);
+  };
+  return ok_status();
 }
 
 void Communicator::Core::prepare_messages(EngineOptions& engine, const std::string& own) {

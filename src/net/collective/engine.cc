@@ -87,12 +87,59 @@ std::string Engine::broken() {
   return broken_;
 }
 
+void Engine::set_times(Op& op) {
+  op.started = monotonic_now();
+  op.deadline = op.started + op.limit;
+  op.ask_at = op.started + std::min(kAskAfter, op.limit / 4);
+}
+
 void Engine::start(const std::shared_ptr<Op>& op) {
+  set_times(*op);
   Lock lock(mutex_);
-  const Time now = monotonic_now();
-  op->started = now;
-  op->deadline = now + op->limit;
-  op->ask_at = now + std::min(kAskAfter, op->limit / 4);
+  launch(op, lock);
+}
+
+void Engine::post(const std::shared_ptr<Op>& op) {
+  {
+    const std::lock_guard posted(posted_mutex_);
+    if (!thread_over_) {
+      set_times(*op);
+      posted_.push_back(op);
+      has_posted_ = true;
+      eventfd_write(wake_.get(), 1);
+      return;
+    }
+  }
+  start(op);  // it is broken, and says how
+}
+
+void Engine::abandon(const std::string& why) {
+  {
+    const std::lock_guard posted(posted_mutex_);
+    if (abandoned_.empty()) abandoned_ = why;
+    has_posted_ = true;
+  }
+  eventfd_write(wake_.get(), 1);
+}
+
+void Engine::take_posted(Lock& lock) {
+  if (!has_posted_) return;
+  std::vector<std::shared_ptr<Op>> ops;
+  std::string why;
+  {
+    const std::lock_guard posted(posted_mutex_);
+    ops.swap(posted_);
+    why.swap(abandoned_);
+    has_posted_ = false;
+  }
+  if (!why.empty()) {
+    fail(kNoFrameRank, why);
+    settle();
+  }
+  for (const auto& op : ops) launch(op, lock);
+}
+
+void Engine::launch(const std::shared_ptr<Op>& op, Lock& lock) {
   if (broken_.empty() && started_ == kMostOperations) {
     fail(kNoFrameRank, fmt::format("all numbers of operations up to {} are used: make another "
                                    "communicator",
@@ -115,6 +162,7 @@ void Engine::start(const std::shared_ptr<Op>& op) {
   if (op->chunks) {
     lock.unlock();
     start_dlcp(op);
+    lock.lock();
   }
 }
 
@@ -167,6 +215,7 @@ Engine::Op* Engine::find(std::uint32_t number) {
 }
 
 void Engine::finish(Op& op, Status result) {
+  if (result.ok() && op.part_step) op.part_step(op);
   if (result.ok() && op.last_step) op.last_step();
   if (op.executor) spare_.push_back(std::move(op.executor));
   // Transfers hold the operation, and with it the memory they use.
@@ -341,6 +390,7 @@ void Engine::on_frame(Connection& connection, const Frame& frame, const std::str
 void Engine::fail(std::uint32_t culprit, const std::string& text) {
   if (!broken_.empty()) return;
   broken_ = text;
+  if (options_.on_broken) options_.on_broken(text);
   end_all({.kind = FrameKind::kAbort, .started = started_, .rank = culprit}, text);
   eventfd_write(wake_.get(), 1);
 }

@@ -5,6 +5,8 @@
 // Others that wait meanwhile sleep until the driver hands over. When nobody waits, the engine's own
 // thread drives: it sleeps on the epoll of all streams, through a second one that the drivers
 // switch off (a system call, and only after a pause), so that it is not woken for what they read.
+// An engine that works alone (channels.h) has its thread drive as a waiting one would, and takes
+// operations that others post.
 //
 // A driver that looks, looks into shared memory; before any thread sleeps on the epoll, all peers
 // that share memory are asked for bells (connection.h), which come by the sockets.
@@ -75,6 +77,10 @@ struct EngineOptions {
                                            const std::string& text)>
       compare_calls;
   std::function<void(const std::string& text)> announce_failure;
+  // Its own thread does all the work, as one that waits for an operation does.
+  bool works_alone = false;
+  // The communicator is broken, with these words. With the engine's mutex: it must only take note.
+  std::function<void(const std::string& text)> on_broken;
   // Another rank, or this one, has made a stream of messages to us.
   std::function<void(int rank, Fd stream)> on_message_stream;
 };
@@ -91,6 +97,10 @@ class Engine final : public OperationHost,
 
   // Takes the next number. A failure is the operation's.
   void start(const std::shared_ptr<Operation::State>& op);
+  // The same, in the engine's thread, in the order of these calls. Never blocks.
+  void post(const std::shared_ptr<Operation::State>& op);
+  // Breaks it with these words, soon. Never blocks.
+  void abandon(const std::string& why);
   [[nodiscard]] Status wait(Operation::State& op) override;
   [[nodiscard]] bool over(const Operation::State& op) override;
   // Tells the others, fails what is in flight, and ends the thread. Once.
@@ -113,6 +123,10 @@ class Engine final : public OperationHost,
   // Driving (engine_drive.cc).
   void drive(Lock& lock, const Op& until);
   void run_thread();
+  // Of a thread that works alone: until there has been nothing to do for a while.
+  void work(Lock& lock);
+  // What post() and abandon() left.
+  void take_posted(Lock& lock);
   // Reads and writes what can be without waiting. True: something happened.
   bool poll();
   void sleep(Lock& lock, Time until);
@@ -158,6 +172,8 @@ class Engine final : public OperationHost,
   [[nodiscard]] bool streams_missing();
 
   // Operations.
+  static void set_times(Op& op);
+  void launch(const std::shared_ptr<Op>& op, Lock& lock);
   void begin(const std::shared_ptr<Op>& op);
   void finish(Op& op, Status result);
   // Over DLCP (engine_dlcp.cc): transfers are started without the mutex, since they may be over at
@@ -212,11 +228,18 @@ class Engine final : public OperationHost,
   Fd nudge_;  // in epoll_
   std::thread thread_;
 
+  // What others left for the thread. Taken with any lock held, so nothing is called with it.
+  std::mutex posted_mutex_;
+  std::vector<std::shared_ptr<Op>> posted_;  // with posted_mutex_
+  std::string abandoned_;                    // with posted_mutex_
+  std::atomic<bool> has_posted_ = false;     // one of the two is not empty
+  bool thread_over_ = false;                 // with posted_mutex_: nobody takes them any more
+
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   bool driven_ = false;         // by a thread that waits for an operation
   bool armed_ = false;          // outer_ listens to epoll_
-  bool thread_sleeps_ = false;  // without a time to wake up by itself
+  bool thread_sleeps_ = false;  // for longer than a pause
   bool driver_sleeps_ = false;
   bool stopping_ = false;
   bool announced_ = false;  // broken_, or it is not for us to do

@@ -294,7 +294,7 @@ void Engine::disarm() {
   if (!armed_) return;
   wake_up();
   armed_ = false;
-  // The engine's thread may sleep for ever on what is switched off here: it is to look again soon.
+  // The engine's thread may sleep long on what is switched off here: it is to look again soon.
   if (thread_sleeps_) eventfd_write(wake_.get(), 1);
   epoll_event event{};
   event.data.fd = epoll_.get();
@@ -335,7 +335,7 @@ void Engine::run_thread() {
     } else if (!running_.empty() || std::ranges::any_of(open_, &Connection::stalled)) {
       timeout = to_ms(next_timer(now) - now);
     }
-    thread_sleeps_ = timeout < 0;
+    thread_sleeps_ = timeout < 0 || timeout > kPauseMs;
     lock.unlock();
     epoll_event event{};
     epoll_wait(outer_.get(), &event, 1, timeout);
@@ -344,16 +344,47 @@ void Engine::run_thread() {
     eventfd_t value = 0;
     eventfd_read(wake_.get(), &value);
     if (stopping_) break;
+    take_posted(lock);
     consult(lock);
     if (driven_ || stopping_) continue;
     disarm();
     handle_events(0);
-    for (int i = 0; i < kMostRounds && poll(); ++i) {
+    if (options_.works_alone) {
+      work(lock);
+    } else {
+      for (int i = 0; i < kMostRounds && poll(); ++i) {
+      }
     }
     check_timers(monotonic_now());
     arm();
   }
   consult(lock);
+  {
+    const std::lock_guard posted(posted_mutex_);
+    thread_over_ = true;
+  }
+  take_posted(lock);
+}
+
+void Engine::work(Lock& lock) {
+  driven_ = true;
+  Time spin_until;
+  for (int looks = 0; !stopping_; ++looks) {
+    take_posted(lock);
+    const bool moved = poll();
+    if (moved) spin_until = Time();
+    if (moved && looks % kLooksPerTimer != 0) continue;
+    const Time now = monotonic_now();
+    if (looks % kLooksPerTimer == 0) check_timers(now);
+    if (moved) continue;
+    if (spin_until == Time()) spin_until = now + options_.spin;
+    if (now >= spin_until) break;
+    lock.unlock();
+    sched_yield();
+    lock.lock();
+  }
+  driven_ = false;
+  changed_.notify_all();
 }
 
 void Engine::linger() {

@@ -31,6 +31,7 @@ Result<Environment> environment_of(const CommunicatorOptions& options) {
       return fmt::format("{}", fmt::join(options.interfaces, ","));
     }
     if (name == "THALWEG_STREAMS" && options.streams) return std::to_string(*options.streams);
+    if (name == "THALWEG_CHANNELS" && options.channels) return std::to_string(*options.channels);
     // A newcomer is none of the ranks that the launcher knows, and does not start a store.
     if (options.join && name == "THALWEG_RANK") return "1";
     if (options.join && name == "THALWEG_SIZE") return "2";

@@ -1,6 +1,7 @@
 // One operation in flight on this rank: what a handle of the caller's and the engine share.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -39,9 +40,12 @@ struct Operation::State {
   std::shared_ptr<const RankPlan> plan;
   DType type = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
-  std::vector<std::byte*> memory;   // of each buffer of the plan
-  std::vector<std::byte> scratch;   // memory of the operation's own
-  std::function<void()> last_step;  // when all has arrived: what the plan does not do
+  std::vector<std::byte*> memory;  // of each buffer of the plan
+  std::vector<std::byte> scratch;  // memory of the operation's own
+  // When all has arrived, what the plan does not do: first this, of each part by itself if it is
+  // divided, then that.
+  std::function<void(State& part)> part_step;
+  std::function<void()> last_step;
   int priority = 0;
   bool awaited = false;  // its caller waits for it as soon as it has started, and so drives
   Duration limit;
@@ -61,6 +65,10 @@ struct Operation::State {
   bool sends = false;
   int peer = kAnyPeer;  // once a receive is over: whose message it was
   std::uint32_t tag = 0;
+
+  // Divided among channels (channels.h): what each engine runs.
+  std::vector<std::shared_ptr<State>> parts;
+  std::atomic<std::size_t> parts_left = 0;
 
   // With the engine's mutex.
   std::uint32_t number = 0;

@@ -223,6 +223,25 @@ TEST(Collectives, every_scheme_over_several_ways__equals_the_plan_run_serially) 
   }
 }
 
+// Divided among three engines a rank, wherever a chunk has 64 bytes for each: through shared
+// memory, over TCP, and over several streams between two ranks.
+TEST(Collectives, every_scheme_by_several_channels__equals_the_plan_run_serially) {
+  const std::uint64_t seed = test_seed();
+  const auto divided = [](CommunicatorOptions options) {
+    options.channels = 3;
+    options.channel_bytes = 64;
+    return options;
+  };
+  for (const int ranks : {2, 3, 4, 5, 8}) {
+    for (const bool shared_memory : {false, true}) {
+      CommunicatorOptions options;
+      options.shared_memory = shared_memory;
+      expect_plans(ranks, [&](int) { return divided(options); }, seed);
+    }
+  }
+  expect_plans(3, [&](int rank) { return divided(several_ways(2)(rank)); }, seed);
+}
+
 // Some numbers of ranks; all of them, many times over, by `make collectives`.
 TEST(Collectives, every_scheme_over_dlcp__equals_the_plan_under_loss) {
   const bool is_long = std::getenv("THALWEG_COLLECTIVES") != nullptr;
@@ -232,6 +251,12 @@ TEST(Collectives, every_scheme_over_dlcp__equals_the_plan_under_loss) {
       const bool among_few = ranks == 2 || ranks == 3 || ranks == 6;
       if (!is_long && !among_few) continue;
       expect_plans(ranks, [](int) { return lossy_dlcp(30); }, seed + turn * 100);
+      const auto divided = [](int /*rank*/) {
+        CommunicatorOptions options = lossy_dlcp(30);
+        options.channel_bytes = 64;
+        return options;
+      };
+      expect_plans(ranks, divided, seed + turn * 100);
       if (ranks != 3) continue;
       const auto by_several_ways = [](int rank) {
         CommunicatorOptions options = lossy_dlcp(30);
