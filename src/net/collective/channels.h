@@ -100,7 +100,7 @@ class Channels final : public OperationHost, public std::enable_shared_from_this
   ChannelsWord word_{1, 1};  // with order_
   // Of the first rank: the most that an operation moved since the last word, in bits a second.
   std::atomic<double> fastest_ = 0;
-  std::mutex mutex_;  // guards what follows; nothing is called with it
+  std::mutex mutex_;  // guards what follows; taken with an engine's lock
   std::condition_variable changed_;
   std::vector<std::shared_ptr<Engine>> engines_;
   std::string broken_;
