@@ -207,7 +207,6 @@ Result<Report> measure_all(const Options& options, const Settings& settings,
                 .bound = settings.bound,
                 .congestion_control = congestion_control,
                 .measured = {}};
-  std::vector<StoreServer> stores;
   Bench bench(settings, options.quick);
   const auto start = [&](CrewPlan plan) -> Status {
     THALWEG_TRY(std::unique_ptr<Crew> crew,
@@ -217,7 +216,7 @@ Result<Report> measure_all(const Options& options, const Settings& settings,
   };
   for (const std::string& transport : options.transports) {
     for (const std::string& scheme : options.schemes) {
-      THALWEG_TRY(OwnPlan own,
+      THALWEG_TRY(CrewPlan own,
                   own_plan(*stage, settings.work,
                            {.transport = transport,
                             .scheme = scheme,
@@ -225,8 +224,7 @@ Result<Report> measure_all(const Options& options, const Settings& settings,
                             .bound = transport == "dlcp" ? settings.bound : 0,
                             .rate_gbps = settings.rate_gbps,
                             .streams = options.streams}));
-      stores.push_back(std::move(own.store));
-      THALWEG_TRY_STATUS(start(std::move(own.plan)));
+      THALWEG_TRY_STATUS(start(std::move(own)));
     }
   }
   for (CrewPlan& plan : peers) THALWEG_TRY_STATUS(start(std::move(plan)));
@@ -273,7 +271,10 @@ void add_bench_allreduce(CLI::App& bench) {
   app.add_option("--scheme", options->schemes,
                  "Of our ranks, as `thalweg plan` takes it, with blanks between several; chosen by "
                  "size, or by the planner with --topology, without it");
-  app.add_option("--against", options->against, "Peers in the same run, with commas")
+  app.add_option(
+         "--against", options->against,
+         "Peers in the same run, with commas; bare is no library but what plain TCP sockets "
+         "allow, the limit")
       ->delimiter(',')
       ->check(CLI::IsMember(peer_names()));
   app.add_flag("--netns", options->netns,

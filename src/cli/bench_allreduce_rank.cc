@@ -1,15 +1,24 @@
+#include <fmt/format.h>
+#include <sys/utsname.h>
+
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <thalweg/communicator.h>
 #include <thalweg/version.h>
 
+#include "cli/allreduce/bare.h"
 #include "cli/allreduce/rank.h"
 #include "cli/bench_allreduce.h"
 #include "cli/command.h"
+#include "net/system.h"
 
 namespace thalweg {
 namespace {
+
+// The benchmark's patience with ranks that start is the same.
+constexpr Duration kMeetLimit = Duration::milliseconds(120'000);
 
 struct Arguments {
   std::string type;
@@ -19,12 +28,31 @@ struct Arguments {
   std::string topology;
   double bound = 0;
   double rate_gbps = 0;
+  bool bare = false;
 };
+
+Status serve_bare(allreduce::Rank rank) {
+  THALWEG_TRY(allreduce::BareRank bare,
+              allreduce::BareRank::meet(rank.type, rank.op, monotonic_now() + kMeetLimit));
+  rank.rank = bare.rank();
+  rank.ranks = bare.ranks();
+  utsname system{};
+  uname(&system);
+  rank.version = fmt::format("{} {}", system.sysname, system.release);
+  rank.allreduce = [&](void* data, std::int64_t elements) {
+    return bare.allreduce(data, elements);
+  };
+  return allreduce::serve(rank);
+}
 
 Result<int> run(const Arguments& arguments) {
   allreduce::Rank rank;
   THALWEG_TRY(rank.type, allreduce::parse_type(arguments.type));
   THALWEG_TRY(rank.op, allreduce::parse_op(arguments.op));
+  if (arguments.bare) {
+    THALWEG_TRY_STATUS(serve_bare(std::move(rank)));
+    return 0;
+  }
   rank.lossy = arguments.bound > 0;
   THALWEG_TRY(const Communicator communicator,
               Communicator::create(
@@ -57,6 +85,7 @@ void add_bench_allreduce_rank(CLI::App& bench) {
   app.add_option("--topology", arguments->topology);
   app.add_option("--bound", arguments->bound);
   app.add_option("--rate-gbps", arguments->rate_gbps);
+  app.add_flag("--bare", arguments->bare);
   on_run(app, [arguments] { return run(*arguments); });
 }
 

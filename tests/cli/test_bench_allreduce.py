@@ -108,6 +108,23 @@ def test_against_gloo(thalweg):
     assert facts_of(result, "gloo")["version"].startswith("PyTorch")
 
 
+@pytest.mark.parametrize("ranks, type_name, op", [(2, "float32", "sum"), (4, "float64", "max"), (8, "int32", "product")])
+def test_against_bare(thalweg, ranks, type_name, op):
+    """Fewer elements than ranks, both ways to reduce, and halves that are not alike."""
+    sizes = [8, 24, 2**14, 2**14 + 8, 2**20, 2**20 + 24]
+    result = thalweg("bench", "allreduce", "--quick", "--json", "--sizes", ",".join(f"{size}B" for size in sizes), "--against", "bare",
+                     "--ranks", ranks, "--type", type_name, "--op", op).json()
+    ours, bare = rows_of(result, "thalweg"), rows_of(result, "bare")
+    assert list(bare) == sizes
+    assert all(row["wrong"] == 0 and row["transport"] == "tcp" for row in result["rows"])
+    for size, row in ours.items():
+        assert row["ratio_bare"] == pytest.approx(bare[size]["p50_us"] / row["p50_us"])
+        assert row["ratio_p99_bare"] == pytest.approx(bare[size]["p99_us"] / row["p99_us"])
+    facts = facts_of(result, "bare")
+    assert facts["version"].startswith("Linux") and "halving-doubling" in facts["settings"]
+    assert facts["idle_cpu"] < 0.05
+
+
 def test_slowest_rank_counts_and_wrong_results_fail(thalweg, fake_gloo):
     fake_gloo()
     done = thalweg(*QUICK, "--against", "gloo")
@@ -149,10 +166,10 @@ def test_without_torch(thalweg, monkeypatch, tmp_path):
 
 
 @needs_root
-@pytest.mark.parametrize("ranks, peers", [(2, ["openmpi"]), (3, [])])
+@pytest.mark.parametrize("ranks, peers", [(2, ["openmpi", "bare"]), (3, []), (4, ["bare"])])
 def test_netns(thalweg, ranks, peers):
     """1 MiB at 1 Gb/s takes each rank 2 (n - 1) / n of its 8.4 ms; peers see the same network."""
-    against = ["--against", *peers] if peers else []
+    against = ["--against", ",".join(peers)] if peers else []
     result = thalweg(*QUICK, "--ranks", ranks, "--netns", "--rate", "1G", "--loss", "0.1%", *against).json()
     assert result["rate_gbps"] == 1 and result["loss"] == 0.001
     for library in ["thalweg", *peers]:
@@ -176,6 +193,12 @@ def test_several_devices(thalweg, transports, rates):
         assert row["wrong"] == 0
         assert row["p50_us"] < 0.75 * (bits / rates[0] if alike else bits / 2 / rates[1])
         assert row["p50_us"] > 0.9 * bits / sum(rates)
+
+
+@needs_root
+def test_bare_is_no_limit_of_several_devices(thalweg):
+    done = thalweg("bench", "allreduce", "--quick", "--netns", "--nics", 2, "--against", "bare")
+    assert done.code == 2 and "one device" in done.err
 
 
 @needs_root
@@ -210,7 +233,8 @@ def test_bad_flags(thalweg):
                         [("--sizes", "1KiB,7B"), "sizes"], [("--sizes", "0B"), "sizes"],
                         [("--sizes", "1"), "sizes"], [("--type", "float8"), "float64"],
                         [("--op", "mean"), "product"], [("--transport", "udp"), "tcp"],
-                        [("--against", "nccl"), "gloo"], [("--rate", "1G"), "netns"],
+                        [("--against", "nccl"), "gloo"],
+                        [("--against", "bare", "--ranks", "3"), "power of two"], [("--rate", "1G"), "netns"],
                         [("--congestion-control", "reno"), "netns"],
                         [("--nics", "2"), "netns"], [("--netns", "--nics", "9"), "from 1 to 8"],
                         [("--netns", "--nics", "2", "--rate", "1G,1G,1G"), "one each, 2"], [("--streams", "0"), "streams"],
@@ -248,27 +272,42 @@ def processes_with(variable):
     return found
 
 
+def started(folder, *flags):
+    """A benchmark whose ranks have all met: its own folder is gone."""
+    process = subprocess.Popen([*BENCH, *flags], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, "TMPDIR": str(folder)})
+    deadline = time.monotonic() + 20
+    while not list(folder.glob("thalweg-bench-*")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    while list(folder.glob("thalweg-bench-*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return process
+
+
+def test_a_bare_rank_that_dies(short_folder):
+    process = started(short_folder, "--against", "bare")
+    bare = [pid for pid in processes_with(f"TMPDIR={short_folder}")
+            if b"--bare" in Path(f"/proc/{pid}/cmdline").read_bytes() and pid in processes_with("THALWEG_RANK=1")]
+    assert len(bare) == 1
+    os.kill(bare[0], signal.SIGKILL)
+    _, error = process.communicate(timeout=20)
+    assert process.returncode == 2 and "bare over tcp" in error and "rank 1" in error
+    assert not processes_with(f"TMPDIR={short_folder}")
+
+
 @pytest.mark.parametrize("network", [[], ["--netns"]])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_killed_leaves_nothing(short_folder, network, how):
     if network and os.geteuid() != 0:
         pytest.skip("makes network namespaces")
-    tmp_path = short_folder
-    process = subprocess.Popen([*BENCH, "--against", "openmpi", *network], stdout=subprocess.DEVNULL,
-                               stderr=subprocess.DEVNULL, env={**os.environ, "TMPDIR": str(tmp_path)})
-    deadline = time.monotonic() + 20
-    # Everybody has met when the folder is gone.
-    while not list(tmp_path.glob("thalweg-bench-*")) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    while list(tmp_path.glob("thalweg-bench-*")) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    variable = f"TMPDIR={tmp_path}"
-    # Ours and its guardian, mpirun twice or once, and the ranks of each.
-    assert len(processes_with(variable)) >= 2 + 2 + 3
+    process = started(short_folder, "--against", "openmpi,bare", *network)
+    variable = f"TMPDIR={short_folder}"
+    # Ours and its guardian, our ranks and the bare ones, mpirun twice or once, and the ranks of each.
+    assert len(processes_with(variable)) >= 2 + 2 + 2 + 3
     process.send_signal(how)
     process.wait(timeout=20)
     deadline = time.monotonic() + 10
     while left := processes_with(variable):
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
-    assert not list(tmp_path.glob("thalweg-bench-*"))
+    assert not list(short_folder.glob("thalweg-bench-*"))

@@ -18,6 +18,7 @@
 #include "cli/emulated_network.h"
 #include "cli/memory_file.h"
 #include "cli/run_guardian.h"
+#include "net/bootstrap/store_server.h"
 #include "net/fd.h"
 
 namespace thalweg::allreduce {
@@ -34,6 +35,8 @@ struct CrewPlan {
   std::string scheme = {};             // of ours, where it was named
   std::string settings;                // for the reader
   std::vector<CrewProcess> processes;  // one a rank, or one that starts them all
+  // Where the ranks meet, open as long as they live; none: they have a way of their own.
+  std::shared_ptr<StoreServer> store = {};
 };
 
 // What all crews share.

@@ -4,10 +4,13 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <bit>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <thread>
 
+#include "cli/allreduce/bare.h"
 #include "cli/allreduce/rank.h"
 #include "cli/home.h"
 #include "cli/run_job.h"
@@ -132,12 +135,12 @@ Result<CrewPlan> openmpi_plan(const Stage& stage, const Work& work, bool shared_
                                  .environment = {"THALWEG_BENCH_HOSTS=" + stage.folder()}}}};
 }
 
-}  // namespace
-
-std::vector<std::string> own_transports() { return {"tcp", "shm", "dlcp"}; }
-std::vector<std::string> peer_names() { return {"gloo", "openmpi"}; }
-
-Result<OwnPlan> own_plan(const Stage& stage, const Work& work, const OwnSettings& settings) {
+// A store on the first host, and how ranks find it.
+struct Meeting {
+  std::shared_ptr<StoreServer> store;
+  Variables variables;
+};
+Result<Meeting> open_meeting(const Stage& stage, const Work& work) {
   RunMeeting meeting{.size = work.ranks, .token = random_number()};
   THALWEG_TRY(const std::optional<JobKey> key, job_key_from(process_environment()));
   const auto start = [&] {
@@ -147,6 +150,42 @@ Result<OwnPlan> own_plan(const Stage& stage, const Work& work, const OwnSettings
   THALWEG_TRY(StoreServer store,
               stage.network() == nullptr ? start() : stage.network()->inside(0, start));
   meeting.store = store.address();
+  return Meeting{.store = std::make_shared<StoreServer>(std::move(store)),
+                 .variables = variables_of(meeting)};
+}
+
+// No library, but what sockets allow: a mode of our own ranks.
+Result<CrewPlan> bare_plan(const Stage& stage, const Work& work) {
+  if (!std::has_single_bit(static_cast<unsigned>(work.ranks))) {
+    return Error(
+        fmt::format("--against bare: its ranks are a power of two, and {} is none: give "
+                    "--ranks {} or leave it out",
+                    work.ranks, std::bit_floor(static_cast<unsigned>(work.ranks))));
+  }
+  if (stage.network() != nullptr && stage.network()->devices() > 1) {
+    return Error(
+        "--against bare: it uses one device, which is no limit of several: leave out "
+        "--nics or bare");
+  }
+  THALWEG_TRY(Meeting meeting, open_meeting(stage, work));
+  const Words command = {own_program(),      "bench",          "allreduce-rank",
+                         name_of(work.type), name_of(work.op), "--bare"};
+  return CrewPlan{.library = "bare",
+                  .transport = "tcp",
+                  .settings = fmt::format("halving-doubling, up to {} recursive doubling; a stream "
+                                          "a pair, sched_yield() when nothing moves",
+                                          to_string(most_doubled(work.ranks))),
+                  .processes = one_a_rank(work, command, std::move(meeting.variables)),
+                  .store = std::move(meeting.store)};
+}
+
+}  // namespace
+
+std::vector<std::string> own_transports() { return {"tcp", "shm", "dlcp"}; }
+std::vector<std::string> peer_names() { return {"gloo", "openmpi", "bare"}; }
+
+Result<CrewPlan> own_plan(const Stage& stage, const Work& work, const OwnSettings& settings) {
+  THALWEG_TRY(Meeting meeting, open_meeting(stage, work));
   Words command = {own_program(),    "bench",       "allreduce-rank",  name_of(work.type),
                    name_of(work.op), "--transport", settings.transport};
   std::string text = "scheme chosen by size";
@@ -154,13 +193,12 @@ Result<OwnPlan> own_plan(const Stage& stage, const Work& work, const OwnSettings
     append(command, {"--scheme", settings.scheme});
     text = "scheme " + settings.scheme;
   }
-  Variables variables = variables_of(meeting);
   if (stage.network() != nullptr && stage.network()->devices() > 1) {
-    variables["THALWEG_INTERFACE"] = devices(stage);
+    meeting.variables["THALWEG_INTERFACE"] = devices(stage);
     text += ", THALWEG_INTERFACE=" + devices(stage);
   }
   if (settings.streams > 1) {
-    variables["THALWEG_STREAMS"] = std::to_string(settings.streams);
+    meeting.variables["THALWEG_STREAMS"] = std::to_string(settings.streams);
     text += fmt::format(", THALWEG_STREAMS={}", settings.streams);
   }
   if (settings.topology != nullptr) {
@@ -172,12 +210,12 @@ Result<OwnPlan> own_plan(const Stage& stage, const Work& work, const OwnSettings
     text += fmt::format(", loss bound {}", settings.bound);
     if (settings.rate_gbps > 0) text += fmt::format(", line rate {} Gb/s", settings.rate_gbps);
   }
-  return OwnPlan{.plan = {.library = "thalweg",
-                          .transport = settings.transport,
-                          .scheme = settings.scheme,
-                          .settings = text,
-                          .processes = one_a_rank(work, command, std::move(variables))},
-                 .store = std::move(store)};
+  return CrewPlan{.library = "thalweg",
+                  .transport = settings.transport,
+                  .scheme = settings.scheme,
+                  .settings = text,
+                  .processes = one_a_rank(work, command, std::move(meeting.variables)),
+                  .store = std::move(meeting.store)};
 }
 
 Result<std::vector<CrewPlan>> peer_plans(const Stage& stage, const Work& work,
@@ -185,6 +223,10 @@ Result<std::vector<CrewPlan>> peer_plans(const Stage& stage, const Work& work,
   std::vector<CrewPlan> plans;
   if (name == "gloo") {
     THALWEG_TRY(plans.emplace_back(), gloo_plan(stage, work));
+    return plans;
+  }
+  if (name == "bare") {
+    THALWEG_TRY(plans.emplace_back(), bare_plan(stage, work));
     return plans;
   }
   THALWEG_TRY(plans.emplace_back(), openmpi_plan(stage, work, false));

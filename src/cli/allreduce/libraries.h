@@ -9,7 +9,6 @@
 #include <thalweg/types.h>
 
 #include "cli/allreduce/crew.h"
-#include "net/bootstrap/store_server.h"
 #include "topology/topology.h"
 
 namespace thalweg::allreduce {
@@ -35,13 +34,9 @@ struct OwnSettings {
   double rate_gbps = 0;                // of the links, where it is known; DLCP starts from it
   int streams = 1;                     // of TCP, for each pair of devices
 };
-// Our own ranks. The store must last as long as they do.
-struct OwnPlan {
-  CrewPlan plan;
-  StoreServer store;
-};
-[[nodiscard]] Result<OwnPlan> own_plan(const Stage& stage, const Work& work,
-                                       const OwnSettings& settings);
+// Our own ranks.
+[[nodiscard]] Result<CrewPlan> own_plan(const Stage& stage, const Work& work,
+                                        const OwnSettings& settings);
 
 // The peer of this name; Open MPI, where all ranks are on one host, with its shared memory too.
 [[nodiscard]] Result<std::vector<CrewPlan>> peer_plans(const Stage& stage, const Work& work,
