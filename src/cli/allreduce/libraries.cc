@@ -15,6 +15,7 @@
 #include "cli/home.h"
 #include "cli/run_job.h"
 #include "net/bootstrap/environment.h"
+#include "net/collective/channels.h"
 #include "net/system.h"
 #include "topology/load.h"
 
@@ -200,6 +201,12 @@ Result<CrewPlan> own_plan(const Stage& stage, const Work& work, const OwnSetting
   if (settings.streams > 1) {
     meeting.variables["THALWEG_STREAMS"] = std::to_string(settings.streams);
     text += fmt::format(", THALWEG_STREAMS={}", settings.streams);
+  }
+  // The ranks have our environment.
+  if (const auto channels = process_environment()("THALWEG_CHANNELS")) {
+    text += ", THALWEG_CHANNELS=" + *channels;
+  } else if (settings.transport != "dlcp" && usual_channels(work.ranks) > 1) {
+    text += fmt::format(", up to {} channels", usual_channels(work.ranks));
   }
   if (settings.topology != nullptr) {
     append(command, {"--topology", topology_to_yaml(*settings.topology)});
