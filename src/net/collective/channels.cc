@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <optional>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
@@ -21,10 +23,14 @@ namespace {
 constexpr std::size_t kMostInFlight = 4;
 // What ten gigabits both ways allow. One thread moves more.
 constexpr double kSlowNetwork = 20e9;
-// The first word that is measured comes with this operation, the next ones with others this many
-// times as far on.
+// With this operation the first rank says the first word that is measured; each word holds from
+// this many times its operation on, and the last of them from there.
 constexpr std::size_t kFirstMeasured = 4;
-constexpr std::size_t kRarer = 8;
+constexpr std::size_t kRarer = 4;
+constexpr std::size_t kLastWord = 1024;
+// A part that is late is so because of what the first engine names better: it has the first say.
+constexpr Duration kFirstSay = Duration::milliseconds(50);
+constexpr auto kPause = std::chrono::milliseconds(10);
 constexpr Duration kTry = Duration::milliseconds(500);
 
 // The whole of `text`; none: it is no number.
@@ -69,17 +75,32 @@ std::size_t Channels::parts_of(const State& op) const {
                    op.plan->least_chunk() / RankPlan::kLeastPart});
 }
 
+Status Channels::open(Time until) {
+  if (!options_.is_first) return ok_status();
+  const bool measures = !options_.at_once && options_.most > 1;
+  const ChannelsWord first{measures ? 1 : options_.most, measures ? kFirstMeasured * kRarer : 0};
+  return options_.say(1, first.to_string(), until);
+}
+
 void Channels::start(const std::shared_ptr<State>& op) {
   const std::lock_guard order(order_);
   Engine& first = *engines_.front();
-  if (!op->dlcp && ++large_ == word_.again) {
-    const Status asked = ask(monotonic_now() + op->limit);
+  if (left_ || !first.broken().empty()) {
+    first.start(op);  // and says why it cannot be
+    return;
+  }
+  if (!op->dlcp) {
+    const Time until = monotonic_now() + op->limit;
+    ++large_;
+    Status asked = large_ == word_.again ? ask(until) : ok_status();
+    if (asked.ok()) asked = say_next(until);
     if (!asked.ok()) {
       const std::string why = asked.error().within("channels").message();
-      first.abandon(why);
+      first.break_with(why);
       op->end(Error(fmt::format("{}: {}", op->text, why)));
       return;
     }
+    op->limit = until - monotonic_now();
   }
   if (options_.is_first && !op->dlcp && word_.again > 0) measure(*op);
   const std::size_t count = parts_of(*op);
@@ -97,20 +118,10 @@ void Channels::start(const std::shared_ptr<State>& op) {
 }
 
 Status Channels::ask(Time until) {
-  if (options_.is_first) {
-    word_ = word_of_first();
-    THALWEG_TRY_STATUS(options_.say(large_, word_.to_string(), until));
-  } else {
-    THALWEG_TRY(word_, hear(until));
-  }
-  return make_engines(until);
-}
-
-ChannelsWord Channels::word_of_first() {
-  if (options_.at_once || options_.most == 1) return {options_.most, 0};
-  if (large_ == 1) return {1, kFirstMeasured};
-  const bool is_fast = fastest_.exchange(0) > kSlowNetwork;
-  return {is_fast ? options_.most : 1, large_ * kRarer};
+  THALWEG_TRY(const ChannelsWord word, hear(until));
+  THALWEG_TRY_STATUS(make_engines(word.count, until));
+  word_ = word;
+  return ok_status();
 }
 
 // In short tries: the communicator may break meanwhile.
@@ -123,7 +134,16 @@ Result<ChannelsWord> Channels::hear(Time until) const {
       return Error(broken);
     }
     if (monotonic_now() >= until) return text.error();
+    std::this_thread::sleep_for(kPause);
   }
+}
+
+Status Channels::say_next(Time until) {
+  if (!options_.is_first || large_ * kRarer != word_.again) return ok_status();
+  const bool is_fast = fastest_.exchange(0) > kSlowNetwork;
+  const std::size_t from = word_.again;
+  const ChannelsWord next{is_fast ? options_.most : 1, from < kLastWord ? from * kRarer : 0};
+  return options_.say(from, next.to_string(), until);
 }
 
 void Channels::measure(State& op) {
@@ -142,8 +162,8 @@ void Channels::measure(State& op) {
   };
 }
 
-Status Channels::make_engines(Time until) {
-  for (std::size_t number = engines_.size(); number < word_.count; ++number) {
+Status Channels::make_engines(std::size_t count, Time until) {
+  for (std::size_t number = engines_.size(); number < count; ++number) {
     const auto on_broken = [self = weak_from_this()](const std::string& why) {
       if (const auto alive = self.lock()) alive->broken(why);
     };
@@ -156,6 +176,7 @@ Status Channels::make_engines(Time until) {
 }
 
 void Channels::divide(const std::shared_ptr<State>& op, std::size_t count) {
+  CHECK(op->dlcp || count <= engines_.size());
   op->host = shared_from_this();
   op->parts_left = count;
   for (std::size_t i = 0; i < count; ++i) {
@@ -170,7 +191,7 @@ void Channels::divide(const std::shared_ptr<State>& op, std::size_t count) {
     part->part_step = op->part_step;
     part->priority = op->priority;
     part->awaited = op->awaited && i == 0;
-    part->limit = op->limit;
+    part->limit = i == 0 || op->dlcp ? op->limit : op->limit + kFirstSay;
     part->dlcp = op->dlcp;
     part->dlcp_peers = op->dlcp_peers;
     for (std::size_t b = 0; b < op->memory.size(); ++b) {
@@ -215,7 +236,16 @@ void Channels::broken(const std::string& why) {
 }
 
 void Channels::leave() {
+  std::shared_ptr<Engine> first;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!engines_.empty()) first = engines_.front();
+  }
+  // Whoever waits in start() hears of it.
+  if (first) first->say_goodbye();
   const std::lock_guard order(order_);
+  left_ = true;
+  for (const auto& engine : engines_) engine->say_goodbye();
   for (const auto& engine : engines_) engine->leave();
 }
 
@@ -225,8 +255,8 @@ int usual_channels(int local_ranks) {
   CPU_ZERO(&allowed);
   if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return 1;
   const int mine = CPU_COUNT(&allowed);
-  // A process that may use some of the cores only has those to itself.
-  const bool bound = mine < get_nprocs_conf();
+  // Ranks that are bound each to cores of its own have those to themselves.
+  const bool bound = mine < get_nprocs() && mine * local_ranks <= get_nprocs();
   return std::clamp(bound ? mine : mine / local_ranks, 1, kMost);
 }
 

@@ -10,8 +10,9 @@
 // How many there are is what rank 0 says, in the store: unless it is told, one at first, and more
 // if it then moves data faster than a slow network could, so that its thread is the limit. (On a
 // slow one parts of a tensor only compete, and the last of them is later than the whole would be.)
-// It says so with the first large operation, the fourth, the 32nd and so on; the others ask at the
-// same ones, so that all divide the same operations. A job without large operations pays nothing.
+// Its first word comes when it is created. With its large operation number 4, 16, 64 and 256 it
+// says how many there are from four times that number on; the others ask there, so that all divide
+// the same operations, and hardly ever wait for it.
 //
 // Over DLCP, where whole chunks move one after the other, all parts run on the first engine: while
 // the end of one chunk is waited for, and in each step of the plan, others fill the link.
@@ -67,6 +68,8 @@ struct ChannelsWord {
 class Channels final : public OperationHost, public std::enable_shared_from_this<Channels> {
  public:
   explicit Channels(ChannelsOptions options) : options_(std::move(options)) {}
+  // Says the first word, if it is ours to say.
+  [[nodiscard]] Status open(Time until);
   // The first engine, once, before the others; it calls broken() when it breaks.
   void set_first(std::shared_ptr<Engine> engine);
 
@@ -85,12 +88,13 @@ class Channels final : public OperationHost, public std::enable_shared_from_this
 
   // How many parts it has.
   [[nodiscard]] std::size_t parts_of(const State& op) const;
-  // With which the ranks ask.
+  // Takes the word of the first rank that begins to hold with this operation.
   Status ask(Time until);
   [[nodiscard]] Result<ChannelsWord> hear(Time until) const;
-  [[nodiscard]] ChannelsWord word_of_first();
+  // Says the next word, if it is ours to say and this is the operation to do so.
+  Status say_next(Time until);
   void measure(State& op);
-  Status make_engines(Time until);
+  Status make_engines(std::size_t count, Time until);
   void divide(const std::shared_ptr<State>& op, std::size_t count);
   void part_over(State& op);
 
@@ -98,6 +102,7 @@ class Channels final : public OperationHost, public std::enable_shared_from_this
   std::mutex order_;         // held while an operation is given to all engines
   std::size_t large_ = 0;    // with order_: operations so far, but for those over DLCP
   ChannelsWord word_{1, 1};  // with order_
+  bool left_ = false;        // with order_
   // Of the first rank: the most that an operation moved since the last word, in bits a second.
   std::atomic<double> fastest_ = 0;
   std::mutex mutex_;  // guards what follows; taken with an engine's lock

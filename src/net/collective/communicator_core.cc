@@ -63,7 +63,7 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
   engine.size = core->size_;
   engine.signature = hash_of(core->members_.group, environment.token);
   THALWEG_TRY(Listening listening, core->prepare_streams(engine, prefix, until));
-  const int local = environment.local_size.value_or(core->size_);
+  const int local = environment.local_size.value_or(environment.size);
   engine.share_memory = options.shared_memory && environment.shared_memory;
   engine.crowded = local > static_cast<int>(std::thread::hardware_concurrency());
   if (core->job_->client) {
@@ -76,7 +76,7 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
       board->announce_failure(text);
     };
   }
-  THALWEG_TRY_STATUS(core->prepare_channels(engine, prefix));
+  THALWEG_TRY_STATUS(core->prepare_channels(engine, prefix, until));
   core->prepare_messages(engine, listening.own);
   const std::lock_guard messages_lock(core->messages_->mutex);  // until it knows the engine
   THALWEG_TRY(core->engine_, Engine::make(std::move(engine), std::move(listening.sockets)));
@@ -119,15 +119,8 @@ Status Communicator::Core::prepare_dlcp(const std::vector<SocketAddress>& addres
 Status Communicator::Core::prepare_metrics() {
   const std::string setting = process_environment()("THALWEG_METRICS").value_or("");
   if (setting.empty()) return ok_status();
-  std::optional<int> local_rank = job_->environment.local_rank;
-  if (!local_rank) {
-    // The caller said the rank (as PyTorch's backend does): the launcher may still know the local
-    // one.
-    const Result<Environment> launched = environment_from(process_environment());
-    if (launched.ok()) local_rank = launched->local_rank;
-  }
-  THALWEG_TRY(metrics_,
-              Metrics::of_process(setting, job_->environment.rank, local_rank.value_or(0)));
+  THALWEG_TRY(metrics_, Metrics::of_process(setting, job_->environment.rank,
+                                            job_->environment.local_rank.value_or(0)));
   dlcp_metrics_ = metrics_->add([links = dlcp_.get()] { return links->counters(); });
   return ok_status();
 }

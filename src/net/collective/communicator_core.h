@@ -123,7 +123,7 @@ class Communicator::Core {
     std::string own = {};                  // as it is made known
   };
   Result<Listening> prepare_streams(EngineOptions& engine, const std::string& prefix, Time until);
-  Status prepare_channels(EngineOptions& engine, const std::string& prefix);
+  Status prepare_channels(EngineOptions& engine, const std::string& prefix, Time until);
   Status prepare_dlcp(const std::vector<SocketAddress>& addresses, const std::string& prefix);
   Status prepare_atp(const SocketAddress& address, const std::string& prefix, Time until);
   // `own`: the address at which this rank listens, as it is made known.

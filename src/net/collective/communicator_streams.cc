@@ -43,7 +43,8 @@ Result<Communicator::Core::Listening> Communicator::Core::prepare_streams(Engine
   return listening;
 }
 
-Status Communicator::Core::prepare_channels(EngineOptions& engine, const std::string& prefix) {
+Status Communicator::Core::prepare_channels(EngineOptions& engine, const std::string& prefix,
+                                            Time until) {
   if (size_ == 1) return ok_status();
   if (options_.channel_bytes == 0) return Error("channel_bytes: 0; it must be above 0");
   const Environment& environment = job_->environment;
@@ -51,8 +52,8 @@ Status Communicator::Core::prepare_channels(EngineOptions& engine, const std::st
   channels.least_part = options_.channel_bytes;
   channels.is_first = rank_ == 0;
   channels.at_once = environment.channels.has_value();
-  channels.most = static_cast<std::size_t>(
-      environment.channels.value_or(usual_channels(environment.local_size.value_or(size_))));
+  channels.most = static_cast<std::size_t>(environment.channels.value_or(
+      usual_channels(environment.local_size.value_or(environment.size))));
   channels.say = [job = job_, prefix](std::size_t from, const std::string& word, Time by) {
     return job->set(fmt::format("{}channels/{}", prefix, from), word, by);
   };
@@ -77,7 +78,7 @@ Status Communicator::Core::prepare_channels(EngineOptions& engine, const std::st
   engine.on_broken = [channels = std::weak_ptr(channels_)](const std::string& why) {
     if (const auto alive = channels.lock()) alive->broken(why);
   };
-  return ok_status();
+  return channels_->open(until);
 }
 
 void Communicator::Core::prepare_messages(EngineOptions& engine, const std::string& own) {

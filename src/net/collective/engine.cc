@@ -17,6 +17,8 @@ namespace {
 
 constexpr std::size_t kReadBuffer = std::size_t{512} << 10;
 constexpr std::uint32_t kMostOperations = ~std::uint32_t{0};
+// One who leaves waits no longer than this for the others' systems to take what it says.
+constexpr Duration kLongestLinger = Duration::milliseconds(1000);
 // The most of one data frame: an operation that is more urgent waits for no more than this.
 constexpr std::size_t kMostFrame = std::size_t{1} << 20;
 
@@ -66,16 +68,28 @@ Engine::Engine(EngineOptions options, std::vector<Fd> listeners, Fd epoll, Fd ou
 
 Engine::~Engine() { leave(); }
 
+void Engine::say_goodbye() {
+  const Lock lock(mutex_);
+  stop();
+}
+
+void Engine::stop() {
+  if (stopping_) return;
+  stopping_ = true;
+  linger_until_ = monotonic_now() + kLongestLinger;
+  if (broken_.empty()) {
+    broken_ = "this rank has left";
+    announced_ = true;
+    end_all({.kind = FrameKind::kLeave, .started = started_}, "");
+  }
+  settle();
+}
+
 void Engine::leave() {
   {
-    Lock lock(mutex_);
-    if (stopping_) return;
-    stopping_ = true;
-    if (broken_.empty()) {
-      broken_ = "this rank has left";
-      announced_ = true;
-      end_all({.kind = FrameKind::kLeave, .started = started_}, "");
-    }
+    const Lock lock(mutex_);
+    stop();
+    if (std::exchange(left_, true)) return;
     linger();
     eventfd_write(wake_.get(), 1);
   }
@@ -122,19 +136,33 @@ void Engine::abandon(const std::string& why) {
   eventfd_write(wake_.get(), 1);
 }
 
-void Engine::take_posted(Lock& lock) {
+void Engine::break_with(const std::string& why) {
+  const Lock lock(mutex_);
+  fail(kNoFrameRank, why);
+  settle();
+}
+
+void Engine::take_abandoned() {
   if (!has_posted_) return;
-  std::vector<std::shared_ptr<Op>> ops;
   std::string why;
   {
     const std::lock_guard posted(posted_mutex_);
-    ops.swap(posted_);
     why.swap(abandoned_);
-    has_posted_ = false;
+    has_posted_ = !posted_.empty();
   }
-  if (!why.empty()) {
-    fail(kNoFrameRank, why);
-    settle();
+  if (why.empty()) return;
+  fail(kNoFrameRank, why);
+  settle();
+}
+
+void Engine::take_posted(Lock& lock) {
+  take_abandoned();
+  if (!has_posted_) return;
+  std::vector<std::shared_ptr<Op>> ops;
+  {
+    const std::lock_guard posted(posted_mutex_);
+    ops.swap(posted_);
+    has_posted_ = !abandoned_.empty();
   }
   for (const auto& op : ops) launch(op, lock);
 }

@@ -99,11 +99,14 @@ class Engine final : public OperationHost,
   void start(const std::shared_ptr<Operation::State>& op);
   // The same, in the engine's thread, in the order of these calls. Never blocks.
   void post(const std::shared_ptr<Operation::State>& op);
-  // Breaks it with these words, soon. Never blocks.
+  // Breaks it with these words: now, or soon and without ever blocking.
+  void break_with(const std::string& why);
   void abandon(const std::string& why);
   [[nodiscard]] Status wait(Operation::State& op) override;
   [[nodiscard]] bool over(const Operation::State& op) override;
-  // Tells the others, fails what is in flight, and ends the thread. Once.
+  // Tells the others, and fails what is in flight.
+  void say_goodbye();
+  // The same, waits for a moment that they have it, and ends the thread.
   void leave();
   // Why no operation can be started any more; empty while they can.
   [[nodiscard]] std::string broken();
@@ -125,7 +128,8 @@ class Engine final : public OperationHost,
   void run_thread();
   // Of a thread that works alone: until there has been nothing to do for a while.
   void work(Lock& lock);
-  // What post() and abandon() left.
+  // What abandon() left; and what post() did.
+  void take_abandoned();
   void take_posted(Lock& lock);
   // Reads and writes what can be without waiting. True: something happened.
   bool poll();
@@ -148,6 +152,7 @@ class Engine final : public OperationHost,
   void check_timers(Time now);
   // By way of the store, without the lock.
   void consult(Lock& lock);
+  void stop();
   // Until the others have what they were told last, or it takes too long.
   void linger();
   // The driver may have to look again.
@@ -242,6 +247,8 @@ class Engine final : public OperationHost,
   bool thread_sleeps_ = false;  // for longer than a pause
   bool driver_sleeps_ = false;
   bool stopping_ = false;
+  bool left_ = false;       // the thread ends, or has
+  Time linger_until_;       // once it stops
   bool announced_ = false;  // broken_, or it is not for us to do
   Time consult_at_;         // not before
   std::string broken_;

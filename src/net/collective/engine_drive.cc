@@ -27,8 +27,6 @@ constexpr Duration kLongest = Duration::milliseconds(1000);
 constexpr int kMostRounds = 64;
 // For so long what a peer has sent is kept after its end.
 constexpr Duration kHangUpTime = Duration::milliseconds(250);
-// One who leaves waits no longer than this for the others' systems to take what it says.
-constexpr Duration kLongestLinger = Duration::milliseconds(1000);
 // Timers are looked at this often by a driver that does not sleep.
 constexpr int kLooksPerTimer = 64;
 // And this often by one that has always something to do.
@@ -388,7 +386,6 @@ void Engine::work(Lock& lock) {
 }
 
 void Engine::linger() {
-  const Time until = monotonic_now() + kLongestLinger;
   while (true) {
     settle();
     for (Connection* connection : open_) {
@@ -396,7 +393,7 @@ void Engine::linger() {
       }
     }
     const bool delivered = std::ranges::all_of(open_, &Connection::delivered);
-    if (delivered || monotonic_now() >= until) return;
+    if (delivered || monotonic_now() >= linger_until_) return;
     sched_yield();
     for (Connection* connection : open_) touch(*connection);
   }

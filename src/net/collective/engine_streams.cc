@@ -97,6 +97,7 @@ Result<DialedStream> Engine::dial(Lock& lock, Rank peer, std::uint32_t lane, Tim
     Result<DialedStream> stream =
         options_.connect(peer.value(), lane, std::min(until, now + kDialTry));
     lock.lock();
+    take_abandoned();
     if (!stream.ok() && broken_.empty() && monotonic_now() < until) continue;
     if (!stream.ok() || !broken_.empty()) return stream;
     const auto hello = encode_frame({.kind = FrameKind::kHello,

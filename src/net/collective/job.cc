@@ -39,11 +39,22 @@ Result<Environment> environment_of(const CommunicatorOptions& options) {
   });
 }
 
+// Where the caller says the rank, as PyTorch's backend does, the launcher may still know how many
+// there are on this host.
+void ask_launcher(Environment& environment) {
+  if (environment.local_size) return;
+  const Result<Environment> launched = environment_from(process_environment());
+  if (!launched.ok() || launched->launcher.empty()) return;
+  environment.local_rank = launched->local_rank;
+  environment.local_size = launched->local_size;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Job>> Job::join(const CommunicatorOptions& options, Time until) {
   auto job = std::make_shared<Job>();
   THALWEG_TRY(job->environment, environment_of(options));
+  ask_launcher(job->environment);
   THALWEG_TRY(job->job_key, job_key_from(process_environment()));
   const Environment& environment = job->environment;
   if (environment.size == 1 && environment.store.empty()) return job;

@@ -100,14 +100,14 @@ TEST(Channels, word__is_read_as_it_was_written) {
   }
 }
 
-// With cores to spare the first rank measures, and says it anew with the 1st, 4th and 32nd.
+// With cores to spare the first rank measures, and what it says holds from the 16th on.
 TEST(Channels, measured_number__is_the_same_on_all_ranks) {
   ASSERT_EQ(setenv("THALWEG_LOCAL_SIZE", "1", 1), 0);
   for (const std::size_t least : {std::size_t{4096}, std::size_t{1} << 18}) {
     CommunicatorOptions options;
     options.channel_bytes = least;
     run_ranks(3, options, [](Communicator& all) {
-      for (int i = 0; i < 40; ++i) {
+      for (int i = 0; i < 70; ++i) {
         std::vector<float> values(300'000, static_cast<float>(i));
         ASSERT_EQ(message_of(all.allreduce(TensorSpan::of(values), {})), "no error");
         ASSERT_EQ(values, std::vector<float>(values.size(), static_cast<float>(3 * i)));
@@ -117,7 +117,7 @@ TEST(Channels, measured_number__is_the_same_on_all_ranks) {
   ASSERT_EQ(unsetenv("THALWEG_LOCAL_SIZE"), 0);
 }
 
-TEST(Channels, first_rank_dies_before_its_word__others_do_not_wait_for_it) {
+TEST(Channels, first_rank_dies_before_its_large_call__others_do_not_wait_for_it) {
   const std::string store = free_address();
   std::vector<pid_t> processes;
   for (int rank = 0; rank < 3; ++rank) {
@@ -249,6 +249,67 @@ TEST(Channels, calls_that_differ__are_named) {
   });
 }
 
+TEST(Channels, large_call_against_a_small_one__both_are_named) {
+  run_ranks(2, divided(3), [](Communicator& all) {
+    std::vector<float> values(all.rank() == 0 ? 100 : 50'000);
+    const auto begin = Clock::now();
+    const std::string words = message_of(all.allreduce(TensorSpan::of(values), {}));
+    EXPECT_TRUE(says(words, "rank 0 calls allreduce of 100 ")) << words;
+    EXPECT_TRUE(says(words, "rank 1 calls allreduce of 50000 ")) << words;
+    EXPECT_LT(Clock::now() - begin, 5s);
+    ASSERT_FALSE(all.barrier({}).ok());
+  });
+}
+
+// The first rank calls when it has a message that the other sends after its own call.
+TEST(Channels, call_in_flight__does_not_wait_for_the_first_rank) {
+  run_ranks(2, divided(3), [](Communicator& all) {
+    std::vector<std::int64_t> values(50'000, 1);
+    std::vector<std::int64_t> message(1);
+    if (all.rank() == 0) {
+      ASSERT_TRUE(all.recv(TensorSpan::of(message), 1, 0, {.deadline = 10s}).ok());
+      ASSERT_TRUE(all.allreduce(TensorSpan::of(values), {}).ok());
+    } else {
+      const auto operation = all.allreduce_async(TensorSpan::of(values), {});
+      ASSERT_TRUE(all.send({message.data(), 1, DType::kInt64}, 0, 0, {}).ok());
+      ASSERT_TRUE(operation->wait().ok());
+    }
+    EXPECT_EQ(values.back(), 2);
+    ASSERT_TRUE(all.barrier({}).ok());
+  });
+}
+
+// Its channels were never there to be connected to.
+TEST(Channels, rank_dies_before_its_first_large_call__is_named_at_once) {
+  constexpr int kVictim = 1;
+  const std::string store = free_address();
+  std::vector<pid_t> processes;
+  for (int rank = 0; rank < 4; ++rank) {
+    CommunicatorOptions options = divided(3);
+    options.scheme = "ring";
+    options.rank = rank;
+    options.size = 4;
+    options.store = store;
+    processes.push_back(fork_rank(options, [rank](Communicator& all) {
+      std::vector<float> values(50'000);
+      if (!all.barrier({}).ok()) return false;
+      if (rank == kVictim) {
+        std::this_thread::sleep_for(500ms);
+        raise(SIGKILL);
+      }
+      const auto operation = all.allreduce_async(TensorSpan::of(values), {});
+      return operation.ok() && says(message_of(operation->wait()), "rank 1 is lost");
+    }));
+  }
+  const auto begin = Clock::now();
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(exit_code(processes[static_cast<std::size_t>(rank)]),
+              rank == kVictim ? 128 + SIGKILL : 0)
+        << rank;
+  }
+  EXPECT_LT(Clock::now() - begin, 10s);
+}
+
 // One divides, the other does not.
 TEST(Channels, least_parts_that_differ__are_named) {
   const auto options = [](int rank) {
@@ -265,15 +326,21 @@ TEST(Channels, least_parts_that_differ__are_named) {
 }
 
 TEST(Channels, call_after_leaving__fails_at_once) {
-  run_ranks(2, divided(3), [](Communicator& all) {
-    std::vector<float> values(50'000);
-    ASSERT_TRUE(all.allreduce(TensorSpan::of(values), {}).ok());
-    ASSERT_TRUE(all.barrier({}).ok());
-    const auto rest = all.shrink(1s);
-    ASSERT_EQ(message_of(rest), "no error");
-    EXPECT_TRUE(says(message_of(all.allreduce(TensorSpan::of(values), {})), "left"));
-    ASSERT_TRUE(rest->barrier({}).ok());
-  });
+  for (const bool large_before : {true, false}) {
+    run_ranks(2, divided(3), [&](Communicator& all) {
+      std::vector<float> values(50'000);
+      if (large_before) {
+        ASSERT_TRUE(all.allreduce(TensorSpan::of(values), {}).ok());
+      }
+      ASSERT_TRUE(all.barrier({}).ok());
+      const auto rest = all.shrink(1s);
+      ASSERT_EQ(message_of(rest), "no error");
+      const auto begin = Clock::now();
+      EXPECT_TRUE(says(message_of(all.allreduce(TensorSpan::of(values), {})), "left"));
+      EXPECT_LT(Clock::now() - begin, 1s);
+      ASSERT_TRUE(rest->barrier({}).ok());
+    });
+  }
 }
 
 }  // namespace
