@@ -136,6 +136,8 @@ void Link::lose(const std::string& cause) {
 std::optional<Time> Link::turn() {
   if (lost()) return std::nullopt;
   dlcp_.on_timeout(monotonic_now());
+  // Behind data they would wait for it in the line's queue, and the peer for them.
+  copy_signals();
   send_data();
   if (!lost()) send_signals();
   deliver_events();
@@ -150,7 +152,9 @@ void Link::on_ready(int fd, std::uint32_t events) {
   if (lost()) return;
   if (fd == udp_->fd()) {
     if ((events & EPOLLOUT) != 0) busy_ = false;
-    if ((events & (EPOLLIN | EPOLLERR)) != 0) receive_data();
+    if ((events & (EPOLLIN | EPOLLERR)) == 0) return;
+    receive_data();
+    if (stream_->early()) receive_signals();
   } else if ((events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0) {
     receive_signals();
   }
@@ -242,16 +246,20 @@ void Link::send_data() {
   }
 }
 
-void Link::send_signals() {
+void Link::copy_signals() {
   ControlMessage message;
   while (dlcp_.poll_control(message)) stream_->push(message);
   const std::span<const std::byte> copy = stream_->take_copy();
-  if (const std::string wrong = stream_->flush(); !wrong.empty()) lose(wrong);
-  if (copy.empty() || lost() || busy_) return;
+  if (copy.empty() || busy_) return;
   // In the queue of control messages. If it does not leave, the stream will do.
   const UdpPacket packet{copy, {}};
   static_cast<void>(
       udp_->send({&packet, 1}, traffic_class_of({.priority = kControlPriority}, dscp_)));
+}
+
+void Link::send_signals() {
+  copy_signals();
+  if (const std::string wrong = stream_->flush(); !wrong.empty()) lose(wrong);
 }
 
 void Link::deliver_events() {
