@@ -28,6 +28,10 @@ constexpr double kUnknownRateFactor = 1.5;
 constexpr double kUnknownRateStep = 0.1;
 constexpr Duration kBurst = Duration::microseconds(250);
 constexpr std::int64_t kLeastBurst = 8;
+// A report speaks of so many bursts at least. Fewer, and a receiver that was kept busy looks like a
+// path that is congested; and at half the rate each burst would end in a silence, which no report
+// spans, so that the rate would stay there.
+constexpr int kBurstsPerReport = 4;
 // Ethernet: header, checksum, preamble and gap.
 constexpr std::size_t kFrameBytes = 38;
 
@@ -55,6 +59,14 @@ DlcpOptions dlcp_options(const Link::Parts& parts, const EndpointOptions& option
       static_cast<std::int64_t>(UdpSocket::kMaxPackets));
   dlcp.burst_segments =
       static_cast<std::uint32_t>(std::clamp(by_rate, std::min(kLeastBurst, most), most));
+  const Duration reported =
+      dlcp.rate.line_rate.transmission_time(Bytes(packet * dlcp.burst_segments * kBurstsPerReport));
+  if (reported > dlcp.rate.report_period) {
+    // What is added in a second stays the same, up to a quarter of the line at once.
+    const double longer = reported.s() / dlcp.rate.report_period.s();
+    dlcp.rate.increase_step = std::min(0.25, dlcp.rate.increase_step * longer);
+    dlcp.rate.report_period = reported;
+  }
   return dlcp;
 }
 

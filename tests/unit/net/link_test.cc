@@ -123,5 +123,37 @@ TEST(Link, send__short_transfers_follow_each_other_at_the_line_rate) {
   EXPECT_LT(best, milliseconds(40));
 }
 
+// Reports go on at half the rate, and a receiver that is kept busy for a while is not taken for a
+// path that is congested: each spans several bursts.
+TEST(Link, options__a_report_spans_several_bursts) {
+  const std::string folder = testing::TempDir() + "thalweg-link-" + std::to_string(getpid());
+  std::filesystem::create_directory(folder);
+  for (const double gbps : {0.1, 1.0, 10.0, 100.0}) {
+    SCOPED_TRACE(gbps);
+    EndpointOptions client = test_options("client");
+    client.line_rate_gbps = gbps;
+    client.record_folder = folder;
+    {
+      const NetPair pair = NetPair::make(test_options("server"), client);
+    }
+    std::ifstream in(folder + "/client-0.dlcp", std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    const std::vector<std::byte> content = *recording_content(std::as_bytes(std::span(text)));
+    DlcpOptions options;
+    RecordDecoder decoder(content, {});
+    describe(decoder, options);
+    ASSERT_TRUE(decoder.ok());
+    const Bytes packet = Bytes(1400) + options.packet_overhead;
+    const Duration burst =
+        options.rate.line_rate.transmission_time(packet * options.burst_segments);
+    EXPECT_GE(options.rate.report_period, burst * 4);
+    EXPECT_GE(options.rate.report_period, Duration::microseconds(200));
+    // Each millisecond as much is added as by the defaults, but a quarter of the line at most.
+    const double per_ms = options.rate.increase_step / options.rate.report_period.s() / 1000;
+    EXPECT_TRUE(options.rate.increase_step == 0.25 || std::abs(per_ms - 0.25) < 1e-9) << per_ms;
+  }
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace thalweg
