@@ -54,6 +54,7 @@ void ControlStream::push(const ControlMessage& message) {
   encode_control(message, envelope, bytes);
   if (guard_ != nullptr) guard_->seal_control(envelope.sequence, bytes);
   keep_for_copy(bytes);
+  ends_with_stop_ = std::holds_alternative<StopMessage>(message);
   urgent_ = urgent_ || !(std::holds_alternative<ReportMessage>(message) ||
                          std::holds_alternative<ConfirmMessage>(message));
 }
@@ -89,27 +90,31 @@ std::span<const std::byte> ControlStream::take_copy() {
   return recent_;
 }
 
-bool ControlStream::receive_copy(std::span<const std::byte> copy, const OnMessage& on_message) {
+ControlStream::CopyRead ControlStream::receive_copy(std::span<const std::byte> copy,
+                                                    const OnMessage& on_message) {
   ControlMessage message;
   ControlEnvelope about;
+  std::optional<std::uint64_t> data_end;
   while (!copy.empty()) {
     std::size_t size = 0;
-    if (peek_control(copy, size) != WireError::kNone || copy.size() < size) return false;
-    if (decode_control(copy.first(size), message, about) != WireError::kNone) return false;
-    if (about.job != job_ || about.keyed != (guard_ != nullptr)) return false;
+    if (peek_control(copy, size) != WireError::kNone || copy.size() < size) return {};
+    if (decode_control(copy.first(size), message, about) != WireError::kNone) return {};
+    if (about.job != job_ || about.keyed != (guard_ != nullptr)) return {};
     if (about.sequence > next_in_) {
       const std::span<const std::byte> kept = copy.first(std::min(copy.size(), kMaxCopy));
       early_.assign(kept.begin(), kept.end());
-      return true;
+      return {true, std::nullopt};
     }
+    data_end.reset();
     if (about.sequence == next_in_) {
-      if (judge(copy.first(size), about) != Refusal::kNone) return false;
+      if (judge(copy.first(size), about) != Refusal::kNone) return {};
       ++next_in_;
       on_message(message);
+      if (const auto* stop = std::get_if<StopMessage>(&message)) data_end = stop->end_sequence;
     }
     copy = copy.subspan(size);
   }
-  return true;
+  return {true, data_end};
 }
 
 std::string ControlStream::flush() {
@@ -142,7 +147,7 @@ std::string ControlStream::receive(const OnMessage& on_message) {
   }
   if (early()) {
     const std::vector<std::byte> copy = std::exchange(early_, {});
-    static_cast<void>(receive_copy(copy, on_message));
+    receive_copy(copy, on_message);
   }
   return {};
 }

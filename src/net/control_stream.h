@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -50,8 +51,16 @@ class ControlStream {
   // transfer waits for was put in line since the last call; else nothing. Good until the next
   // push().
   [[nodiscard]] std::span<const std::byte> take_copy();
-  // A datagram from the peer's take_copy(). False: it is none, or not authentic.
-  [[nodiscard]] bool receive_copy(std::span<const std::byte> copy, const OnMessage& on_message);
+  // The last message in line is a stop. A copy that ends with one must leave behind the data that
+  // it speaks of, in the same queue: its receiver relies on that.
+  [[nodiscard]] bool ends_with_stop() const { return ends_with_stop_; }
+  struct CopyRead {
+    bool good = false;  // false: it is no copy, or not authentic
+    // The data before this was sent before the copy: it ended with a stop that was news.
+    std::optional<std::uint64_t> data_end = {};
+  };
+  // A datagram from the peer's take_copy().
+  CopyRead receive_copy(std::span<const std::byte> copy, const OnMessage& on_message);
   // A copy waits for its predecessors: receive() may bring them.
   [[nodiscard]] bool early() const { return !early_.empty(); }
 
@@ -82,6 +91,7 @@ class ControlStream {
   std::vector<std::byte> recent_;  // the last messages, at most kMaxCopy bytes
   std::vector<std::byte> early_;   // a copy that waits for its predecessors
   bool urgent_ = false;            // a copy is due
+  bool ends_with_stop_ = false;
 };
 
 // TCP as signals need it: no waiting for more, a dead peer noticed within `timeout_ms`, and lost

@@ -33,7 +33,10 @@ struct Ends {
     return {bytes.begin(), bytes.end()};
   }
   bool take(const std::vector<std::byte>& copy) {
-    return receiver->receive_copy(copy, [&](const ControlMessage& m) { got.push_back(m); });
+    const ControlStream::CopyRead read =
+        receiver->receive_copy(copy, [&](const ControlMessage& m) { got.push_back(m); });
+    data_end = read.data_end;
+    return read.good;
   }
   std::string read() {
     EXPECT_EQ(sender->flush(), "");
@@ -44,6 +47,7 @@ struct Ends {
   std::unique_ptr<ControlStream> sender;
   std::unique_ptr<ControlStream> receiver;
   std::vector<ControlMessage> got;
+  std::optional<std::uint64_t> data_end;  // of the last copy taken
 };
 
 TEST(ControlStream, copies__each_message_counts_once_and_in_order) {
@@ -133,6 +137,28 @@ TEST(ControlStream, copies__one_that_is_read_before_its_predecessor_waits_for_th
   EXPECT_FALSE(ends.receiver->early());
   EXPECT_EQ(ends.read(), "");
   EXPECT_EQ(ends.got.size(), 2U);
+}
+
+TEST(ControlStream, receive_copy__a_stop_at_its_end_left_behind_its_data) {
+  for (const bool keyed : {false, true}) {
+    SCOPED_TRACE(keyed);
+    Ends ends(keyed);
+    ends.sender->push(FinishMessage{1, 10});
+    EXPECT_FALSE(ends.sender->ends_with_stop());
+    ends.sender->push(StopMessage{2, 0, 77, 5});
+    EXPECT_TRUE(ends.sender->ends_with_stop());
+    const auto copy = ends.copy();
+    EXPECT_TRUE(ends.take(copy));
+    EXPECT_EQ(ends.data_end, 77U);
+    EXPECT_TRUE(ends.take(copy));
+    EXPECT_FALSE(ends.data_end) << "no news";
+    // In another's copy it may have overtaken its data.
+    ends.sender->push(StopMessage{2, 1, 78, 6});
+    ends.sender->push(FinishMessage{3, 10});
+    EXPECT_TRUE(ends.take(ends.copy()));
+    EXPECT_EQ(ends.got.size(), 4U);
+    EXPECT_FALSE(ends.data_end);
+  }
 }
 
 TEST(ControlStream, receive_copy__nonsense_and_forgeries_change_nothing) {
