@@ -53,6 +53,8 @@ bool is_data(std::span<const std::byte> datagram) {
 
 // A peer that waits for us to be ready does not also wait until our own data has left the line.
 TEST(Link, turn__signals_leave_before_data) {
+  const std::vector<float> source(35'000);
+  std::vector<float> target(350);
   EndpointOptions options = test_options("server");
   options.listen = "127.0.0.1:0";
   const Endpoint server = Endpoint::create(options).value();
@@ -60,8 +62,6 @@ TEST(Link, turn__signals_leave_before_data) {
   const Result<Peer> peer = server.accept(seconds(5));
   ASSERT_TRUE(peer.ok());
 
-  const std::vector<float> source(35'000);
-  std::vector<float> target(350);
   constexpr std::uint64_t kSent = 1;
   constexpr std::uint64_t kReceived = 2;
   const auto first = peer->recv(TensorSpan::of(target), {.key = 0});
@@ -88,11 +88,11 @@ TEST(Link, turn__signals_leave_before_data) {
 TEST(Link, send__short_transfers_follow_each_other_at_the_line_rate) {
   EndpointOptions options = test_options("either");
   options.line_rate_gbps = 1;
-  NetPair pair = NetPair::make(options, options);
   constexpr std::size_t kTransfers = 128;
   constexpr std::size_t kEach = 2'800;  // floats: 8 packets
   const std::vector<float> source(kTransfers * kEach, 3.0F);
   std::vector<float> target(source.size());
+  NetPair pair = NetPair::make(options, options);
   std::chrono::nanoseconds best = std::chrono::hours(1);
   for (int turn = 0; turn < 5; ++turn) {
     std::vector<std::size_t> ended;  // the endpoint's thread, until all are over
