@@ -1,8 +1,10 @@
 #include "net/control_stream.h"
 
 #include <fmt/format.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -52,42 +54,67 @@ void ControlStream::push(const ControlMessage& message) {
   encode_control(message, envelope, bytes);
   if (guard_ != nullptr) guard_->seal_control(envelope.sequence, bytes);
   keep_for_copy(bytes);
-  urgent_ = urgent_ || !std::holds_alternative<ReportMessage>(message);
+  ends_with_stop_ = std::holds_alternative<StopMessage>(message);
+  urgent_ = urgent_ || !(std::holds_alternative<ReportMessage>(message) ||
+                         std::holds_alternative<ConfirmMessage>(message));
 }
 
-void ControlStream::keep_for_copy(std::span<const std::byte> message) {
+template <class Enough>
+void ControlStream::forget_until(Enough enough) {
   std::size_t old = 0;
-  while (old < recent_.size() && recent_.size() - old + message.size() > kMaxCopy) {
+  while (old < recent_.size()) {
     std::size_t size = 0;
     CHECK(peek_control(std::span(recent_).subspan(old), size) == WireError::kNone);
+    if (enough(recent_.size() - old, size)) break;
     old += size;
   }
   recent_.erase(recent_.begin(), recent_.begin() + static_cast<std::ptrdiff_t>(old));
+}
+
+void ControlStream::keep_for_copy(std::span<const std::byte> message) {
+  forget_until([&](std::size_t left, std::size_t) { return left + message.size() <= kMaxCopy; });
   if (message.size() <= kMaxCopy) recent_.insert(recent_.end(), message.begin(), message.end());
+}
+
+std::size_t ControlStream::unacknowledged() const {
+  int with_system = 0;
+  if (ioctl(fd(), SIOCOUTQ, &with_system) != 0) return kMaxCopy;
+  return out_.size() - sent_ + static_cast<std::size_t>(with_system);
 }
 
 std::span<const std::byte> ControlStream::take_copy() {
   if (!std::exchange(urgent_, false)) return {};
+  // recent_ ends where the stream does.
+  const std::size_t needed = unacknowledged();
+  forget_until([&](std::size_t left, std::size_t first) { return left - first < needed; });
   return recent_;
 }
 
-bool ControlStream::receive_copy(std::span<const std::byte> copy, const OnMessage& on_message) {
+ControlStream::CopyRead ControlStream::receive_copy(std::span<const std::byte> copy,
+                                                    const OnMessage& on_message) {
   ControlMessage message;
   ControlEnvelope about;
+  std::optional<std::uint64_t> data_end;
   while (!copy.empty()) {
     std::size_t size = 0;
-    if (peek_control(copy, size) != WireError::kNone || copy.size() < size) return false;
-    if (decode_control(copy.first(size), message, about) != WireError::kNone) return false;
-    if (about.job != job_ || about.keyed != (guard_ != nullptr)) return false;
-    if (about.sequence > next_in_) return true;
+    if (peek_control(copy, size) != WireError::kNone || copy.size() < size) return {};
+    if (decode_control(copy.first(size), message, about) != WireError::kNone) return {};
+    if (about.job != job_ || about.keyed != (guard_ != nullptr)) return {};
+    if (about.sequence > next_in_) {
+      const std::span<const std::byte> kept = copy.first(std::min(copy.size(), kMaxCopy));
+      early_.assign(kept.begin(), kept.end());
+      return {true, std::nullopt};
+    }
+    data_end.reset();
     if (about.sequence == next_in_) {
-      if (judge(copy.first(size), about) != Refusal::kNone) return false;
+      if (judge(copy.first(size), about) != Refusal::kNone) return {};
       ++next_in_;
       on_message(message);
+      if (const auto* stop = std::get_if<StopMessage>(&message)) data_end = stop->end_sequence;
     }
     copy = copy.subspan(size);
   }
-  return true;
+  return {true, data_end};
 }
 
 std::string ControlStream::flush() {
@@ -110,14 +137,19 @@ std::string ControlStream::receive(const OnMessage& on_message) {
     const ssize_t size = recv(fd(), &in_[received_], in_.size() - received_, 0);
     if (size < 0) {
       if (errno == EINTR) continue;
-      if (errno == EAGAIN || errno == EWOULDBLOCK) return {};
+      if (errno == EAGAIN || errno == EWOULDBLOCK) break;
       return broken("the connection broke", errno);
     }
     if (size == 0) return "it closed the connection";
     received_ += static_cast<std::size_t>(size);
     if (std::string wrong = decode(on_message); !wrong.empty()) return wrong;
-    if (static_cast<std::size_t>(size) < kReadSize) return {};
+    if (static_cast<std::size_t>(size) < kReadSize) break;
   }
+  if (early()) {
+    const std::vector<std::byte> copy = std::exchange(early_, {});
+    receive_copy(copy, on_message);
+  }
+  return {};
 }
 
 std::string ControlStream::decode(const OnMessage& on_message) {

@@ -4,14 +4,16 @@
 // What arrives is either a message in its turn or the end of the connection: a stream that makes
 // no sense once cannot be trusted again.
 //
-// TCP repeats a lost segment that no other follows after milliseconds. So the last messages also go
-// by datagram, in copies: whichever comes first counts. A copy that is not understood, or whose
-// first new message is not the next in turn, is of no use, and nothing else.
+// TCP repeats a lost segment that no other follows after milliseconds. So what TCP has not seen
+// acknowledged also goes by datagram, in copies: whichever comes first counts. What is acknowledged
+// is at the peer, so a copy that comes before its predecessors waits until the stream was read. One
+// that is not understood is of no use, and nothing else.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,11 +47,22 @@ class ControlStream {
   // Reads all there is. Empty, or why the connection is over.
   [[nodiscard]] std::string receive(const OnMessage& on_message);
 
-  // One datagram of the last messages, as many as fit, if one that a transfer waits for was put in
-  // line since the last call; else nothing. Good until the next push().
+  // One datagram of the last messages that are not acknowledged, as many as fit, if one that a
+  // transfer waits for was put in line since the last call; else nothing. Good until the next
+  // push().
   [[nodiscard]] std::span<const std::byte> take_copy();
-  // A datagram from the peer's take_copy(). False: it is none, or not authentic.
-  [[nodiscard]] bool receive_copy(std::span<const std::byte> copy, const OnMessage& on_message);
+  // The last message in line is a stop. A copy that ends with one must leave behind the data that
+  // it speaks of, in the same queue: its receiver relies on that.
+  [[nodiscard]] bool ends_with_stop() const { return ends_with_stop_; }
+  struct CopyRead {
+    bool good = false;  // false: it is no copy, or not authentic
+    // The data before this was sent before the copy: it ended with a stop that was news.
+    std::optional<std::uint64_t> data_end = {};
+  };
+  // A datagram from the peer's take_copy().
+  CopyRead receive_copy(std::span<const std::byte> copy, const OnMessage& on_message);
+  // A copy waits for its predecessors: receive() may bring them.
+  [[nodiscard]] bool early() const { return !early_.empty(); }
 
  private:
   // By the key, where there is one.
@@ -59,6 +72,11 @@ class ControlStream {
   // Reads the messages that are complete.
   [[nodiscard]] std::string decode(const OnMessage& on_message);
   void keep_for_copy(std::span<const std::byte> message);
+  // Takes messages off the front of recent_ as long as `enough` does not hold of the rest.
+  template <class Enough>
+  void forget_until(Enough enough);
+  // Bytes put in line that the peer's system may not have.
+  [[nodiscard]] std::size_t unacknowledged() const;
 
   Fd fd_;
   JobToken job_;
@@ -71,7 +89,9 @@ class ControlStream {
   std::uint64_t next_in_ = 0;      // by either way
   std::uint64_t next_stream_ = 0;  // on the stream; at most next_in_
   std::vector<std::byte> recent_;  // the last messages, at most kMaxCopy bytes
+  std::vector<std::byte> early_;   // a copy that waits for its predecessors
   bool urgent_ = false;            // a copy is due
+  bool ends_with_stop_ = false;
 };
 
 // TCP as signals need it: no waiting for more, a dead peer noticed within `timeout_ms`, and lost

@@ -14,8 +14,9 @@
 namespace thalweg {
 namespace {
 
-// Per turn, so that signals are not kept waiting by data: about 1 MB each.
-constexpr int kReceivesPerTurn = 16;
+// Per turn, so that signals are not kept waiting by data. A call brings a packet, or 64 KB of them.
+constexpr int kReceivesPerTurn = 64;
+constexpr std::size_t kReceivedPerTurn = std::size_t{1} << 20;
 constexpr int kBatchesPerTurn = 16;
 // After this much at once more is about to come: for so long the loop looks again instead of
 // sleeping, which spares the sender's core the waking of this one. At 10 Gb/s and less the loop
@@ -28,6 +29,10 @@ constexpr double kUnknownRateFactor = 1.5;
 constexpr double kUnknownRateStep = 0.1;
 constexpr Duration kBurst = Duration::microseconds(250);
 constexpr std::int64_t kLeastBurst = 8;
+// A report speaks of so many bursts at least. Fewer, and a receiver that was kept busy looks like a
+// path that is congested; and at half the rate each burst would end in a silence, which no report
+// spans, so that the rate would stay there.
+constexpr int kBurstsPerReport = 4;
 // Ethernet: header, checksum, preamble and gap.
 constexpr std::size_t kFrameBytes = 38;
 
@@ -55,6 +60,14 @@ DlcpOptions dlcp_options(const Link::Parts& parts, const EndpointOptions& option
       static_cast<std::int64_t>(UdpSocket::kMaxPackets));
   dlcp.burst_segments =
       static_cast<std::uint32_t>(std::clamp(by_rate, std::min(kLeastBurst, most), most));
+  const Duration reported =
+      dlcp.rate.line_rate.transmission_time(Bytes(packet * dlcp.burst_segments * kBurstsPerReport));
+  if (reported > dlcp.rate.report_period) {
+    // What is added in a second stays the same, up to a quarter of the line at once.
+    const double longer = reported.s() / dlcp.rate.report_period.s();
+    dlcp.rate.increase_step = std::min(0.25, dlcp.rate.increase_step * longer);
+    dlcp.rate.report_period = reported;
+  }
   return dlcp;
 }
 
@@ -136,6 +149,8 @@ void Link::lose(const std::string& cause) {
 std::optional<Time> Link::turn() {
   if (lost()) return std::nullopt;
   dlcp_.on_timeout(monotonic_now());
+  // Behind data they would wait for it in the line's queue, and the peer for them.
+  copy_signals();
   send_data();
   if (!lost()) send_signals();
   deliver_events();
@@ -148,18 +163,18 @@ std::optional<Time> Link::turn() {
 
 void Link::on_ready(int fd, std::uint32_t events) {
   if (lost()) return;
-  if (fd == udp_->fd()) {
-    if ((events & EPOLLOUT) != 0) busy_ = false;
-    if ((events & (EPOLLIN | EPOLLERR)) != 0) receive_data();
-  } else if ((events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0) {
-    receive_signals();
-  }
+  const bool data = fd == udp_->fd();
+  if (data && (events & EPOLLOUT) != 0) busy_ = false;
+  if ((events & (EPOLLIN | EPOLLERR | EPOLLHUP)) == 0) return;
+  // Before signals too, which may speak of it.
+  receive_data();
+  if (!data || stream_->early()) receive_signals();
 }
 
 void Link::receive_data() {
   UdpSocket::Arrival arrival;
   std::size_t bytes = 0;
-  for (int calls = 0; calls < kReceivesPerTurn; ++calls) {
+  for (int calls = 0; calls < kReceivesPerTurn && bytes < kReceivedPerTurn; ++calls) {
     if (udp_->receive(arrival) == UdpSocket::Received::kNothing) return;
     const Time now = monotonic_now();
     bytes += arrival.bytes.size();
@@ -177,7 +192,9 @@ void Link::receive_packet(std::span<const std::byte> packet, bool marked, Time n
   const WireError error = decode_data_header(packet, header);
   if (error == WireError::kKind || error == WireError::kShort) {
     const auto on_message = [&](const ControlMessage& m) { dlcp_.on_control(m, now); };
-    if (!stream_->receive_copy(packet, on_message)) ++bad_packets_;
+    const ControlStream::CopyRead copy = stream_->receive_copy(packet, on_message);
+    if (!copy.good) ++bad_packets_;
+    if (copy.data_end) dlcp_.on_data_end(*copy.data_end, now);
     return;
   }
   if (error != WireError::kNone || header.job != job_ || header.keyed != (guard_ != nullptr)) {
@@ -242,16 +259,25 @@ void Link::send_data() {
   }
 }
 
-void Link::send_signals() {
+void Link::copy_signals() {
   ControlMessage message;
   while (dlcp_.poll_control(message)) stream_->push(message);
+  // Not before data that was to leave before them.
+  if (packet_count_ > 0) return;
   const std::span<const std::byte> copy = stream_->take_copy();
-  if (const std::string wrong = stream_->flush(); !wrong.empty()) lose(wrong);
-  if (copy.empty() || lost() || busy_) return;
-  // In the queue of control messages. If it does not leave, the stream will do.
+  if (copy.empty()) return;
+  // A stop goes the way of its data, the others in the queue of control messages. If it does not
+  // leave, the stream will do.
   const UdpPacket packet{copy, {}};
   static_cast<void>(
-      udp_->send({&packet, 1}, traffic_class_of({.priority = kControlPriority}, dscp_)));
+      udp_->send({&packet, 1}, stream_->ends_with_stop()
+                                   ? traffic_class_
+                                   : traffic_class_of({.priority = kControlPriority}, dscp_)));
+}
+
+void Link::send_signals() {
+  copy_signals();
+  if (const std::string wrong = stream_->flush(); !wrong.empty()) lose(wrong);
 }
 
 void Link::deliver_events() {

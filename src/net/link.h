@@ -81,6 +81,9 @@ class Link final : public EventLoop::Handler, public std::enable_shared_from_thi
   void receive_packet(std::span<const std::byte> packet, bool marked, Time now);
   void receive_signals();
   void send_data();
+  // Those that are due, by datagram, as far as a transfer waits for them.
+  void copy_signals();
+  // The same, and all of them on the stream.
   void send_signals();
   void deliver_events();
   void watch_writable();

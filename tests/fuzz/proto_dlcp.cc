@@ -86,6 +86,9 @@ class Game {
       case 11:
         if (input_.byte() == 0x77) side.endpoint.connection_lost("a test", now_);
         break;
+      case 12:
+        side.endpoint.on_data_end(input_.byte(), now_);
+        break;
       default:
         for (Side& each : sides_) each.endpoint.on_timeout(now_);
     }

@@ -15,7 +15,7 @@
 // be overtaken by it.
 //
 // Five verbs, called by one driver that owns the sockets and the clock. `now` never goes back.
-//   on_data, on_control, on_timeout   what happened
+//   on_data, on_data_end, on_control, on_timeout   what happened
 //   poll_data, poll_control, poll_event   what to do about it
 //   next_timeout   when to call on_timeout and poll_data again
 // After any call that is not a poll, call poll_control and poll_event until they return false,
@@ -91,6 +91,9 @@ class DlcpEndpoint {
   // `marked`: a switch marked the packet as congested. `path`: by which of the sender's paths it
   // came (DataBatch::path), for drivers that have several.
   Placement on_data(const DataHeader& header, bool marked, Time now, std::uint32_t path = 0);
+  // A message of the peer's is here that left behind all its data below `end_sequence`, in the
+  // queue of the last of it. What did not come before it is likely lost. Drivers need not know.
+  void on_data_end(std::uint64_t end_sequence, Time now);
   void on_control(const ControlMessage& message, Time now);
   void on_timeout(Time now);
 

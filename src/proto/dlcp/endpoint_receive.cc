@@ -100,6 +100,11 @@ Placement DlcpEndpoint::on_data(const DataHeader& header, bool marked, Time now,
   return placement;
 }
 
+void DlcpEndpoint::on_data_end(std::uint64_t end_sequence, Time now) {
+  path_.on_data_end(end_sequence, now);
+  if (end_sequence > witness_) time_out_receivers(now);
+}
+
 void DlcpEndpoint::on_message(const StopMessage& message, Time now) {
   Slot* slot = find_slot(message.transfer);
   if (slot == nullptr || slot->receiver == nullptr) {

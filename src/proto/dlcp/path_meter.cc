@@ -112,9 +112,17 @@ std::optional<ReportMessage> PathMeter::take_report() {
   return report_;
 }
 
+void PathMeter::on_data_end(std::uint64_t end_sequence, Time now) {
+  if (!any_ || end_sequence <= data_end_) return;
+  if (end_sequence > high_.sequence && end_sequence - high_.sequence > kMaxSequenceJump) return;
+  data_end_ = end_sequence;
+  data_ended_ = now;
+}
+
 std::optional<Time> PathMeter::witness(std::uint64_t sequence, Time now) const {
-  if (!any_ || high_.sequence < sequence) return std::nullopt;
-  return high_.sequence == sequence ? high_.arrived : now;
+  if (any_ && high_.sequence >= sequence) return high_.sequence == sequence ? high_.arrived : now;
+  if (data_end_ <= sequence) return std::nullopt;
+  return data_end_ - 1 == sequence ? data_ended_ : now;
 }
 
 Time PathMeter::expected_by(const Stopped& stopped, Time now) const {

@@ -11,8 +11,9 @@
 // packet left. Data that the stop overtook should be here, at the latest, when
 //   (1) a packet sent last with the longest delay seen would be, plus the spread of delays; or
 //   (2) a packet sent after them (a witness) has been here four times as long as a packet was ever
-//       seen to arrive behind one that was sent after it.
-// (2) alone decides soon on paths that keep order, (1) when the last packets are lost themselves.
+//       seen to arrive behind one that was sent after it. A message that followed them on their way
+//       is one as well (on_data_end).
+// (2) alone decides soon on paths that keep order, (1) when the witness is lost itself.
 // Until enough packets were seen the path is unknown, and only (1) holds, with the initial grace.
 #pragma once
 
@@ -33,6 +34,8 @@ class PathMeter {
 
   // `path`: by which it came; from kMaxReportPaths on they are not told apart.
   void on_packet(const DataHeader& header, bool marked, std::uint32_t path, Time now);
+  // Something is here that left behind all packets below `end_sequence`.
+  void on_data_end(std::uint64_t end_sequence, Time now);
 
   // The report that is due; once.
   std::optional<ReportMessage> take_report();
@@ -77,9 +80,11 @@ class PathMeter {
   std::uint32_t least_report_packets_;
 
   bool any_ = false;
-  Edge high_;               // the packet with the highest sequence number
-  Time last_arrival_;       // of any packet
-  std::uint32_t base_ = 0;  // the first delay, as a difference of two clocks
+  Edge high_;                   // the packet with the highest sequence number
+  std::uint64_t data_end_ = 0;  // the highest of on_data_end(); 0: none
+  Time data_ended_;             // when it was here
+  Time last_arrival_;           // of any packet
+  std::uint32_t base_ = 0;      // the first delay, as a difference of two clocks
   std::int64_t high_delay_ = 0;
   std::array<Delays, 2> memory_;  // this stretch of time and the one before
   Time memory_since_;

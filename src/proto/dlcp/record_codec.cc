@@ -56,6 +56,8 @@ const char* name_of(RecordKind kind) {
       return "next_timer";
     case RecordKind::kSetPaths:
       return "set_paths";
+    case RecordKind::kDataEnd:
+      return "on_data_end";
   }
   return "?";
 }

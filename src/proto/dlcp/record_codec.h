@@ -45,8 +45,9 @@ enum class RecordKind : std::uint8_t {
   kNextTimeout,
   kNextTimer,
   kSetPaths,
+  kDataEnd,
 };
-inline constexpr int kRecordKindCount = 14;
+inline constexpr int kRecordKindCount = 15;
 const char* name_of(RecordKind kind);
 
 // The last value of everything that is written as a difference.

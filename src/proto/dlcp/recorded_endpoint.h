@@ -65,6 +65,10 @@ class RecordedEndpoint {
     }
     return placement;
   }
+  void on_data_end(std::uint64_t end_sequence, Time now) {
+    endpoint_.on_data_end(end_sequence, now);
+    if (recorder_) recorder_->on_data_end(end_sequence, now);
+  }
   void on_control(const ControlMessage& message, Time now) {
     endpoint_.on_control(message, now);
     if (recorder_) recorder_->on_control(message, now);

@@ -159,6 +159,13 @@ void Recorder::set_paths(std::uint32_t paths, Time now) {
   finish();
 }
 
+void Recorder::on_data_end(std::uint64_t end_sequence, Time now) {
+  begin(RecordKind::kDataEnd);
+  out_.time(now);
+  out_.delta(RecordDelta::kSequence, end_sequence);
+  finish();
+}
+
 void Recorder::end(const DlcpCounters& counters) {
   begin(RecordKind::kEnd);
   for (const std::uint64_t count :

@@ -32,6 +32,7 @@ class Recorder {
   void connection_lost(std::string_view cause, Time now);
   void on_data(const DataHeader& header, bool marked, Time now, std::uint32_t path,
                const Placement& answer);
+  void on_data_end(std::uint64_t end_sequence, Time now);
   void on_control(const ControlMessage& message, Time now);
   void on_timeout(Time now);
   // None or null: there was nothing.

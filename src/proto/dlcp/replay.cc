@@ -127,6 +127,13 @@ class Replayer {
         endpoint_->set_paths(paths, now_);
         return true;
       }
+      case RecordKind::kDataEnd: {
+        const bool good = read_time(in);
+        std::uint64_t end_sequence = 0;
+        in.delta_field(RecordDelta::kSequence, end_sequence);
+        if (good && in.ok()) endpoint_->on_data_end(end_sequence, now_);
+        return good && in.ok();
+      }
       default:
         return poll(kind, in);
     }

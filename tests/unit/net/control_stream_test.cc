@@ -33,7 +33,10 @@ struct Ends {
     return {bytes.begin(), bytes.end()};
   }
   bool take(const std::vector<std::byte>& copy) {
-    return receiver->receive_copy(copy, [&](const ControlMessage& m) { got.push_back(m); });
+    const ControlStream::CopyRead read =
+        receiver->receive_copy(copy, [&](const ControlMessage& m) { got.push_back(m); });
+    data_end = read.data_end;
+    return read.good;
   }
   std::string read() {
     EXPECT_EQ(sender->flush(), "");
@@ -44,6 +47,7 @@ struct Ends {
   std::unique_ptr<ControlStream> sender;
   std::unique_ptr<ControlStream> receiver;
   std::vector<ControlMessage> got;
+  std::optional<std::uint64_t> data_end;  // of the last copy taken
 };
 
 TEST(ControlStream, copies__each_message_counts_once_and_in_order) {
@@ -68,12 +72,14 @@ TEST(ControlStream, copies__each_message_counts_once_and_in_order) {
     EXPECT_FALSE(ends.receiver->behind());
     EXPECT_EQ(ends.got, sent);
     // A copy that is lost is in the next one too.
-    push(ConfirmMessage{2});
+    push(FinishMessage{2, 10});
     EXPECT_FALSE(ends.copy().empty());
     push(ConfirmMessage{3});
+    EXPECT_TRUE(ends.copy().empty()) << "nobody waits for a confirm";
+    push(FinishMessage{4, 10});
     EXPECT_TRUE(ends.take(ends.copy()));
     EXPECT_EQ(ends.got, sent);
-    push(ConfirmMessage{4});
+    push(ConfirmMessage{5});
     EXPECT_EQ(ends.read(), "");
     EXPECT_EQ(ends.got, sent);
   }
@@ -82,7 +88,7 @@ TEST(ControlStream, copies__each_message_counts_once_and_in_order) {
 TEST(ControlStream, copies__what_lacks_its_predecessors_waits_for_the_stream) {
   Ends ends(false);
   // More than a copy holds.
-  for (std::uint32_t i = 0; i < 100; ++i) ends.sender->push(ConfirmMessage{i});
+  for (std::uint32_t i = 0; i < 100; ++i) ends.sender->push(FinishMessage{i, 1});
   const auto copy = ends.copy();
   EXPECT_LE(copy.size(), ControlStream::kMaxCopy);
   EXPECT_TRUE(ends.take(copy));
@@ -98,11 +104,68 @@ TEST(ControlStream, copies__what_lacks_its_predecessors_waits_for_the_stream) {
   EXPECT_EQ(ends.got.back(), ControlMessage(large));
 }
 
+TEST(ControlStream, copies__without_what_the_peer_is_known_to_have) {
+  Ends ends(false);
+  ends.sender->push(FinishMessage{1, 10});
+  const auto first = ends.copy();
+  EXPECT_EQ(ends.sender->flush(), "");
+  ends.sender->push(FinishMessage{2, 10});
+  EXPECT_EQ(ends.copy().size(), 2 * first.size()) << "the first may be lost";
+  EXPECT_EQ(ends.read(), "");
+  ends.sender->push(FinishMessage{3, 10});
+  const auto third = ends.copy();
+  EXPECT_EQ(third.size(), first.size());
+  EXPECT_TRUE(ends.take(third));
+  EXPECT_EQ(ends.got.size(), 3U);
+}
+
+TEST(ControlStream, copies__one_that_is_read_before_its_predecessor_waits_for_the_stream) {
+  Ends ends(false);
+  ends.sender->push(FinishMessage{1, 10});
+  const std::size_t size = ends.copy().size();
+  EXPECT_EQ(ends.sender->flush(), "");
+  ends.sender->push(FinishMessage{2, 10});
+  const auto both = ends.copy();
+  EXPECT_FALSE(ends.receiver->early());
+  EXPECT_TRUE(ends.take({both.begin() + static_cast<std::ptrdiff_t>(size), both.end()}));
+  EXPECT_TRUE(ends.got.empty());
+  EXPECT_TRUE(ends.receiver->early());
+  // The stream has the first only.
+  const auto keep = [&](const ControlMessage& m) { ends.got.push_back(m); };
+  EXPECT_EQ(ends.receiver->receive(keep), "");
+  EXPECT_EQ(ends.got, (std::vector<ControlMessage>{FinishMessage{1, 10}, FinishMessage{2, 10}}));
+  EXPECT_FALSE(ends.receiver->early());
+  EXPECT_EQ(ends.read(), "");
+  EXPECT_EQ(ends.got.size(), 2U);
+}
+
+TEST(ControlStream, receive_copy__a_stop_at_its_end_left_behind_its_data) {
+  for (const bool keyed : {false, true}) {
+    SCOPED_TRACE(keyed);
+    Ends ends(keyed);
+    ends.sender->push(FinishMessage{1, 10});
+    EXPECT_FALSE(ends.sender->ends_with_stop());
+    ends.sender->push(StopMessage{2, 0, 77, 5});
+    EXPECT_TRUE(ends.sender->ends_with_stop());
+    const auto copy = ends.copy();
+    EXPECT_TRUE(ends.take(copy));
+    EXPECT_EQ(ends.data_end, 77U);
+    EXPECT_TRUE(ends.take(copy));
+    EXPECT_FALSE(ends.data_end) << "no news";
+    // In another's copy it may have overtaken its data.
+    ends.sender->push(StopMessage{2, 1, 78, 6});
+    ends.sender->push(FinishMessage{3, 10});
+    EXPECT_TRUE(ends.take(ends.copy()));
+    EXPECT_EQ(ends.got.size(), 4U);
+    EXPECT_FALSE(ends.data_end);
+  }
+}
+
 TEST(ControlStream, receive_copy__nonsense_and_forgeries_change_nothing) {
   for (const bool keyed : {false, true}) {
     SCOPED_TRACE(keyed);
     Ends ends(keyed);
-    ends.sender->push(ConfirmMessage{3});
+    ends.sender->push(FinishMessage{3, 1});
     const auto good = ends.copy();
     for (const std::size_t at : {0U, 1U, 8U, 4U}) {
       auto bad = good;

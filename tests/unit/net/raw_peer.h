@@ -76,6 +76,7 @@ class RawPeer {
   }
 
   [[nodiscard]] int stream() const { return stream_.get(); }
+  [[nodiscard]] int udp() const { return udp_.get(); }
   // Null without a key.
   [[nodiscard]] PacketGuard* guard() const { return guard_.get(); }
   void send_data(std::span<const std::byte> packet) const { send_raw(udp_.get(), packet); }

@@ -127,6 +127,26 @@ TEST_F(DlcpEndpointTest, receive__a_packet_of_another_transfer_shows_a_loss) {
             (ResendMessage{first.transfer, 1, true, {{38, 2}}}));
 }
 
+TEST_F(DlcpEndpointTest, receive__a_message_behind_the_data_shows_a_loss) {
+  ASSERT_TRUE(endpoint_.start_recv(floats(40), us(0)).ok());
+  const auto ready = next_message<ReadyMessage>(endpoint_);
+  for (std::uint32_t i = 0; i < 38; ++i) {
+    endpoint_.on_data(data(ready.transfer, i, i, 100 + i), false, us(200 + 10 * i));
+  }
+  endpoint_.on_control(StopMessage{ready.transfer, 0, 40, 139}, us(571));
+  const Time without = *endpoint_.next_timeout();
+  EXPECT_GT(without, us(800)) << "the spread of delays";
+  endpoint_.on_data_end(39, us(580));
+  EXPECT_EQ(*endpoint_.next_timeout(), without) << "not behind all of it";
+  endpoint_.on_data_end(std::uint64_t{1} << 40, us(585));
+  EXPECT_EQ(*endpoint_.next_timeout(), without) << "makes no sense";
+  endpoint_.on_data_end(40, us(600));
+  EXPECT_EQ(*endpoint_.next_timeout(), us(620));
+  endpoint_.on_timeout(us(620));
+  EXPECT_EQ(next_message<ResendMessage>(endpoint_),
+            (ResendMessage{ready.transfer, 1, true, {{38, 2}}}));
+}
+
 TEST_F(DlcpEndpointTest, deadline__fails_with_peer_transfer_and_cause) {
   TransferSpec spec = floats(4, 0.25);
   spec.deadline = Duration::milliseconds(1);

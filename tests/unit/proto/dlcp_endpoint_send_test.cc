@@ -247,6 +247,42 @@ TEST_F(DlcpSendTest, poll_data__the_urgent_goes_before_the_rest_of_another) {
   EXPECT_EQ(batch.transfer, 1U);
 }
 
+// As one long transfer would: each whole before the next, in order of starting, without a gap.
+TEST_F(DlcpSendTest, poll_data__short_transfers_follow_each_other) {
+  constexpr std::uint32_t kTransfers = 20;
+  constexpr std::uint32_t kSegments = 5;
+  DlcpOptions options = named("bob");
+  options.burst_segments = kSegments;
+  DlcpEndpoint one(options);
+  DlcpEndpoint many(options);
+  const TransferSpec whole = floats(kTransfers * kSegments);
+  ASSERT_TRUE(one.start_send(whole, {}, us(0)).ok());
+  one.on_control(ready_for(whole, 0), us(0));
+  for (std::uint32_t i = 0; i < kTransfers; ++i) {
+    TransferSpec part = floats(kSegments);
+    part.key = i;
+    ASSERT_TRUE(many.start_send(part, {}, us(0)).ok());
+  }
+  for (std::uint32_t i = kTransfers; i-- > 0;) {
+    TransferSpec part = floats(kSegments);
+    part.key = i;
+    many.on_control(ready_for(part, i), us(0));
+  }
+  DataBatch long_one;
+  DataBatch batch;
+  for (std::uint32_t i = 0; i < kTransfers; ++i) {
+    SCOPED_TRACE(i);
+    ASSERT_EQ(many.next_timeout(), one.next_timeout());
+    const Time now = *one.next_timeout();
+    ASSERT_TRUE(one.poll_data(now, kSegments, long_one));
+    ASSERT_TRUE(many.poll_data(now, kSegments, batch));
+    EXPECT_EQ(batch.transfer, i);
+    EXPECT_EQ(batch.count, kSegments);
+    EXPECT_EQ(batch.first_sequence, long_one.first_sequence);
+  }
+  EXPECT_FALSE(many.poll_data(*many.next_timeout(), kSegments, batch));
+}
+
 TEST_F(DlcpSendTest, poll_data__paced_at_the_line_rate) {
   const TransferSpec spec = floats(10'000);
   endpoint_.on_control(ready_for(spec, 1), us(0));

@@ -91,6 +91,7 @@ TEST(Replay, replay_records__several_paths) {
     for (int us = 3; us < 40; ++us) endpoint.poll_data(at_us(us), 1, batch);
     EXPECT_GT(batch.path, 0U);
     endpoint.on_data(segment(0, 0), false, at_us(50), 2);
+    endpoint.on_data_end(9, at_us(51));
     poll_all(endpoint);
   });
   const Result<ReplaySummary> summary = replay_records(content);
