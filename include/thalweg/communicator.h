@@ -259,9 +259,10 @@ class Communicator {
  private:
   class Core;
   explicit Communicator(std::unique_ptr<Core> core);
-  [[nodiscard]] Result<Operation> start_allreduce(TensorSpan tensor, const CallOptions& options,
-                                                  bool awaited) const;
-  [[nodiscard]] Result<Operation> start_barrier(const CallOptions& options, bool awaited) const;
+  using StartedOperation = Result<std::shared_ptr<Operation::State>>;
+  [[nodiscard]] StartedOperation start_allreduce(TensorSpan tensor, const CallOptions& options,
+                                                 bool awaited) const;
+  [[nodiscard]] StartedOperation start_barrier(const CallOptions& options, bool awaited) const;
   std::unique_ptr<Core> core_;
 };
 

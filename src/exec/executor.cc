@@ -26,7 +26,7 @@ void Executor::start(const RankPlan& plan, DType type, ReduceOp op,
     state.stage_base = 0;
   }
   sent_.assign(plan.sends().size(), 0);
-  marked_.assign(plan.sends().size(), false);
+  marked_.assign(plan.sends().size(), 0);
   marked_sends_.clear();
   unfinished_ = arrivals + plan.sends().size();
   for (std::uint32_t i = 0; i < plan.sends().size(); ++i) {
@@ -55,7 +55,7 @@ bool Executor::poll_ready(std::uint32_t& send) {
   if (marked_sends_.empty()) return false;
   send = marked_sends_.back();
   marked_sends_.pop_back();
-  marked_[send] = false;
+  marked_[send] = 0;
   return true;
 }
 
@@ -144,8 +144,8 @@ void Executor::after_applied(std::uint32_t slot) {
 }
 
 void Executor::mark_ready(std::uint32_t send) {
-  if (marked_[send]) return;
-  marked_[send] = true;
+  if (marked_[send] != 0) return;
+  marked_[send] = 1;
   marked_sends_.push_back(send);
 }
 

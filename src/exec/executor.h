@@ -95,7 +95,7 @@ class Executor {
   std::vector<std::byte*> memory_;      // [buffer]
   std::vector<ArrivalState> arrivals_;  // [slot]
   std::vector<std::size_t> sent_;       // [send]
-  std::vector<bool> marked_;            // [send]: is in marked_sends_
+  std::vector<char> marked_;            // [send]: is in marked_sends_
   std::vector<std::uint32_t> marked_sends_;
   std::size_t unfinished_ = 0;  // sends and arrivals
 };

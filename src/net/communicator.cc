@@ -70,33 +70,31 @@ bool Communicator::has_switch() const { return core_->has_switch(); }
 
 Result<Operation> Communicator::allreduce_async(TensorSpan tensor,
                                                 const CallOptions& options) const {
-  return start_allreduce(tensor, options, false);
+  THALWEG_TRY(std::shared_ptr<State> op, start_allreduce(tensor, options, false));
+  return Operation(std::move(op));
 }
 
 Status Communicator::allreduce(TensorSpan tensor, const CallOptions& options) const {
-  THALWEG_TRY(const Operation operation, start_allreduce(tensor, options, true));
-  return operation.wait();
+  THALWEG_TRY(std::shared_ptr<State> op, start_allreduce(tensor, options, true));
+  return core_->end(std::move(op));
 }
 
-Result<Operation> Communicator::start_allreduce(TensorSpan tensor, const CallOptions& options,
-                                                bool awaited) const {
+Communicator::StartedOperation Communicator::start_allreduce(TensorSpan tensor,
+                                                             const CallOptions& options,
+                                                             bool awaited) const {
   THALWEG_TRY_STATUS(check("allreduce", tensor.data, tensor.elements));
   THALWEG_TRY(const bool by_atp, core_->goes_by_atp(tensor, options));
   if (options.residual != nullptr && (by_atp || options.op != ReduceOp::kMean)) {
     return Error("residual: only an allreduce by mean over tcp or dlcp has one");
   }
-  if (by_atp) {
-    THALWEG_TRY(const std::shared_ptr<State> op, core_->start_atp(tensor, options));
-    return Operation(op);
-  }
+  if (by_atp) return core_->start_atp(tensor, options);
   std::shared_ptr<const PreparedPlan> plan;
-  THALWEG_TRY(const std::shared_ptr<State> op, core_->prepare({.collective = Collective::kAllreduce,
-                                                               .name = "allreduce",
-                                                               .elements = tensor.elements,
-                                                               .type = tensor.type,
-                                                               .reduces = true},
-                                                              options, plan));
-  op->awaited = awaited;
+  THALWEG_TRY(std::shared_ptr<State> op, core_->prepare({.collective = Collective::kAllreduce,
+                                                         .name = "allreduce",
+                                                         .elements = tensor.elements,
+                                                         .type = tensor.type,
+                                                         .reduces = true},
+                                                        options, plan, awaited));
   lay_over(*op, plan.get(), static_cast<std::byte*>(tensor.data));
   if (options.residual != nullptr) contribute(tensor, options.residual);
   const bool mean = options.op == ReduceOp::kMean;
@@ -111,7 +109,7 @@ Result<Operation> Communicator::start_allreduce(TensorSpan tensor, const CallOpt
     };
   }
   core_->start(op);
-  return Operation(op);
+  return op;
 }
 
 Result<Operation> Communicator::reduce_async(TensorSpan tensor, int root,
@@ -255,26 +253,27 @@ Result<Operation> Communicator::all_to_all_async(TensorView in, TensorSpan out,
 }
 
 Status Communicator::barrier(const CallOptions& options) const {
-  THALWEG_TRY(const Operation operation, start_barrier(options, true));
-  return operation.wait();
+  THALWEG_TRY(std::shared_ptr<State> op, start_barrier(options, true));
+  return core_->end(std::move(op));
 }
 
 Result<Operation> Communicator::barrier_async(const CallOptions& options) const {
-  return start_barrier(options, false);
+  THALWEG_TRY(std::shared_ptr<State> op, start_barrier(options, false));
+  return Operation(std::move(op));
 }
 
-Result<Operation> Communicator::start_barrier(const CallOptions& options, bool awaited) const {
+Communicator::StartedOperation Communicator::start_barrier(const CallOptions& options,
+                                                           bool awaited) const {
   std::shared_ptr<const PreparedPlan> plan;
-  THALWEG_TRY(const std::shared_ptr<State> op, core_->prepare({.collective = Collective::kAllreduce,
-                                                               .name = "barrier",
-                                                               .elements = 1,
-                                                               .type = DType::kInt8},
-                                                              options, plan));
-  op->awaited = awaited;
+  THALWEG_TRY(std::shared_ptr<State> op, core_->prepare({.collective = Collective::kAllreduce,
+                                                         .name = "barrier",
+                                                         .elements = 1,
+                                                         .type = DType::kInt8},
+                                                        options, plan, awaited));
   op->scratch.resize(1);
   lay_over(*op, plan.get(), op->scratch.data());
   core_->start(op);
-  return Operation(op);
+  return op;
 }
 
 Result<Communicator> Communicator::shrink(std::chrono::nanoseconds window) const {

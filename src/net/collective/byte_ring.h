@@ -65,6 +65,7 @@ class RingWriter {
 
  private:
   std::size_t room();
+  void fetch_next(std::size_t bytes) const;
   void publish() { memory_.state->written.store(written_, std::memory_order_seq_cst); }
 
   RingMemory memory_;
@@ -79,6 +80,10 @@ class RingReader {
 
   // What can be read. The other process may change it meanwhile, if it is not honest.
   [[nodiscard]] std::span<const std::byte> peek();
+  // As far as the writer's index says; peek() doubts it.
+  [[nodiscard]] bool is_empty() const {
+    return memory_.state->written.load(std::memory_order_relaxed) == read_;
+  }
   // Requires so many bytes in what was last seen.
   void consume(std::size_t bytes);
   [[nodiscard]] bool broken() const { return broken_; }

@@ -217,7 +217,8 @@ Status Communicator::Core::check_bound(const Call& call, const CallOptions& opti
 }
 
 Result<std::shared_ptr<Operation::State>> Communicator::Core::prepare(
-    const Call& call, const CallOptions& options, std::shared_ptr<const PreparedPlan>& plan) {
+    const Call& call, const CallOptions& options, std::shared_ptr<const PreparedPlan>& plan,
+    bool awaited) {
   if (options.deadline <= std::chrono::nanoseconds(0)) {
     return Error(fmt::format("deadline: {} ns; it must be above 0", options.deadline.count()));
   }
@@ -225,42 +226,66 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::prepare(
     return Error(fmt::format("root: {}; from 0 to {} are allowed", call.root, size_ - 1));
   }
   THALWEG_TRY_STATUS(check_bound(call, options));
-  auto op = std::make_shared<Operation::State>();
-  op->host = engine_;
-  op->type = call.type;
-  op->op = options.op == ReduceOp::kMean ? ReduceOp::kSum : options.op;
+  std::shared_ptr<Operation::State> op = awaited ? spare_.take(key_of(call, options)) : nullptr;
+  if (!op) {
+    THALWEG_TRY(op, make_operation(call, options));
+  }
+  op->awaited = awaited;
   op->priority = options.priority;
   op->limit = to_duration(options.deadline);
-  op->on_over = options.on_over;
-  THALWEG_TRY(const std::shared_ptr<const KnownCall> known, know(call, options));
-  op->text = known->text;
-  op->signature = known->signature;
-  plan = known->plan;
-  if (plan) {
-    op->plan = std::shared_ptr<const RankPlan>(plan, &plan->rank_plan);
-    THALWEG_TRY_STATUS(use_dlcp(call, options, *op));
-  }
+  if (options.on_over) op->on_over = options.on_over;
+  // The operation holds it.
+  plan = {std::shared_ptr<void>(), op->known->plan.get()};
+  if (plan) THALWEG_TRY_STATUS(use_dlcp(call, options, *op));
   if (metrics_) {
     metrics_->watch(*op, call.name, call.elements * static_cast<std::int64_t>(size_of(call.type)));
   }
   return op;
 }
 
-Result<std::shared_ptr<const Communicator::Core::KnownCall>> Communicator::Core::know(
+Status Communicator::Core::end(std::shared_ptr<Operation::State> op) {
+  Status status = op->at_once ? *op->result : op->host->wait(*op);
+  const bool whole_over_streams = op->known && !op->dlcp && op->parts.empty();
+  if (status.ok() && whole_over_streams && op.use_count() == 1) spare_.put(std::move(op));
+  return status;
+}
+
+Result<std::shared_ptr<Operation::State>> Communicator::Core::make_operation(
     const Call& call, const CallOptions& options) {
+  auto op = std::make_shared<Operation::State>();
+  op->host = engine_;
+  op->type = call.type;
+  op->op = options.op == ReduceOp::kMean ? ReduceOp::kSum : options.op;
+  THALWEG_TRY(op->known, know(call, options));
+  op->text = op->known->text;
+  op->signature = op->known->signature;
+  const std::shared_ptr<const PreparedPlan>& plan = op->known->plan;
+  if (plan) op->plan = {plan, &plan->rank_plan};
+  return op;
+}
+
+CallKey Communicator::Core::key_of(const Call& call, const CallOptions& options) const {
   const bool dlcp = options.transport.value_or(options_.transport) == Transport::kDlcp;
-  KnownCall::Key key{call.name,      call.elements, call.type, call.root,
-                     options.scheme, options.op,    dlcp,      options.loss_bound};
+  return {call.name,      call.elements, call.type, call.root,
+          options.scheme, options.op,    dlcp,      options.loss_bound};
+}
+
+Result<std::shared_ptr<const KnownCall>> Communicator::Core::know(const Call& call,
+                                                                  const CallOptions& options) {
+  const CallKey key = key_of(call, options);
   {
     const std::lock_guard lock(known_mutex_);
     if (const auto found = known_.find(key); found != known_.end()) return found->second;
   }
   auto known = std::make_shared<KnownCall>();
+  known->scheme = options.scheme;
+  known->key = key;
+  known->key.scheme = known->scheme;
   std::string& text = known->text;
   text = fmt::format("{} of {} {}", call.name, call.elements, name_of(call.type));
   if (call.reduces) text += fmt::format(", {}", name_of(options.op));
   if (has_root(call.collective)) text += fmt::format(", root {}", call.root);
-  if (dlcp) text += fmt::format(", over dlcp with bound {}", options.loss_bound);
+  if (key.dlcp) text += fmt::format(", over dlcp with bound {}", options.loss_bound);
   if (call.elements > 0 && size_ > 1) {
     THALWEG_TRY(known->plan, plans_->get({.collective = call.collective,
                                           .elements = call.elements,
@@ -272,8 +297,8 @@ Result<std::shared_ptr<const Communicator::Core::KnownCall>> Communicator::Core:
   known->signature = signature_of(text);
   const std::lock_guard lock(known_mutex_);
   if (known_.size() >= kMostKnown) known_.clear();
-  known_.insert_or_assign(std::move(key), known);
-  return std::shared_ptr<const KnownCall>(known);
+  // Another thread's may be there already; a key holds a part of what it leads to.
+  return known_.try_emplace(known->key, known).first->second;
 }
 
 std::uint64_t Communicator::Core::signature_of(const std::string& text) { return hash_of(text, 1); }

@@ -11,7 +11,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 #include <thalweg/communicator.h>
@@ -22,6 +21,7 @@
 #include "net/collective/dlcp_links.h"
 #include "net/collective/engine.h"
 #include "net/collective/job.h"
+#include "net/collective/known_call.h"
 #include "net/collective/mailbox.h"
 #include "net/collective/plans.h"
 #include "net/metrics.h"
@@ -48,9 +48,11 @@ class Communicator::Core {
     int root = 0;
     bool reduces = false;
   };
-  // Makes the operation's plan and its description; its memory is yet to be named.
+  // Makes the operation's plan and its description; its memory is yet to be named. `awaited`: by a
+  // caller who gives it to end() as soon as it has started.
   Result<std::shared_ptr<Operation::State>> prepare(const Call& call, const CallOptions& options,
-                                                    std::shared_ptr<const PreparedPlan>& plan);
+                                                    std::shared_ptr<const PreparedPlan>& plan,
+                                                    bool awaited = false);
   void start(const std::shared_ptr<Operation::State>& op) {
     if (channels_ && channels_->may_divide(*op)) {
       channels_->start(op);
@@ -58,6 +60,8 @@ class Communicator::Core {
       engine_->start(op);
     }
   }
+  // Waits for one that is awaited. It is not the caller's any more.
+  Status end(std::shared_ptr<Operation::State> op);
 
   // Whether an allreduce goes over ATP; the error says why it cannot though it must.
   [[nodiscard]] Result<bool> goes_by_atp(TensorSpan tensor, const CallOptions& options) const;
@@ -130,16 +134,11 @@ class Communicator::Core {
   void prepare_messages(EngineOptions& engine, const std::string& own);
 
   [[nodiscard]] Status check_bound(const Call& call, const CallOptions& options) const;
-  // What calls that are the same have in common, made by the first of them: a program repeats
-  // itself, and with shared memory making it took a quarter of the time of a small allreduce.
-  struct KnownCall {
-    using Key =
-        std::tuple<std::string_view, std::int64_t, DType, int, std::string, ReduceOp, bool, double>;
-    std::string text;
-    std::uint64_t signature = 0;
-    std::shared_ptr<const PreparedPlan> plan;  // null: nothing is to be sent
-  };
+  // Of what the call and its options hold.
+  [[nodiscard]] CallKey key_of(const Call& call, const CallOptions& options) const;
   Result<std::shared_ptr<const KnownCall>> know(const Call& call, const CallOptions& options);
+  Result<std::shared_ptr<Operation::State>> make_operation(const Call& call,
+                                                           const CallOptions& options);
   // Of a call in words: what ranks compare.
   static std::uint64_t signature_of(const std::string& text);
   // The call's bounds and peers, if it goes over DLCP.
@@ -148,7 +147,8 @@ class Communicator::Core {
   std::unique_ptr<Plans> plans_;
   static constexpr std::size_t kMostKnown = 1024;  // more: it starts afresh
   std::mutex known_mutex_;
-  std::map<KnownCall::Key, std::shared_ptr<const KnownCall>> known_;  // with known_mutex_
+  std::map<CallKey, std::shared_ptr<const KnownCall>> known_;  // with known_mutex_; [its key]
+  SpareOperations spare_;
   std::unique_ptr<DlcpLinks> dlcp_;
   std::shared_ptr<Blackboard> board_;  // none: the process is alone
   std::shared_ptr<Engine> engine_;

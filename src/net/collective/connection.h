@@ -123,6 +123,10 @@ class Connection {
   void use_shared();
   [[nodiscard]] bool reads_shared() const { return reads_shared_; }
   [[nodiscard]] bool writes_shared() const { return writes_shared_; }
+  // There is nothing to read, and nothing that could not be written.
+  [[nodiscard]] bool is_quiet() const {
+    return reads_shared_ && !blocked_ && !deaf() && (stalled_ || shared_->in().is_empty());
+  }
   // The socket has something to read, and it is not frames: bells, or its end.
   void hear_bells(std::span<std::byte> buffer);
   // No bell will follow: the peer has closed the socket.

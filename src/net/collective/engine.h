@@ -95,7 +95,8 @@ class Engine final : public OperationHost,
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Takes the next number. A failure is the operation's.
+  // Takes the next number. A failure is the operation's. One that is awaited may be over, and says
+  // so, when this returns.
   void start(const std::shared_ptr<Operation::State>& op);
   // The same, in the engine's thread, in the order of these calls. Never blocks.
   void post(const std::shared_ptr<Operation::State>& op);
@@ -133,6 +134,12 @@ class Engine final : public OperationHost,
   void take_posted(Lock& lock);
   // Reads and writes what can be without waiting. True: something happened.
   bool poll();
+  // poll() would do nothing. Of what is not by shared memory it says no: that cannot be seen.
+  [[nodiscard]] bool is_quiet() const;
+  // A driver that finds nothing lets others run at once.
+  [[nodiscard]] bool is_crowded() const { return options_.crowded || core_is_shared_; }
+  // Looks, without giving the lock away, as long as most small operations take.
+  void look_first(const Op& op);
   void sleep(Lock& lock, Time until);
   // Reads one stream. True: something happened.
   bool read(Connection& connection);
@@ -177,7 +184,10 @@ class Engine final : public OperationHost,
   [[nodiscard]] bool streams_missing();
 
   // Operations.
+  // Its times, counted from now.
   static void set_times(Op& op);
+  // Nothing is before it, and all it needs is in shared memory.
+  [[nodiscard]] bool can_be_over_at_once(const Op& op) const;
   void launch(const std::shared_ptr<Op>& op, Lock& lock);
   void begin(const std::shared_ptr<Op>& op);
   void finish(Op& op, Status result);
@@ -246,6 +256,7 @@ class Engine final : public OperationHost,
   bool armed_ = false;          // outer_ listens to epoll_
   bool thread_sleeps_ = false;  // for longer than a pause
   bool driver_sleeps_ = false;
+  bool core_is_shared_ = false;  // others had the core when a driver yielded last
   bool stopping_ = false;
   bool left_ = false;       // the thread ends, or has
   Time linger_until_;       // once it stops
@@ -263,8 +274,8 @@ class Engine final : public OperationHost,
     bool over = false;
   };
   std::deque<Newcomer> newcomers_;
-  std::uint32_t started_ = 0;                // the number of the last operation
-  std::deque<std::shared_ptr<Op>> running_;  // by number
+  std::uint32_t started_ = 0;                 // the number of the last operation
+  std::vector<std::shared_ptr<Op>> running_;  // by number
   // The last operations, for ranks that ask.
   struct Past {
     std::uint32_t number = 0;

@@ -33,6 +33,11 @@ constexpr int kLooksPerTimer = 64;
 constexpr unsigned kMovesPerTimer = 1024;
 // With a core for every rank, one that waits lets others run only this often.
 constexpr int kLooksPerYield = 16;
+// Of one who has just started an operation: about a microsecond, if so few find something.
+constexpr int kFirstLooks = 256;
+constexpr int kFirstFinds = 16;
+// A yield that finds nobody else on the core takes less: half of it or so.
+constexpr Duration kLongestAlone = Duration::nanoseconds(1000);
 
 // See engine_questions.cc.
 Time last_in_chain_deadline(const Operation::State& op) {
@@ -83,14 +88,16 @@ void Engine::drive(Lock& lock, const Op& until) {
       continue;
     }
     ++looks;
-    if (!options_.crowded && looks % kLooksPerYield != 0) continue;
+    if (!is_crowded() && looks % kLooksPerYield != 0) continue;
     const Time now = monotonic_now();
     if (spin_until == Time()) spin_until = now + options_.spin;
     if (looks % kLooksPerTimer == 0) check_timers(now);
     // Another thread may have something to start.
     lock.unlock();
     sched_yield();
+    const Duration away = monotonic_now() - now;
     lock.lock();
+    core_is_shared_ = away > kLongestAlone;
     if (now < spin_until || until.result) continue;
     sleep(lock, next_timer(now));
     // Whatever woke us is looked at, also what poll() passes over: newcomers.
@@ -142,18 +149,34 @@ bool Engine::read(Connection& connection) {
 
 bool Engine::poll() {
   bool moved = false;
-  const auto by_socket = std::ranges::count_if(open_, std::not_fn(&Connection::reads_shared));
-  const bool few = by_socket <= kFewStreams && newcomers_.empty() && !streams_missing() &&
-                   std::ranges::none_of(open_, &Connection::misses_lane);
+  bool ended = false;
+  std::ptrdiff_t by_socket = 0;
+  bool few = newcomers_.empty() && !streams_missing();
+  for (const Connection* connection : open_) {
+    by_socket += connection->reads_shared() ? 0 : 1;
+    few = few && by_socket <= kFewStreams && !connection->misses_lane();
+  }
   for (Connection* connection : open_) {
     if (!few && !connection->reads_shared()) continue;
     moved = read(*connection) || moved;
     if (connection->blocked()) touch(*connection);
+    ended = ended || !connection->connected();
   }
-  std::erase_if(open_, [](const Connection* c) { return !c->connected(); });
+  if (ended) std::erase_if(open_, [](const Connection* c) { return !c->connected(); });
   if (!few) moved = handle_events(0) || moved;
   settle();
   return moved;
+}
+
+bool Engine::is_quiet() const { return std::ranges::all_of(open_, &Connection::is_quiet); }
+
+void Engine::look_first(const Op& op) {
+  int finds = 0;
+  for (int looks = 0; looks < kFirstLooks && finds < kFirstFinds && !op.result; ++looks) {
+    if (is_quiet()) continue;
+    poll();
+    ++finds;
+  }
 }
 
 // A peer that has ended, while what it sent belongs to an operation that has not begun here, or is

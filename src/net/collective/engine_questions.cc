@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "net/collective/engine.h"
@@ -152,11 +153,13 @@ void Engine::consult(Lock& lock) {
   }
   const Time now = monotonic_now();
   if (running_.empty() || !options_.compare_calls || now < consult_at_) return;
-  const std::shared_ptr<Op> op = running_.front();
-  if (now < op->started + kAskAfter) return;
+  const Op& op = *running_.front();
+  if (now < op.started + kAskAfter) return;
   consult_at_ = now + kStoreEvery;
+  // It may be over before the answer is there, and then it is its caller's alone.
+  const auto call = std::tuple(op.number, op.signature, op.text);
   lock.unlock();
-  const auto failure = options_.compare_calls(op->number, op->signature, op->text);
+  const auto failure = std::apply(options_.compare_calls, call);
   lock.lock();
   if (!failure || !broken_.empty()) return;
   fail(kNoFrameRank, *failure);

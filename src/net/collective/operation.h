@@ -31,11 +31,14 @@ class OperationHost {
 
 inline constexpr int kAnyPeer = -1;
 
+struct KnownCall;
+
 struct Operation::State {
   std::shared_ptr<OperationHost> host;
 
   // Set before it starts.
-  std::string text;  // the call in words: "allreduce of 100 float32, sum"
+  std::shared_ptr<const KnownCall> known;  // null: of a message, or over ATP
+  std::string text;                        // the call in words: "allreduce of 100 float32, sum"
   std::uint64_t signature = 0;
   std::shared_ptr<const RankPlan> plan;
   DType type = DType::kFloat32;
@@ -90,10 +93,21 @@ struct Operation::State {
   Time deadline;
   Time ask_at;                   // next
   bool has_streams = false;      // to all its peers
+  bool at_once = false;          // it was over when it had started: only its caller knows it
   std::optional<Status> result;  // it is over; set by end()
   void end(Status status) {
     result = std::move(status);
     if (on_over) std::exchange(on_over, nullptr)();
+  }
+  // One that is over, over streams, and the caller's alone: to be started again by the same call,
+  // with other memory.
+  void renew() {
+    memory.clear();
+    part_step = nullptr;
+    last_step = nullptr;
+    has_streams = false;
+    at_once = false;
+    result.reset();
   }
 };
 
