@@ -97,7 +97,8 @@ void Engine::drive(Lock& lock, const Op& until) {
     sched_yield();
     const Duration away = monotonic_now() - now;
     lock.lock();
-    core_is_shared_ = away > kLongestAlone;
+    // Looking into sockets takes as long as a yield: then there is nothing to gain.
+    core_is_shared_ = away > kLongestAlone && std::ranges::all_of(open_, &Connection::reads_shared);
     if (now < spin_until || until.result) continue;
     sleep(lock, next_timer(now));
     // Whatever woke us is looked at, also what poll() passes over: newcomers.
