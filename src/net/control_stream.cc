@@ -20,6 +20,9 @@
 namespace thalweg {
 namespace {
 
+// More messages cannot be under way: a copy from beyond is none of the peer's.
+constexpr std::uint64_t kMostAhead = 4096;
+
 constexpr std::size_t kReadSize = std::size_t{1} << 16;
 // A peer that reads no signals while this much waits for it has hung.
 constexpr std::size_t kMaxWaiting = std::size_t{64} << 20;
@@ -100,6 +103,7 @@ ControlStream::CopyRead ControlStream::receive_copy(std::span<const std::byte> c
     if (peek_control(copy, size) != WireError::kNone || copy.size() < size) return {};
     if (decode_control(copy.first(size), message, about) != WireError::kNone) return {};
     if (about.job != job_ || about.keyed != (guard_ != nullptr)) return {};
+    if (about.sequence > next_in_ + kMostAhead) return {};
     if (about.sequence > next_in_) {
       const std::span<const std::byte> kept = copy.first(std::min(copy.size(), kMaxCopy));
       early_.assign(kept.begin(), kept.end());

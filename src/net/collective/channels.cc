@@ -30,6 +30,7 @@ constexpr std::size_t kRarer = 4;
 constexpr std::size_t kLastWord = 1024;
 // A part that is late is so because of what the first engine names better: it has the first say.
 constexpr Duration kFirstSay = Duration::milliseconds(50);
+constexpr Duration kKnowsBetter = Duration::milliseconds(250);
 constexpr auto kPause = std::chrono::milliseconds(10);
 constexpr Duration kTry = Duration::milliseconds(500);
 
@@ -95,7 +96,7 @@ void Channels::start(const std::shared_ptr<State>& op) {
     Status asked = large_ == word_.again ? ask(until) : ok_status();
     if (asked.ok()) asked = say_next(until);
     if (!asked.ok()) {
-      const std::string why = asked.error().within("channels").message();
+      const std::string why = reason_of(asked.error());
       first.break_with(why);
       op->end(Error(fmt::format("{}: {}", op->text, why)));
       return;
@@ -115,6 +116,16 @@ void Channels::start(const std::shared_ptr<State>& op) {
   }
   for (std::size_t i = 1; i < count; ++i) engines_[i]->post(op->parts[i]);
   first.start(op->parts.front());
+}
+
+// A rank that dies may take the store along: then the first engine soon knows better what happened.
+std::string Channels::reason_of(const Error& error) const {
+  const Time until = monotonic_now() + kKnowsBetter;
+  while (monotonic_now() < until) {
+    if (std::string broken = engines_.front()->broken(); !broken.empty()) return broken;
+    std::this_thread::sleep_for(kPause);
+  }
+  return error.within("channels").message();
 }
 
 Status Channels::ask(Time until) {

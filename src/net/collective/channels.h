@@ -88,6 +88,8 @@ class Channels final : public OperationHost, public std::enable_shared_from_this
 
   // How many parts it has.
   [[nodiscard]] std::size_t parts_of(const State& op) const;
+  // Why an operation cannot be started.
+  [[nodiscard]] std::string reason_of(const Error& error) const;
   // Takes the word of the first rank that begins to hold with this operation.
   Status ask(Time until);
   [[nodiscard]] Result<ChannelsWord> hear(Time until) const;

@@ -77,9 +77,13 @@ void Engine::drive(Lock& lock, const Op& until) {
   Time spin_until;
   int looks = 0;
   unsigned moves = 0;
+  bool yielded = false;
   while (!until.result) {
     const bool moved = poll();
-    if (until.result) return;
+    if (until.result) {
+      core_is_shared_ = core_is_shared_ && yielded;
+      return;
+    }
     if (moved) {
       // What moves need not be what an operation waits for: deadlines are looked at all the same.
       if (++moves % kMovesPerTimer == 0) check_timers(monotonic_now());
@@ -96,6 +100,7 @@ void Engine::drive(Lock& lock, const Op& until) {
     lock.unlock();
     sched_yield();
     const Duration away = monotonic_now() - now;
+    yielded = true;
     lock.lock();
     // Looking into sockets takes as long as a yield: then there is nothing to gain.
     core_is_shared_ = away > kLongestAlone && std::ranges::all_of(open_, &Connection::reads_shared);
@@ -360,7 +365,7 @@ void Engine::run_thread() {
     thread_sleeps_ = timeout < 0 || timeout > kPauseMs;
     lock.unlock();
     epoll_event event{};
-    epoll_wait(outer_.get(), &event, 1, timeout);
+    const bool woken = epoll_wait(outer_.get(), &event, 1, timeout) > 0;
     lock.lock();
     thread_sleeps_ = false;
     eventfd_t value = 0;
@@ -369,6 +374,8 @@ void Engine::run_thread() {
     take_posted(lock);
     consult(lock);
     if (driven_ || stopping_) continue;
+    // Somebody drives for a moment, and may again at once: after a pause it is our turn.
+    if (woken && !armed_ && !options_.works_alone) continue;
     disarm();
     handle_events(0);
     if (options_.works_alone) {

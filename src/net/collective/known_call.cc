@@ -8,7 +8,9 @@
 namespace thalweg {
 
 SpareOperations::Place& SpareOperations::place_of(const CallKey& key) {
-  return places_[mix_bits(static_cast<std::uint64_t>(key.elements)) % kPlaces];
+  const auto kind = static_cast<std::uint64_t>(key.type) << 8 | static_cast<std::uint64_t>(key.op);
+  const std::uint64_t hash = mix_bits(kind << 8 | key.name.size());
+  return places_[mix_bits(hash ^ static_cast<std::uint64_t>(key.elements)) % kPlaces];
 }
 
 std::shared_ptr<Operation::State> SpareOperations::take(const CallKey& key) {
