@@ -3,24 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
+
+#include "base/number.h"
 
 namespace thalweg {
 namespace {
 
 // "8" is 8, "1/16" is 0.0625.
 std::optional<double> number_of(std::string_view label) {
-  const auto parse = [](std::string_view text) -> std::optional<double> {
-    double value = 0;
-    const auto [rest, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (failure != std::errc{} || rest != text.data() + text.size()) return std::nullopt;
-    return value;
-  };
   const std::size_t slash = label.find('/');
-  if (slash == std::string_view::npos) return parse(label);
-  const auto above = parse(label.substr(0, slash));
-  const auto below = parse(label.substr(slash + 1));
+  if (slash == std::string_view::npos) return number_in<double>(label);
+  const auto above = number_in<double>(label.substr(0, slash));
+  const auto below = number_in<double>(label.substr(slash + 1));
   if (!above || !below || *below == 0) return std::nullopt;
   return *above / *below;
 }

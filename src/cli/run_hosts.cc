@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+
+#include "base/number.h"
 
 namespace thalweg {
 namespace {
@@ -23,15 +24,12 @@ Result<RunHost> make_host(std::string_view name, std::string_view slots) {
   if (name.empty() || name.front() == '-') {
     return Error(fmt::format("'{}' is no name of a host", name));
   }
-  RunHost host{std::string(name), 1};
-  const auto [end, failure] =
-      std::from_chars(slots.data(), slots.data() + slots.size(), host.slots);
-  if (failure != std::errc() || end != slots.data() + slots.size() || host.slots < 1 ||
-      host.slots > kMaxSlots) {
+  const std::optional<int> count = number_in<int>(slots);
+  if (!count || *count < 1 || *count > kMaxSlots) {
     return Error(fmt::format("slots '{}' of host {}: must be a whole number from 1 to {}", slots,
                              name, kMaxSlots));
   }
-  return host;
+  return RunHost{std::string(name), *count};
 }
 
 // An entry for a host that is there already adds to it.

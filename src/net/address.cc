@@ -6,12 +6,12 @@
 #include <netdb.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <memory>
 
 #include "base/check.h"
+#include "base/number.h"
 
 namespace thalweg {
 namespace {
@@ -46,12 +46,9 @@ Result<HostPort> HostPort::parse(const std::string& text) {
   } else if (host.find(':') != std::string::npos) {
     return bad_address(text);
   }
-  std::uint16_t number = 0;
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
-  if (port.empty() || error != std::errc() || end != port.data() + port.size()) {
-    return bad_address(text);
-  }
-  return HostPort{std::move(host), number};
+  const std::optional<std::uint16_t> number = number_in<std::uint16_t>(port);
+  if (!number) return bad_address(text);
+  return HostPort{std::move(host), *number};
 }
 
 std::string HostPort::to_string() const {

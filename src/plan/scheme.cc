@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "base/check.h"
+#include "base/number.h"
 #include "plan/schemes/schemes.h"
 
 namespace thalweg {
@@ -67,14 +67,12 @@ const std::string& Parameters::text(std::string_view name) const {
 
 Result<int> Parameters::integer(std::string_view name, int least, int most) const {
   const std::string& value = text(name);
-  int number = 0;
-  const auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (code != std::errc() || end != value.data() + value.size() || number < least ||
-      number > most) {
+  const std::optional<int> number = number_in<int>(value);
+  if (!number || *number < least || *number > most) {
     return Error(fmt::format("parameter {}: '{}' is not allowed: a whole number from {} to {}",
                              name, value, least, most));
   }
-  return number;
+  return *number;
 }
 
 Result<std::string> Parameters::choice(std::string_view name,

@@ -4,8 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
+
+#include "base/number.h"
 
 namespace thalweg {
 namespace {
@@ -97,10 +98,8 @@ const Json* child_of(const Json& node, std::string_view part) {
     return found == node.end() ? nullptr : &*found;
   }
   if (!node.is_array()) return nullptr;
-  std::size_t index = 0;
-  const auto [rest, failure] = std::from_chars(part.data(), part.data() + part.size(), index);
-  if (failure != std::errc{} || rest != part.data() + part.size()) return nullptr;
-  return index < node.size() ? &node[index] : nullptr;
+  const std::optional<std::size_t> index = number_in<std::size_t>(part);
+  return index && *index < node.size() ? &node[*index] : nullptr;
 }
 
 }  // namespace

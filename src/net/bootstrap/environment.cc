@@ -12,6 +12,7 @@
 
 #include <thalweg/endpoint.h>
 
+#include "base/number.h"
 #include "net/address.h"
 #include "net/bootstrap/slurm.h"
 
@@ -91,12 +92,11 @@ class Reader {
 
 Result<int> Reader::number(const std::string& name, int low, int high) const {
   const std::string text = get(name).value_or("");
-  int value = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || end != text.data() + text.size() || value < low || value > high) {
+  const std::optional<int> value = number_in<int>(text);
+  if (!value || *value < low || *value > high) {
     return bad_value(name, text, fmt::format("a whole number from {} to {}", low, high));
   }
-  return value;
+  return *value;
 }
 
 Result<std::optional<int>> Reader::maybe_number(const std::string& name, int low, int high) const {

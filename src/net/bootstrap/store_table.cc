@@ -1,8 +1,9 @@
 #include "net/bootstrap/store_table.h"
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
+
+#include "base/number.h"
 
 namespace thalweg {
 namespace {
@@ -11,13 +12,6 @@ using Outcome = StoreReply::Outcome;
 using What = StoreRequest::What;
 
 constexpr std::uint32_t kLongestWaitMs = 24 * 3600 * 1000;
-
-std::optional<std::int64_t> number_in(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 }  // namespace
 
@@ -56,7 +50,8 @@ void StoreTable::on_request(Time now, Client client, StoreRequest request, Repli
 
 StoreReply StoreTable::add(const StoreRequest& request) {
   const auto found = values_.find(request.key);
-  const std::optional<std::int64_t> old = found == values_.end() ? 0 : number_in(found->second);
+  const std::optional<std::int64_t> old =
+      found == values_.end() ? 0 : number_in<std::int64_t>(found->second);
   std::int64_t sum = 0;
   if (!old || __builtin_add_overflow(*old, request.delta, &sum)) return {Outcome::kNoNumber};
   StoreReply reply;

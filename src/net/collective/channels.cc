@@ -5,7 +5,6 @@
 #include <sys/sysinfo.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <optional>
 #include <string_view>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/number.h"
 #include "net/bootstrap/environment.h"
 #include "net/system.h"
 
@@ -34,22 +34,15 @@ constexpr Duration kKnowsBetter = Duration::milliseconds(250);
 constexpr auto kPause = std::chrono::milliseconds(10);
 constexpr Duration kTry = Duration::milliseconds(500);
 
-// The whole of `text`; none: it is no number.
-std::optional<std::size_t> number_of(std::string_view text) {
-  std::size_t number = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (failure != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
 }  // namespace
 
 std::string ChannelsWord::to_string() const { return fmt::format("{},{}", count, again); }
 
 Result<ChannelsWord> ChannelsWord::parse(const std::string& text, std::size_t from) {
   const std::size_t comma = std::min(text.find(','), text.size());
-  const auto count = number_of(std::string_view(text).substr(0, comma));
-  const auto again = number_of(std::string_view(text).substr(std::min(comma + 1, text.size())));
+  const auto count = number_in<std::size_t>(std::string_view(text).substr(0, comma));
+  const auto again =
+      number_in<std::size_t>(std::string_view(text).substr(std::min(comma + 1, text.size())));
   if (!count || !again || *count < 1 || *count > kMaxChannels || (*again != 0 && *again <= from)) {
     return Error(
         fmt::format("rank 0 says '{}'; a number from 1 to {}, a comma, and the next "

@@ -5,20 +5,18 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <functional>
+
+#include "base/number.h"
 
 namespace thalweg {
 namespace {
 
 template <class Number>
 Result<Number> parse_number(std::string_view text, std::string_view kind) {
-  Number number{};
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (code != std::errc() || end != text.data() + text.size()) {
-    return Error(fmt::format("'{}' is not a {}", text, kind));
-  }
-  return number;
+  const std::optional<Number> number = number_in<Number>(text);
+  if (!number) return Error(fmt::format("'{}' is not a {}", text, kind));
+  return *number;
 }
 
 Result<std::vector<Bytes>> parse_sizes(std::string_view text) {

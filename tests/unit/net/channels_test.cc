@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -37,6 +38,26 @@ std::ptrdiff_t threads_of_process() {
 
 bool says(const std::string& words, const std::string& part) {
   return words.find(part) != std::string::npos;
+}
+
+// Ranks as processes, of which one kills itself. The others say whether all went as it must.
+void expect_others_content(int size, CommunicatorOptions options, int victim,
+                           std::chrono::seconds limit,
+                           const std::function<bool(Communicator&)>& body) {
+  options.size = size;
+  options.store = free_address();
+  std::vector<pid_t> processes;
+  for (int rank = 0; rank < size; ++rank) {
+    options.rank = rank;
+    processes.push_back(fork_rank(options, body));
+  }
+  const auto begin = Clock::now();
+  for (int rank = 0; rank < size; ++rank) {
+    EXPECT_EQ(exit_code(processes[static_cast<std::size_t>(rank)]),
+              rank == victim ? 128 + SIGKILL : 0)
+        << rank;
+  }
+  EXPECT_LT(Clock::now() - begin, limit);
 }
 
 TEST(Channels, engines__are_made_for_the_first_large_tensor) {
@@ -118,25 +139,12 @@ TEST(Channels, measured_number__is_the_same_on_all_ranks) {
 }
 
 TEST(Channels, first_rank_dies_before_its_large_call__others_do_not_wait_for_it) {
-  const std::string store = free_address();
-  std::vector<pid_t> processes;
-  for (int rank = 0; rank < 3; ++rank) {
-    CommunicatorOptions options = divided(3);
-    options.rank = rank;
-    options.size = 3;
-    options.store = store;
-    processes.push_back(fork_rank(options, [rank](Communicator& all) {
-      std::vector<float> values(50'000);
-      if (!all.barrier({}).ok()) return false;
-      if (rank == 0) raise(SIGKILL);
-      return says(message_of(all.allreduce(TensorSpan::of(values), {})), "rank 0 is lost");
-    }));
-  }
-  const auto begin = Clock::now();
-  for (int rank = 0; rank < 3; ++rank) {
-    EXPECT_EQ(exit_code(processes[static_cast<std::size_t>(rank)]), rank == 0 ? 128 + SIGKILL : 0);
-  }
-  EXPECT_LT(Clock::now() - begin, 10s);
+  expect_others_content(3, divided(3), 0, 10s, [](Communicator& all) {
+    std::vector<float> values(50'000);
+    if (!all.barrier({}).ok()) return false;
+    if (all.rank() == 0) raise(SIGKILL);
+    return says(message_of(all.allreduce(TensorSpan::of(values), {})), "rank 0 is lost");
+  });
 }
 
 TEST(Channels, many_operations__in_flight_with_any_priorities) {
@@ -185,40 +193,25 @@ TEST(Channels, nobody_waits__operations_end_all_the_same) {
 
 TEST(Channels, killed_rank__is_named_by_the_others_who_go_on) {
   for (const bool shared_memory : {false, true}) {
-    constexpr int kVictim = 1;
-    const std::string store = free_address();
-    std::vector<pid_t> processes;
-    for (int rank = 0; rank < 4; ++rank) {
-      CommunicatorOptions options = divided(3);
-      options.shared_memory = shared_memory;
-      options.rank = rank;
-      options.size = 4;
-      options.store = store;
-      processes.push_back(fork_rank(options, [rank](Communicator& all) {
-        std::vector<float> values(500'000, 1);
-        for (int i = 0;; ++i) {
-          if (rank == kVictim && i == 5) {
-            std::thread([] { raise(SIGKILL); }).detach();  // amid the next
-          }
-          const Status status = all.allreduce(TensorSpan::of(values), {.deadline = 60s});
-          if (status.ok()) continue;
-          if (!says(status.error().message(), "rank 1 is lost")) return false;
-          break;
+    CommunicatorOptions options = divided(3);
+    options.shared_memory = shared_memory;
+    expect_others_content(4, options, 1, 30s, [](Communicator& all) {
+      std::vector<float> values(500'000, 1);
+      for (int i = 0;; ++i) {
+        if (all.rank() == 1 && i == 5) {
+          std::thread([] { raise(SIGKILL); }).detach();  // amid the next
         }
-        const auto rest = all.shrink(2s);
-        if (!rest.ok() || rest->size() != 3) return false;
-        values.assign(values.size(), 1);
-        return rest->allreduce(TensorSpan::of(values), {}).ok() && values.front() == 3 &&
-               values.back() == 3 && rest->barrier({}).ok();
-      }));
-    }
-    const auto begin = Clock::now();
-    for (int rank = 0; rank < 4; ++rank) {
-      EXPECT_EQ(exit_code(processes[static_cast<std::size_t>(rank)]),
-                rank == kVictim ? 128 + SIGKILL : 0)
-          << rank;
-    }
-    EXPECT_LT(Clock::now() - begin, 30s);
+        const Status status = all.allreduce(TensorSpan::of(values), {.deadline = 60s});
+        if (status.ok()) continue;
+        if (!says(status.error().message(), "rank 1 is lost")) return false;
+        break;
+      }
+      const auto rest = all.shrink(2s);
+      if (!rest.ok() || rest->size() != 3) return false;
+      values.assign(values.size(), 1);
+      return rest->allreduce(TensorSpan::of(values), {}).ok() && values.front() == 3 &&
+             values.back() == 3 && rest->barrier({}).ok();
+    });
   }
 }
 
@@ -281,33 +274,18 @@ TEST(Channels, call_in_flight__does_not_wait_for_the_first_rank) {
 
 // Its channels were never there to be connected to.
 TEST(Channels, rank_dies_before_its_first_large_call__is_named_at_once) {
-  constexpr int kVictim = 1;
-  const std::string store = free_address();
-  std::vector<pid_t> processes;
-  for (int rank = 0; rank < 4; ++rank) {
-    CommunicatorOptions options = divided(3);
-    options.scheme = "ring";
-    options.rank = rank;
-    options.size = 4;
-    options.store = store;
-    processes.push_back(fork_rank(options, [rank](Communicator& all) {
-      std::vector<float> values(50'000);
-      if (!all.barrier({}).ok()) return false;
-      if (rank == kVictim) {
-        std::this_thread::sleep_for(500ms);
-        raise(SIGKILL);
-      }
-      const auto operation = all.allreduce_async(TensorSpan::of(values), {});
-      return operation.ok() && says(message_of(operation->wait()), "rank 1 is lost");
-    }));
-  }
-  const auto begin = Clock::now();
-  for (int rank = 0; rank < 4; ++rank) {
-    EXPECT_EQ(exit_code(processes[static_cast<std::size_t>(rank)]),
-              rank == kVictim ? 128 + SIGKILL : 0)
-        << rank;
-  }
-  EXPECT_LT(Clock::now() - begin, 10s);
+  CommunicatorOptions options = divided(3);
+  options.scheme = "ring";
+  expect_others_content(4, options, 1, 10s, [](Communicator& all) {
+    std::vector<float> values(50'000);
+    if (!all.barrier({}).ok()) return false;
+    if (all.rank() == 1) {
+      std::this_thread::sleep_for(500ms);
+      raise(SIGKILL);
+    }
+    const auto operation = all.allreduce_async(TensorSpan::of(values), {});
+    return operation.ok() && says(message_of(operation->wait()), "rank 1 is lost");
+  });
 }
 
 // One divides, the other does not.
