@@ -1,4 +1,5 @@
-// By which addresses a communicator's ranks find each other, and the streams between them.
+// By which addresses a communicator's ranks find each other, the streams between them, and its
+// channels.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

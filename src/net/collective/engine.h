@@ -127,6 +127,16 @@ class Engine final : public OperationHost,
   // Driving (engine_drive.cc).
   void drive(Lock& lock, const Op& until);
   void run_thread();
+  // How a driver has looked so far.
+  struct Pace {
+    int looks = 0;       // in vain, one after the other
+    unsigned moves = 0;  // looks that were not
+    Time until;          // when it has looked in vain for long enough
+    bool yielded = false;
+  };
+  // After a poll(): false if there has been nothing to do for long enough. Lets others run
+  // meanwhile.
+  bool look_again(Lock& lock, Pace& pace, bool moved);
   // Of a thread that works alone: until there has been nothing to do for a while.
   void work(Lock& lock);
   // What abandon() left; and what post() did.

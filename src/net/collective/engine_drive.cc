@@ -74,44 +74,45 @@ bool Engine::over(const Op& op) {
 }
 
 void Engine::drive(Lock& lock, const Op& until) {
-  Time spin_until;
-  int looks = 0;
-  unsigned moves = 0;
-  bool yielded = false;
+  Pace pace;
   while (!until.result) {
     const bool moved = poll();
     if (until.result) {
-      core_is_shared_ = core_is_shared_ && yielded;
+      core_is_shared_ = core_is_shared_ && pace.yielded;
       return;
     }
-    if (moved) {
-      // What moves need not be what an operation waits for: deadlines are looked at all the same.
-      if (++moves % kMovesPerTimer == 0) check_timers(monotonic_now());
-      looks = 0;
-      spin_until = Time();
-      continue;
-    }
-    ++looks;
-    if (!is_crowded() && looks % kLooksPerYield != 0) continue;
-    const Time now = monotonic_now();
-    if (spin_until == Time()) spin_until = now + options_.spin;
-    if (looks % kLooksPerTimer == 0) check_timers(now);
-    // Another thread may have something to start.
-    lock.unlock();
-    sched_yield();
-    const Duration away = monotonic_now() - now;
-    yielded = true;
-    lock.lock();
-    // Looking into sockets takes as long as a yield: then there is nothing to gain.
-    core_is_shared_ = away > kLongestAlone && std::ranges::all_of(open_, &Connection::reads_shared);
-    if (now < spin_until || until.result) continue;
-    sleep(lock, next_timer(now));
+    if (look_again(lock, pace, moved) || until.result) continue;
+    sleep(lock, next_timer(monotonic_now()));
     // Whatever woke us is looked at, also what poll() passes over: newcomers.
     handle_events(0);
     settle();
     check_timers(monotonic_now());
-    spin_until = Time();
+    pace = {};
   }
+}
+
+bool Engine::look_again(Lock& lock, Pace& pace, bool moved) {
+  if (moved) {
+    // What moves need not be what an operation waits for: deadlines are looked at all the same.
+    if (++pace.moves % kMovesPerTimer == 0) check_timers(monotonic_now());
+    pace.looks = 0;
+    pace.until = Time();
+    return true;
+  }
+  ++pace.looks;
+  if (!is_crowded() && pace.looks % kLooksPerYield != 0) return true;
+  const Time now = monotonic_now();
+  if (pace.until == Time()) pace.until = now + options_.spin;
+  if (pace.looks % kLooksPerTimer == 0) check_timers(now);
+  // Another thread may have something to start.
+  lock.unlock();
+  sched_yield();
+  const Duration away = monotonic_now() - now;
+  lock.lock();
+  pace.yielded = true;
+  // Looking into sockets takes as long as a yield: then there is nothing to gain.
+  core_is_shared_ = away > kLongestAlone && std::ranges::all_of(open_, &Connection::reads_shared);
+  return now < pace.until;
 }
 
 void Engine::sleep(Lock& lock, Time until) {
@@ -397,21 +398,10 @@ void Engine::run_thread() {
 
 void Engine::work(Lock& lock) {
   driven_ = true;
-  Time spin_until;
-  for (int looks = 0; !stopping_; ++looks) {
+  Pace pace;
+  do {
     take_posted(lock);
-    const bool moved = poll();
-    if (moved) spin_until = Time();
-    if (moved && looks % kLooksPerTimer != 0) continue;
-    const Time now = monotonic_now();
-    if (looks % kLooksPerTimer == 0) check_timers(now);
-    if (moved) continue;
-    if (spin_until == Time()) spin_until = now + options_.spin;
-    if (now >= spin_until) break;
-    lock.unlock();
-    sched_yield();
-    lock.lock();
-  }
+  } while (look_again(lock, pace, poll()) && !stopping_);
   driven_ = false;
   changed_.notify_all();
 }

@@ -14,7 +14,7 @@
 // Data may be lost, doubled and late by any amount; messages are neither, but may overtake data and
 // be overtaken by it.
 //
-// Five verbs, called by one driver that owns the sockets and the clock. `now` never goes back.
+// Verbs, called by one driver that owns the sockets and the clock. `now` never goes back.
 //   on_data, on_data_end, on_control, on_timeout   what happened
 //   poll_data, poll_control, poll_event   what to do about it
 //   next_timeout   when to call on_timeout and poll_data again
