@@ -1,4 +1,6 @@
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +9,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture
+def namespaces():
+    """For tests that make network namespaces with links of some rate and loss."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root to make network namespaces")
+    if missing := [tool for tool in ("ip", "tc", "nft", "ethtool") if shutil.which(tool) is None]:
+        pytest.skip(f"needs {' and '.join(missing)}")
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ while message := control.recv(1 << 17).decode():
     control.send(" ".join(["measured", str(wrong)] + [str((rank + 1) * 10**6)] * int(numbers[2])).encode())
 """
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces")
+needs_namespaces = pytest.mark.usefixtures("namespaces")
 
 
 def rows_of(result, library):
@@ -165,7 +165,7 @@ def test_without_torch(thalweg, monkeypatch, tmp_path):
     assert done.code == 2 and "PyTorch is not installed" in done.err
 
 
-@needs_root
+@needs_namespaces
 @pytest.mark.parametrize("ranks, peers", [(2, ["openmpi", "bare"]), (3, []), (4, ["bare"])])
 def test_netns(thalweg, ranks, peers):
     """1 MiB at 1 Gb/s takes each rank 2 (n - 1) / n of its 8.4 ms; peers see the same network."""
@@ -179,7 +179,7 @@ def test_netns(thalweg, ranks, peers):
     assert not rows_of(result, "openmpi-shm")
 
 
-@needs_root
+@needs_namespaces
 @pytest.mark.parametrize("transports, rates", [("tcp,dlcp", [100, 100]), ("tcp", [160, 40])])
 def test_several_devices(thalweg, transports, rates):
     """Both at once. Rates in Mb/s. Of two that are alike, faster than one could be; a slow one does not get its half."""
@@ -195,13 +195,13 @@ def test_several_devices(thalweg, transports, rates):
         assert row["p50_us"] > 0.9 * bits / sum(rates)
 
 
-@needs_root
+@needs_namespaces
 def test_bare_is_no_limit_of_several_devices(thalweg):
     done = thalweg("bench", "allreduce", "--quick", "--netns", "--nics", 2, "--against", "bare")
     assert done.code == 2 and "one device" in done.err
 
 
-@needs_root
+@needs_namespaces
 def test_congestion_controls(thalweg):
     """A run with each, by name."""
     allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
@@ -213,7 +213,7 @@ def test_congestion_controls(thalweg):
     assert done.code == 2 and "tcp_allowed_congestion_control" in done.err
 
 
-@needs_root
+@needs_namespaces
 def test_topology_beside_the_simulator(thalweg):
     result = thalweg("bench", "allreduce", "--quick", "--json", "--sizes", "64KiB", "--topology", TREE, "--scheme", "rat", "ring",
                      "--transport", "tcp,dlcp", "--simulate").json()
@@ -295,11 +295,9 @@ def test_a_bare_rank_that_dies(short_folder):
     assert not processes_with(f"TMPDIR={short_folder}")
 
 
-@pytest.mark.parametrize("network", [[], ["--netns"]])
+@pytest.mark.parametrize("network", [[], pytest.param(["--netns"], marks=needs_namespaces)])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_killed_leaves_nothing(short_folder, network, how):
-    if network and os.geteuid() != 0:
-        pytest.skip("makes network namespaces")
     process = started(short_folder, "--against", "openmpi,bare", *network)
     variable = f"TMPDIR={short_folder}"
     # Ours and its guardian, our ranks and the bare ones, mpirun twice or once, and the ranks of each.

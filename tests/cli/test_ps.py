@@ -1,6 +1,4 @@
 """`thalweg ps` with the workers of examples/ps_regression."""
-import os
-import shutil
 import subprocess
 
 import pytest
@@ -66,11 +64,7 @@ def test_an_address_that_cannot_be_told_is_an_error(tmp_path):
     assert done.returncode == 2 and "standard output" in done.stderr
 
 
-def test_bytes_that_reach_the_server_over_each_transport():
-    if os.geteuid() != 0:
-        pytest.skip("needs root to make network namespaces")
-    if missing := [tool for tool in ("ip", "tc") if shutil.which(tool) is None]:
-        pytest.skip(f"needs {' and '.join(missing)}")
+def test_bytes_that_reach_the_server_over_each_transport(namespaces):
     done = subprocess.run([ROOT / "examples/ps_bytes.sh", "6", "100000"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     part = {line.split(":")[0]: float(line.split("(")[1].split(")")[0]) for line in done.stdout.splitlines()}

@@ -1,7 +1,5 @@
 """`thalweg switch`, `thalweg job` and `thalweg bench switch`; two jobs that share a switch."""
 import json
-import os
-import shutil
 import socket
 import subprocess
 import threading
@@ -157,11 +155,7 @@ def test_bench_switch(thalweg):
 
 
 @pytest.mark.parametrize("options", [[], ["--xdp"]], ids=["process", "xdp"])
-def test_two_jobs_share_a_switch_and_outlive_it(options):
-    if os.geteuid() != 0:
-        pytest.skip("needs root to make network namespaces")
-    if missing := [tool for tool in ("ip", "tc", "nft", "ethtool") if shutil.which(tool) is None]:
-        pytest.skip(f"needs {' and '.join(missing)}")
+def test_two_jobs_share_a_switch_and_outlive_it(namespaces, options):
     done = subprocess.run([ROOT / "examples/two_jobs_one_switch.sh", *options, "40", "20000"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("all exact") == 6

@@ -1,6 +1,4 @@
 """examples/two_processes between two network namespaces that lose 1 % of all packets."""
-import os
-import shutil
 import subprocess
 import uuid
 from pathlib import Path
@@ -12,12 +10,8 @@ PROGRAM = ROOT / "build/release/examples/two_processes"
 
 
 @pytest.fixture
-def lossy_pair():
+def lossy_pair(namespaces):
     """Two namespaces over veth, 10.78.0.1 and 10.78.0.2, always removed again."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root to make network namespaces")
-    if missing := [tool for tool in ("ip", "tc", "nft") if shutil.which(tool) is None]:
-        pytest.skip(f"needs {' and '.join(missing)}")
     tag = uuid.uuid4().hex[:6]
     names = [f"tw{tag}a", f"tw{tag}b"]
 
