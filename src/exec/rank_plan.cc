@@ -58,8 +58,6 @@ std::size_t RankPlan::part_begin(std::size_t bytes, std::size_t index, std::size
 RankPlan RankPlan::part(std::size_t index, std::size_t count) const {
   CHECK(index < count);
   RankPlan part = *this;
-  part.tensor_bytes_ /= count;  // about
-  part.least_chunk_ /= count;
   for (Buffer& buffer : part.buffers_) {
     CHECK(buffer.bytes >= kLeastPart * count);
     buffer.bytes =
