@@ -8,8 +8,8 @@
 namespace thalweg {
 namespace {
 
-// So much is copied before the reader gets to see it: both work at the same time, in their caches.
-constexpr std::size_t kStep = std::size_t{16} << 10;
+// So much is copied before the reader gets to see it: both work at the same time.
+constexpr std::size_t kStep = StepCopy::kStep;
 // So much of what is seen is fetched at once: the reader looks at it piece by piece, and every line
 // is in the writer's cache.
 constexpr std::size_t kAhead = 1536;
@@ -52,8 +52,13 @@ std::size_t RingWriter::write(std::span<const iovec> pieces) {
         if (written_ != published) publish();
         return static_cast<std::size_t>(written_ - begin);
       }
-      std::memcpy(memory_.bytes + (written_ & (memory_.capacity - 1)),
-                  static_cast<const std::byte*>(piece.iov_base) + at, size);
+      std::byte* const to = memory_.bytes + (written_ & (memory_.capacity - 1));
+      const std::byte* const from = static_cast<const std::byte*>(piece.iov_base) + at;
+      if (size == kStep) {
+        copy_.copy(to, from);
+      } else {
+        std::memcpy(to, from, size);
+      }
       written_ += size;
       free -= size;
       at += size;

@@ -157,6 +157,7 @@ class Connection {
   std::uint32_t watching = 0;      // events of epoll
   bool dirty = false;              // to be flushed
   bool peer_left = false;
+  bool within_host = false;
   std::optional<Time> hung_up = {};  // its end was noticed while stalled
   Time stalled_at;                   // when stalled: since then, or the peer was told then
   // The answer to what was asked last.

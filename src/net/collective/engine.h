@@ -148,6 +148,9 @@ class Engine final : public OperationHost,
   [[nodiscard]] bool is_quiet() const;
   // A driver that finds nothing lets others run at once.
   [[nodiscard]] bool is_crowded() const { return options_.crowded || core_is_shared_; }
+  // After a yield. Says where this thread runs to those who share memory. Of two ranks that take
+  // turns on a core, the higher moves, if it may.
+  void move_apart(bool others_ran, Time now);
   // Looks, without giving the lock away, as long as most small operations take.
   void look_first(const Op& op);
   void sleep(Lock& lock, Time until);
@@ -267,6 +270,7 @@ class Engine final : public OperationHost,
   bool thread_sleeps_ = false;  // for longer than a pause
   bool driver_sleeps_ = false;
   bool core_is_shared_ = false;  // others had the core when a driver yielded last
+  Time look_for_cores_at_;       // not before
   bool stopping_ = false;
   bool left_ = false;       // the thread ends, or has
   Time linger_until_;       // once it stops

@@ -111,7 +111,9 @@ bool Engine::look_again(Lock& lock, Pace& pace, bool moved) {
   lock.lock();
   pace.yielded = true;
   // Looking into sockets takes as long as a yield: then there is nothing to gain.
-  core_is_shared_ = away > kLongestAlone && std::ranges::all_of(open_, &Connection::reads_shared);
+  const bool others_ran = away > kLongestAlone;
+  core_is_shared_ = others_ran && std::ranges::all_of(open_, &Connection::reads_shared);
+  move_apart(others_ran, now);
   return now < pace.until;
 }
 

@@ -57,7 +57,7 @@ Status Engine::connect_lanes(Lock& lock, Connection& connection, std::size_t str
 }
 
 bool Engine::shares_memory(const Connection& connection) const {
-  return options_.share_memory && is_within_host(connection.fd());
+  return options_.share_memory && connection.within_host;
 }
 
 void Engine::offer_memory(Connection& connection) {
@@ -133,6 +133,7 @@ void Engine::adopt(Connection& connection, Fd fd) {
   CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd.get(), &event) == 0, "errno {}", errno);
   connection.watching = EPOLLIN;
   connection.attach(std::move(fd));
+  connection.within_host = is_within_host(connection.fd());
   open_.push_back(&connection);
   touch(connection);
 }

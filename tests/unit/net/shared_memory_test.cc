@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -68,6 +69,51 @@ TEST(SharedMemory, collectives__with_it_and_without) {
         EXPECT_EQ(mapped_rings() > 0, shared);
       });
     }
+  }
+}
+
+// The cores that this thread may use; empty: it cannot be known.
+std::vector<unsigned> usable_cores() {
+  cpu_set_t set;
+  std::vector<unsigned> cores;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cores;
+  for (unsigned i = 0; i < CPU_SETSIZE; ++i) {
+    if (CPU_ISSET(i, &set)) cores.push_back(i);
+  }
+  return cores;
+}
+
+void allow(const std::vector<unsigned>& cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const unsigned core : cores) CPU_SET(core, &set);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(set), &set), 0);
+}
+
+// Two ranks that were put on one core, and may use others: they take turns there, unless one moves.
+TEST(SharedMemory, cores__ranks_that_take_turns_on_one_move_apart) {
+  const std::vector<unsigned> cores = usable_cores();
+  if (cores.size() < 2) GTEST_SKIP() << "needs two cores";
+  constexpr int kTries = 20;
+  for (const bool shared : {true, false}) {
+    std::array<std::array<int, kTries>, 2> ended{};
+    run_ranks(2, {.shared_memory = shared}, [&](Communicator& all) {
+      std::vector<std::int32_t> value(16, 1);
+      const auto reduce = [&] { ASSERT_TRUE(all.allreduce(TensorSpan::of(value), {}).ok()); };
+      for (int i = 0; i < kTries; ++i) {
+        allow({cores[static_cast<std::size_t>(i) % 2]});
+        // Longer ago than the last move.
+        std::this_thread::sleep_for(10ms);
+        reduce();
+        allow(cores);
+        for (int k = 0; k < 100; ++k) reduce();
+        ended[static_cast<std::size_t>(all.rank())][static_cast<std::size_t>(i)] = sched_getcpu();
+        EXPECT_EQ(usable_cores(), cores);
+      }
+    });
+    int apart = 0;
+    for (std::size_t i = 0; i < kTries; ++i) apart += ended[0][i] != ended[1][i] ? 1 : 0;
+    EXPECT_GT(apart, kTries / 2) << (shared ? "shared memory" : "sockets");
   }
 }
 
