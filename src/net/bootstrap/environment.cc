@@ -78,7 +78,8 @@ class Reader {
   Status read_token();
   Status read_interfaces();
   Status read_streams();
-  Status read_shared_memory();
+  // Unless the variable says 0.
+  Result<bool> switched_on(const std::string& name);
   Status read_switch();
   Status read_store();
   Result<std::string> store_of_master() const;
@@ -197,11 +198,10 @@ Status Reader::read_streams() {
   return ok_status();
 }
 
-Status Reader::read_shared_memory() {
-  const std::string text = get("THALWEG_SHARED_MEMORY").value_or("1");
-  if (text != "0" && text != "1") return bad_value("THALWEG_SHARED_MEMORY", text, "0 or 1");
-  e_.shared_memory = text == "1";
-  return ok_status();
+Result<bool> Reader::switched_on(const std::string& name) {
+  const std::string text = get(name).value_or("1");
+  if (text != "0" && text != "1") return bad_value(name, text, "0 or 1");
+  return text == "1";
 }
 
 Status Reader::read_switch() {
@@ -286,7 +286,8 @@ Result<Environment> Reader::read() {
   THALWEG_TRY_STATUS(read_token());
   THALWEG_TRY_STATUS(read_interfaces());
   THALWEG_TRY_STATUS(read_streams());
-  THALWEG_TRY_STATUS(read_shared_memory());
+  THALWEG_TRY(e_.shared_memory, switched_on("THALWEG_SHARED_MEMORY"));
+  THALWEG_TRY(e_.moves_apart, switched_on("THALWEG_MOVE_APART"));
   THALWEG_TRY_STATUS(read_switch());
   e_.key_file = get("THALWEG_KEY_FILE").value_or("");
   return e_;

@@ -20,7 +20,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 
 #include "net/collective/step_copy.h"
 
@@ -33,7 +32,6 @@ struct RingState {
   alignas(128) std::atomic<std::uint64_t> read = 0;     // of the reader
   alignas(128) std::atomic<std::uint32_t> reader_sleeps = 0;
   std::atomic<std::uint32_t> writer_sleeps = 0;
-  alignas(128) std::atomic<std::int32_t> writer_core = -1;  // where it was when it last had to wait
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
@@ -49,16 +47,12 @@ struct RingMemory {
 
 class RingWriter {
  public:
-  explicit RingWriter(const RingMemory& memory) : memory_(memory) {}
+  explicit RingWriter(const RingMemory& memory, StepCopy copy = StepCopy())
+      : memory_(memory), copy_(copy) {}
 
   // Copies as many bytes of the pieces as there is room for when it begins, and says how many.
   std::size_t write(std::span<const iovec> pieces);
   [[nodiscard]] bool broken() const { return broken_; }
-
-  void say_core(int core) {
-    if (std::exchange(core_, core) == core) return;
-    memory_.state->writer_core.store(core, std::memory_order_relaxed);
-  }
 
   // After writing. True: the reader sleeps, and gets no other bell for what was written so far.
   [[nodiscard]] bool must_wake_reader() { return take(memory_.state->reader_sleeps); }
@@ -81,7 +75,6 @@ class RingWriter {
   StepCopy copy_;
   std::uint64_t written_ = 0;
   std::uint64_t read_ = 0;  // as last seen
-  int core_ = -1;           // as last said
   bool broken_ = false;
 };
 
@@ -98,11 +91,6 @@ class RingReader {
   // Requires so many bytes in what was last seen.
   void consume(std::size_t bytes);
   [[nodiscard]] bool broken() const { return broken_; }
-
-  // Any number, if the other is not honest.
-  [[nodiscard]] int core_of_writer() const {
-    return memory_.state->writer_core.load(std::memory_order_relaxed);
-  }
 
   // After reading. True: the writer sleeps, and gets no other bell for the room made so far.
   [[nodiscard]] bool must_wake_writer() { return RingWriter::take(memory_.state->writer_sleeps); }

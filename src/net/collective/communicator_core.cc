@@ -65,6 +65,7 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
   THALWEG_TRY(Listening listening, core->prepare_streams(engine, prefix, until));
   const int local = environment.local_size.value_or(environment.size);
   engine.share_memory = options.shared_memory && environment.shared_memory;
+  engine.moves_apart = environment.moves_apart;
   engine.crowded = local > static_cast<int>(std::thread::hardware_concurrency());
   if (core->job_->client) {
     core->board_ =

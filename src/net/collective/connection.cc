@@ -180,7 +180,7 @@ void Connection::begin_frame(Handler& handler) {
       break_off("it speaks of a lane besides shared memory");
       return;
     }
-    source_ = frame_.rank;
+    source_ = std::exchange(frame_.rank, 0);
     frame_.kind = FrameKind::kData;
   }
   if (frame_.kind != FrameKind::kData) {

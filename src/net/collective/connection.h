@@ -158,6 +158,7 @@ class Connection {
   bool dirty = false;              // to be flushed
   bool peer_left = false;
   bool within_host = false;
+  std::int64_t core = -1;  // that the peer sent its last data from; below 0: it is not known
   std::optional<Time> hung_up = {};  // its end was noticed while stalled
   Time stalled_at;                   // when stalled: since then, or the peer was told then
   // The answer to what was asked last.

@@ -1,6 +1,7 @@
 #include "net/collective/engine.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -60,6 +61,7 @@ Engine::Engine(EngineOptions options, std::vector<Fd> listeners, Fd epoll, Fd ou
       nudge_(std::move(nudge)),
       connections_(static_cast<std::size_t>(options_.size)),
       buffer_(kReadBuffer) {
+  if (options_.moves_apart) learn_cores();
   for (Fd& listener : listeners) listeners_.emplace_back(std::move(listener), kMaxNewcomers);
   for (std::size_t r = 0; r < connections_.size(); ++r) {
     connections_[r] = std::make_unique<Connection>(Rank(static_cast<std::int32_t>(r)));
@@ -298,6 +300,7 @@ bool Engine::next_data(Connection& connection, Frame& frame, Connection::Outgoin
   frame.length = static_cast<std::uint32_t>(out.bytes.size());
   frame.signature = best->op->signature;
   frame.started = started_;
+  frame.rank = static_cast<std::uint32_t>(sched_getcpu() + 1);
   return true;
 }
 
@@ -308,6 +311,7 @@ Engine::Called Engine::called_as(std::uint32_t number, const Op* op) const {
 }
 
 Engine::Op* Engine::on_data(Connection& connection, const Frame& frame) {
+  connection.core = static_cast<std::int64_t>(frame.rank) - 1;
   if (frame.operation > started_) {
     if (!connection.stalled()) connection.stalled_at = monotonic_now();
     return nullptr;

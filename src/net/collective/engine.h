@@ -44,6 +44,7 @@
 #include "base/units.h"
 #include "net/collective/block_pool.h"
 #include "net/collective/connection.h"
+#include "net/collective/cores.h"
 #include "net/collective/operation.h"
 #include "net/fd.h"
 #include "net/stream_key.h"
@@ -60,6 +61,8 @@ struct EngineOptions {
   bool crowded = false;
   // How long a driver looks again before it sleeps.
   Duration spin = Duration::microseconds(100);
+  // A thread that takes turns on a core with a lower rank of this host leaves it (cores.h).
+  bool moves_apart = true;
   // With ranks of this host, memory is shared.
   bool share_memory = true;
   std::size_t ring_bytes = kRingBytes;
@@ -148,9 +151,8 @@ class Engine final : public OperationHost,
   [[nodiscard]] bool is_quiet() const;
   // A driver that finds nothing lets others run at once.
   [[nodiscard]] bool is_crowded() const { return options_.crowded || core_is_shared_; }
-  // After a yield. Says where this thread runs to those who share memory. Of two ranks that take
-  // turns on a core, the higher moves, if it may.
-  void move_apart(bool others_ran, Time now);
+  // After several yields that others used: leaves the core to a lower rank of this host.
+  void move_apart(Lock& lock);
   // Looks, without giving the lock away, as long as most small operations take.
   void look_first(const Op& op);
   void sleep(Lock& lock, Time until);
@@ -270,7 +272,8 @@ class Engine final : public OperationHost,
   bool thread_sleeps_ = false;  // for longer than a pause
   bool driver_sleeps_ = false;
   bool core_is_shared_ = false;  // others had the core when a driver yielded last
-  Time look_for_cores_at_;       // not before
+  int turns_ = 0;                // yields in a row that others used
+  Time move_at_;                 // to another core, not before
   bool stopping_ = false;
   bool left_ = false;       // the thread ends, or has
   Time linger_until_;       // once it stops

@@ -4,52 +4,64 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
-#include "net/system.h"
-
 namespace thalweg {
 namespace {
+
+void store(std::byte* to, const std::byte* from) { std::memcpy(to, from, StepCopy::kStep); }
 
 #if defined(__SSE2__)
 constexpr std::size_t kLine = 64;
 
-void stream(std::byte* to, const std::byte* from, std::size_t size) {
+void stream(std::byte* to, const std::byte* from) {
   const auto past = static_cast<std::size_t>(std::bit_cast<std::uintptr_t>(to) % kLine);
-  std::size_t at = std::min(size, (kLine - past) % kLine);
+  std::size_t at = (kLine - past) % kLine;
   std::memcpy(to, from, at);
-  for (; at + kLine <= size; at += kLine) {
+  for (; at + kLine <= StepCopy::kStep; at += kLine) {
     for (std::size_t i = at; i < at + kLine; i += sizeof(__m128i)) {
       _mm_stream_si128(reinterpret_cast<__m128i*>(to + i),
                        _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
     }
   }
-  std::memcpy(to + at, from + at, size - at);
+  std::memcpy(to + at, from + at, StepCopy::kStep - at);
   // They are in no order with other stores: what says that the bytes are there must come behind.
   _mm_sfence();
 }
 #else
-void stream(std::byte* to, const std::byte* from, std::size_t size) { std::memcpy(to, from, size); }
+// No slower than plain: so it is never chosen.
+void stream(std::byte* to, const std::byte* from) { store(to, from); }
 #endif
 
 }  // namespace
 
-void StepCopy::copy(std::byte* to, const std::byte* from) {
-  if (is_timed()) {
-    const Time begin = monotonic_now();
-    std::memcpy(to, from, kStep);
-    took(monotonic_now() - begin);
-  } else if (streams()) {
-    stream(to, from, kStep);
-  } else {
-    std::memcpy(to, from, kStep);
-  }
-  ++steps_;
+template <typename Copy>
+Duration StepCopy::time_of(const Copy& copy) const {
+  const Time begin = clock_();
+  copy();
+  return clock_() - begin;
 }
 
-void StepCopy::took(Duration time) { slow_ = time > kSlow ? std::min(slow_ + 1, kSlowInARow) : 0; }
+void StepCopy::copy(std::byte* to, const std::byte* from) {
+  const unsigned step = steps_++;
+  if (plain_ > Duration()) {
+    const Duration streamed = time_of([&] { stream(to, from); });
+    const bool slow = std::exchange(plain_, Duration()) > streamed * kSlowTimes;
+    slow_ = slow ? std::min(slow_ + 1, kSlowInARow) : 0;
+  } else if (step % (streams() ? kStreamedPerTimed : kPlainPerTimed) == 0) {
+    plain_ = time_of([&] { store(to, from); });
+    if (plain_ > kFast) return;
+    plain_ = Duration();
+    slow_ = 0;
+  } else if (streams()) {
+    stream(to, from);
+  } else {
+    store(to, from);
+  }
+}
 
 }  // namespace thalweg

@@ -25,25 +25,26 @@ constexpr std::size_t kCapacity = 4096;
 // A ring in this process's own memory, mapped twice as it must be.
 class Ring {
  public:
-  Ring() {
+  explicit Ring(std::size_t capacity = kCapacity) : capacity_(capacity) {
     const Fd file(memfd_create("ring", MFD_CLOEXEC));
-    EXPECT_EQ(ftruncate(file.get(), kCapacity), 0);
+    EXPECT_EQ(ftruncate(file.get(), static_cast<off_t>(capacity)), 0);
     area_ = static_cast<std::byte*>(
-        mmap(nullptr, 2 * kCapacity, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    for (const std::size_t at : {std::size_t{0}, kCapacity}) {
-      EXPECT_NE(mmap(area_ + at, kCapacity, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-                     file.get(), 0),
-                MAP_FAILED);
+        mmap(nullptr, 2 * capacity, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    for (const std::size_t at : {std::size_t{0}, capacity}) {
+      EXPECT_NE(
+          mmap(area_ + at, capacity, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.get(), 0),
+          MAP_FAILED);
     }
   }
-  ~Ring() { munmap(area_, 2 * kCapacity); }
+  ~Ring() { munmap(area_, 2 * capacity_); }
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
   RingState state;
-  [[nodiscard]] RingMemory memory() { return {&state, area_, kCapacity}; }
+  [[nodiscard]] RingMemory memory() { return {&state, area_, capacity_}; }
 
  private:
+  std::size_t capacity_;
   std::byte* area_;
 };
 
@@ -59,6 +60,35 @@ std::vector<std::byte> bytes_from(std::uint64_t begin, std::size_t size) {
 std::size_t write(RingWriter& writer, std::vector<std::byte> bytes) {
   const std::array<iovec, 1> pieces{{{bytes.data(), bytes.size()}}};
   return writer.write(pieces);
+}
+
+// A clock by which every plain step is slow, and every streamed one fast.
+Time slow_and_fast() {
+  static int readings = 0;
+  static Time now;
+  const int reading = readings++ % 4;
+  if (reading == 1) now = now + StepCopy::kFast * 100;
+  if (reading == 3) now = now + Duration::nanoseconds(1);
+  return now;
+}
+
+TEST(ByteRing, write__steps_that_stream_past_the_end) {
+  constexpr std::size_t kLarge = 4 * StepCopy::kStep;
+  Ring ring(kLarge);
+  RingWriter writer(ring.memory(), StepCopy(&slow_and_fast));
+  RingReader reader(ring.memory());
+  Prng random(9);
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+  while (received < 300 * kLarge) {
+    sent += write(writer, bytes_from(sent, 1 + random.below(2 * kLarge)));
+    const std::span<const std::byte> seen = reader.peek();
+    ASSERT_EQ(seen.size(), sent - received);
+    const std::vector<std::byte> wanted = bytes_from(received, seen.size());
+    ASSERT_TRUE(std::ranges::equal(seen, wanted));
+    reader.consume(seen.size());
+    received += seen.size();
+  }
 }
 
 TEST(ByteRing, write__in_order_and_in_one_piece_past_the_end) {

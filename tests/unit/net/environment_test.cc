@@ -172,6 +172,8 @@ TEST(Environment, bad__variable_value_and_what_is_allowed) {
        "THALWEG_STORE: 'host:0' is not allowed: host:port, with a port from 1 to 65535"},
       {with(kOurs, {{"THALWEG_SHARED_MEMORY", "yes"}}),
        "THALWEG_SHARED_MEMORY: 'yes' is not allowed: 0 or 1"},
+      {with(kOurs, {{"THALWEG_MOVE_APART", "2"}}),
+       "THALWEG_MOVE_APART: '2' is not allowed: 0 or 1"},
       {with(kOurs, {{"THALWEG_STORE_BY", "me"}}),
        "THALWEG_STORE_BY: 'me' is not allowed: rank0 or launcher"},
       {with(kOurs, {{"THALWEG_TOKEN", "12345678901234567"}}),

@@ -4,75 +4,96 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <deque>
 #include <vector>
 
 namespace thalweg {
 namespace {
 
-constexpr Duration kLong = StepCopy::kSlow * 3;
-constexpr Duration kShort = StepCopy::kSlow / 3;
+// How long the next timed steps take; the last goes on.
+std::deque<Duration> durations;
+Time now;
+bool within = false;
 
-void hear(StepCopy& copy, Duration time, int times) {
-  for (int i = 0; i < times; ++i) copy.took(time);
-}
-
-TEST(StepCopy, took__only_a_row_of_slow_steps_makes_it_stream) {
-  StepCopy copy;
-  for (int i = 0; i < 10; ++i) {
-    hear(copy, kLong, StepCopy::kSlowInARow - 1);
-    EXPECT_FALSE(copy.streams());
-    hear(copy, kShort, 1);
+Time clock_of_test() {
+  if (within) {
+    now = now + durations.front();
+    if (durations.size() > 1) durations.pop_front();
   }
-  hear(copy, kLong, StepCopy::kSlowInARow);
-  EXPECT_TRUE(copy.streams());
-  hear(copy, kLong, 3);
-  EXPECT_TRUE(copy.streams());
-  hear(copy, kShort, 1);
-  EXPECT_FALSE(copy.streams());
+  within = !within;
+  return now;
 }
 
-TEST(StepCopy, copy__every_byte_and_no_other_both_ways) {
+constexpr Duration kFast = StepCopy::kFast / 2;
+constexpr Duration kSlow = StepCopy::kFast * 4;
+
+class StepCopyTest : public testing::Test {
+ protected:
+  StepCopyTest() {
+    now = Time();
+    within = false;
+  }
+  // So many steps, whose timed ones take so long.
+  void copy(unsigned steps, std::deque<Duration> times) {
+    durations = std::move(times);
+    for (unsigned i = 0; i < steps; ++i) {
+      copy_.copy(memory_.data(), memory_.data() + StepCopy::kStep);
+    }
+  }
+  // Up to the step before the next timed one.
+  void copy_row(std::deque<Duration> times) { copy(StepCopy::kPlainPerTimed, std::move(times)); }
+
+  StepCopy copy_{&clock_of_test};
+  std::vector<std::byte> memory_ = std::vector<std::byte>(2 * StepCopy::kStep);
+};
+
+TEST_F(StepCopyTest, streams__after_a_row_of_plain_steps_that_were_slow_beside_streamed_ones) {
+  for (int i = 0; i < 10; ++i) {
+    for (int k = 1; k < StepCopy::kSlowInARow; ++k) copy_row({kSlow, kFast});
+    EXPECT_FALSE(copy_.streams());
+    copy_row({kFast});
+  }
+  for (int k = 0; k < StepCopy::kSlowInARow; ++k) copy_row({kSlow, kFast});
+  EXPECT_TRUE(copy_.streams());
+}
+
+TEST_F(StepCopyTest, streams__not_where_both_ways_are_slow) {
+  for (int k = 0; k < 100; ++k) copy_row({kSlow, kSlow});
+  EXPECT_FALSE(copy_.streams());
+}
+
+TEST_F(StepCopyTest, streams__until_a_plain_step_is_fast_or_no_slower) {
+  for (const std::deque<Duration>& end : {std::deque{kFast}, std::deque{kSlow, kSlow}}) {
+    for (int k = 0; k < StepCopy::kSlowInARow; ++k) copy_row({kSlow, kFast});
+    ASSERT_TRUE(copy_.streams());
+    copy(2 * StepCopy::kStreamedPerTimed, {kSlow, kFast, kSlow, kFast});
+    EXPECT_TRUE(copy_.streams());
+    copy(StepCopy::kStreamedPerTimed, end);
+    EXPECT_FALSE(copy_.streams());
+    copy(StepCopy::kStreamedPerTimed, {kFast});
+  }
+}
+
+TEST_F(StepCopyTest, copy__every_byte_and_no_other) {
   constexpr std::size_t kMargin = 64;
   std::vector<std::byte> from(StepCopy::kStep + kMargin);
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(1 + i % 251);
-  for (const bool streams : {false, true}) {
-    for (const std::size_t to_offset : {0U, 1U, 32U, 63U}) {
-      for (const std::size_t from_offset : {0U, 3U}) {
-        StepCopy copy;
-        // The first is timed, and plain.
-        for (int turn = 0; turn < 2; ++turn) {
-          hear(copy, streams ? kLong : kShort, StepCopy::kSlowInARow);
-          std::vector<std::byte> to(StepCopy::kStep + 2 * kMargin);
-          std::vector<std::byte> wanted = to;
-          std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(from_offset), StepCopy::kStep,
-                      wanted.begin() + static_cast<std::ptrdiff_t>(to_offset));
-          ASSERT_EQ(copy.streams() && !copy.is_timed(), streams && turn == 1);
-          copy.copy(to.data() + to_offset, from.data() + from_offset);
-          ASSERT_TRUE(to == wanted) << " to " << to_offset << " from " << from_offset;
-        }
+  for (const std::size_t to_offset : {0U, 1U, 32U, 63U}) {
+    for (const std::size_t from_offset : {0U, 3U}) {
+      // Plain, streamed to compare, and streamed in the end.
+      durations = {kSlow, kFast, kSlow, kFast, kSlow, kFast, kSlow, kFast};
+      StepCopy copy(&clock_of_test);
+      for (unsigned turn = 0; turn < 5 * StepCopy::kPlainPerTimed; ++turn) {
+        std::vector<std::byte> to(StepCopy::kStep + 2 * kMargin);
+        std::vector<std::byte> wanted = to;
+        std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(from_offset), StepCopy::kStep,
+                    wanted.begin() + static_cast<std::ptrdiff_t>(to_offset));
+        copy.copy(to.data() + to_offset, from.data() + from_offset);
+        ASSERT_TRUE(to == wanted) << " to " << to_offset << " from " << from_offset;
       }
+      EXPECT_TRUE(copy.streams());
     }
   }
-}
-
-// A row cannot be missed, and what streams finds out that it need not.
-TEST(StepCopy, is_timed__one_in_several) {
-  StepCopy copy;
-  std::vector<std::byte> memory(2 * StepCopy::kStep);
-  int timed = 0;
-  for (unsigned i = 0; i < 2 * StepCopy::kStreamedPerTimed; ++i) {
-    hear(copy, kLong, StepCopy::kSlowInARow);
-    timed += copy.is_timed() ? 1 : 0;
-    copy.copy(memory.data(), memory.data() + StepCopy::kStep);
-  }
-  EXPECT_EQ(timed, 2);
-  timed = 0;
-  for (unsigned i = 0; i < 4 * StepCopy::kPlainPerTimed; ++i) {
-    hear(copy, kShort, 1);
-    timed += copy.is_timed() ? 1 : 0;
-    copy.copy(memory.data(), memory.data() + StepCopy::kStep);
-  }
-  EXPECT_EQ(timed, 4);
 }
 
 }  // namespace

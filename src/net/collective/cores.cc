@@ -1,0 +1,121 @@
+#include "net/collective/cores.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "base/number.h"
+
+namespace thalweg {
+namespace {
+
+constexpr std::size_t kMostCores = CPU_SETSIZE;
+
+cpu_set_t no_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return set;
+}
+
+cpu_set_t all_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (std::size_t i = 0; i < kMostCores; ++i) CPU_SET(i, &set);
+  return set;
+}
+
+std::optional<cpu_set_t> affinity() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return std::nullopt;
+  return set;
+}
+
+// Those that came or went later make no difference but that no thread is moved.
+long cores_online() {
+  static const long count = sysconf(_SC_NPROCESSORS_ONLN);
+  return count;
+}
+
+// As the system says.
+cpu_set_t read_cores_near(int core) {
+  // The caches of a core are numbered from the first on.
+  std::string best;
+  for (int index = 0;; ++index) {
+    std::ifstream file(fmt::format("/sys/devices/system/cpu/cpu{}/cache/index{}/shared_cpu_list",
+                                   core, index));
+    std::string line;
+    if (!std::getline(file, line)) break;
+    best = line;
+  }
+  const std::optional<cpu_set_t> near = best.empty() ? std::nullopt : parse_core_list(best);
+  return near.value_or(all_cores());
+}
+
+}  // namespace
+
+std::optional<cpu_set_t> parse_core_list(std::string_view text) {
+  cpu_set_t set = no_cores();
+  while (!text.empty()) {
+    const std::string_view part = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), part.size() + 1));
+    const std::size_t dash = part.find('-');
+    const auto first = number_in<std::size_t>(part.substr(0, dash));
+    const auto last = dash == std::string_view::npos
+                          ? first
+                          : number_in<std::size_t>(part.substr(dash + 1));
+    if (!first || !last || *first > *last || *last >= kMostCores) return std::nullopt;
+    for (std::size_t i = *first; i <= *last; ++i) CPU_SET(i, &set);
+  }
+  return set;
+}
+
+cpu_set_t cores_near(int core) {
+  static std::mutex mutex;
+  static std::map<int, cpu_set_t> known;
+  const std::lock_guard lock(mutex);
+  if (const auto place = known.find(core); place != known.end()) return place->second;
+  const cpu_set_t near = read_cores_near(core);
+  known[core] = near;
+  // It is the same for all of them.
+  for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&near) < CPU_SETSIZE; ++i) {
+    if (CPU_ISSET(static_cast<std::size_t>(i), &near)) known[i] = near;
+  }
+  return near;
+}
+
+void learn_cores() {
+  static_cast<void>(cores_near(sched_getcpu()));
+  cores_online();
+}
+
+cpu_set_t cores_to_move_to(int core, const cpu_set_t& near, const cpu_set_t& taken) {
+  cpu_set_t free = no_cores();
+  for (std::size_t i = 0; i < kMostCores; ++i) {
+    const bool is_free = CPU_ISSET(i, &near) && !CPU_ISSET(i, &taken);
+    if (is_free && static_cast<int>(i) != core) CPU_SET(i, &free);
+  }
+  return free;
+}
+
+bool move_thread(const cpu_set_t& to) {
+  const std::optional<cpu_set_t> before = affinity();
+  if (!before || CPU_COUNT(&*before) != cores_online()) return false;
+  cpu_set_t there;
+  CPU_AND(&there, &*before, &to);
+  if (CPU_COUNT(&there) == 0 || sched_setaffinity(0, sizeof(there), &there) != 0) return false;
+  // Somebody else may have restricted it meanwhile.
+  const std::optional<cpu_set_t> after = affinity();
+  if (after && !CPU_EQUAL(&*after, &there)) return true;
+  // All of them, not only those that there are now. The thread stays where it is as long as the
+  // system sees no reason to move it.
+  const cpu_set_t all = all_cores();
+  return sched_setaffinity(0, sizeof(all), &all) == 0;
+}
+
+}  // namespace thalweg
