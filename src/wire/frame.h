@@ -25,7 +25,8 @@ namespace thalweg {
 enum class FrameKind : std::uint8_t {
   kHello,  // first on every stream; signature: of job and group; rank: the sender; slot: the size;
            // operation: kMessageStream, kLaneStream (then `started` is its number), or 0
-  kData,   // payload: the next bytes of a transfer; rank: the core it was sent from, counted from 1
+  kData,   // payload: the next bytes of a transfer; rank: the core it was sent from, counted
+           // from 1, or 0
   kStarted,  // nothing but `started`
   kAsk,      // is anybody there, and where are you in `operation`?
   kAnswer,   // rank: whom the sender waits for, or none; payload: its call of `operation` in words

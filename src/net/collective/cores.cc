@@ -1,7 +1,6 @@
 #include "net/collective/cores.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -36,25 +35,31 @@ std::optional<cpu_set_t> affinity() {
   return set;
 }
 
-// Those that came or went later make no difference but that no thread is moved.
-long cores_online() {
-  static const long count = sysconf(_SC_NPROCESSORS_ONLN);
-  return count;
+// A list of the system's; none: it does not say.
+std::optional<cpu_set_t> read_core_list(const std::string& name) {
+  std::ifstream file("/sys/devices/system/cpu/" + name);
+  std::string line;
+  if (!std::getline(file, line)) return std::nullopt;
+  return parse_core_list(line);
 }
 
-// As the system says.
+// When they were first asked for. Where others came or went later, no thread is moved.
+const cpu_set_t& cores_online() {
+  static const cpu_set_t online = read_core_list("online").value_or(no_cores());
+  return online;
+}
+
 cpu_set_t read_cores_near(int core) {
   // The caches of a core are numbered from the first on.
-  std::string best;
+  std::optional<cpu_set_t> near;
   for (int index = 0;; ++index) {
-    std::ifstream file(fmt::format("/sys/devices/system/cpu/cpu{}/cache/index{}/shared_cpu_list",
-                                   core, index));
-    std::string line;
-    if (!std::getline(file, line)) break;
-    best = line;
+    const auto cores =
+        read_core_list(fmt::format("cpu{}/cache/index{}/shared_cpu_list", core, index));
+    if (!cores) break;
+    near = cores;
   }
-  const std::optional<cpu_set_t> near = best.empty() ? std::nullopt : parse_core_list(best);
-  return near.value_or(all_cores());
+  // On some virtual machines every core has all caches for itself: that says nothing.
+  return near && CPU_COUNT(&*near) > 1 ? *near : all_cores();
 }
 
 }  // namespace
@@ -66,9 +71,8 @@ std::optional<cpu_set_t> parse_core_list(std::string_view text) {
     text.remove_prefix(std::min(text.size(), part.size() + 1));
     const std::size_t dash = part.find('-');
     const auto first = number_in<std::size_t>(part.substr(0, dash));
-    const auto last = dash == std::string_view::npos
-                          ? first
-                          : number_in<std::size_t>(part.substr(dash + 1));
+    const auto last =
+        dash == std::string_view::npos ? first : number_in<std::size_t>(part.substr(dash + 1));
     if (!first || !last || *first > *last || *last >= kMostCores) return std::nullopt;
     for (std::size_t i = *first; i <= *last; ++i) CPU_SET(i, &set);
   }
@@ -90,8 +94,14 @@ cpu_set_t cores_near(int core) {
 }
 
 void learn_cores() {
-  static_cast<void>(cores_near(sched_getcpu()));
-  cores_online();
+  for (int i = 0; i < CPU_SETSIZE; ++i) {
+    if (CPU_ISSET(static_cast<std::size_t>(i), &cores_online())) static_cast<void>(cores_near(i));
+  }
+}
+
+bool may_run_anywhere() {
+  const std::optional<cpu_set_t> allowed = affinity();
+  return allowed && CPU_EQUAL(&*allowed, &cores_online());
 }
 
 cpu_set_t cores_to_move_to(int core, const cpu_set_t& near, const cpu_set_t& taken) {
@@ -104,10 +114,9 @@ cpu_set_t cores_to_move_to(int core, const cpu_set_t& near, const cpu_set_t& tak
 }
 
 bool move_thread(const cpu_set_t& to) {
-  const std::optional<cpu_set_t> before = affinity();
-  if (!before || CPU_COUNT(&*before) != cores_online()) return false;
+  if (!may_run_anywhere()) return false;
   cpu_set_t there;
-  CPU_AND(&there, &*before, &to);
+  CPU_AND(&there, &cores_online(), &to);
   if (CPU_COUNT(&there) == 0 || sched_setaffinity(0, sizeof(there), &there) != 0) return false;
   // Somebody else may have restricted it meanwhile.
   const std::optional<cpu_set_t> after = affinity();
@@ -115,7 +124,8 @@ bool move_thread(const cpu_set_t& to) {
   // All of them, not only those that there are now. The thread stays where it is as long as the
   // system sees no reason to move it.
   const cpu_set_t all = all_cores();
-  return sched_setaffinity(0, sizeof(all), &all) == 0;
+  if (sched_setaffinity(0, sizeof(all), &all) == 0) return true;
+  return sched_setaffinity(0, sizeof(cpu_set_t), &cores_online()) == 0;
 }
 
 }  // namespace thalweg

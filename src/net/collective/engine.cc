@@ -311,7 +311,7 @@ Engine::Called Engine::called_as(std::uint32_t number, const Op* op) const {
 }
 
 Engine::Op* Engine::on_data(Connection& connection, const Frame& frame) {
-  connection.core = static_cast<std::int64_t>(frame.rank) - 1;
+  if (frame.rank != 0) connection.core = static_cast<std::int64_t>(frame.rank) - 1;
   if (frame.operation > started_) {
     if (!connection.stalled()) connection.stalled_at = monotonic_now();
     return nullptr;

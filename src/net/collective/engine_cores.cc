@@ -11,24 +11,28 @@
 namespace thalweg {
 
 void Engine::move_apart(Lock& lock) {
+  if (!options_.moves_apart || options_.crowded) return;
   const Time now = monotonic_now();
   const int core = sched_getcpu();
-  if (!options_.moves_apart || options_.crowded || core < 0 || now < move_at_) return;
+  if (core < 0 || now < move_at_) return;
   turns_ = 0;
   cpu_set_t taken;
   CPU_ZERO(&taken);
   bool together = false;
-  for (const Connection* connection : open_) {
+  for (Connection* connection : open_) {
     const std::int64_t other = connection->core;
     if (!connection->within_host || other < 0 || other >= CPU_SETSIZE) continue;
     CPU_SET(static_cast<std::size_t>(other), &taken);
-    together = together || (other == core && connection->peer().value() < options_.rank);
+    if (other != core) continue;
+    together = together || connection->peer().value() < options_.rank;
+    // It counts once: a peer that sends no more may be anywhere.
+    connection->core = -1;
   }
   if (!together) return;
   lock.unlock();
   const bool moved = move_thread(cores_to_move_to(core, cores_near(core), taken));
   lock.lock();
-  const Time owed = std::max(move_at_, now - kBetweenMoves * kMovesAtOnce);
+  const Time owed = std::max(move_at_, now - kBetweenMoves * (kMovesAtOnce - 1));
   move_at_ = moved ? owed + kBetweenMoves : now + kBetweenTries;
   core_is_shared_ = core_is_shared_ && !moved;
 }

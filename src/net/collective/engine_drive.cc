@@ -113,7 +113,7 @@ bool Engine::look_again(Lock& lock, Pace& pace, bool moved) {
   // Looking into sockets takes as long as a yield: then there is nothing to gain.
   const bool others_ran = away > kLongestAlone;
   core_is_shared_ = others_ran && std::ranges::all_of(open_, &Connection::reads_shared);
-  turns_ = others_ran ? turns_ + 1 : 0;
+  turns_ = others_ran ? std::min(turns_ + 1, kTurnsOnACore) : 0;
   if (turns_ >= kTurnsOnACore) move_apart(lock);
   return now < pace.until;
 }

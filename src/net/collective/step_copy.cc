@@ -33,7 +33,7 @@ void stream(std::byte* to, const std::byte* from) {
   _mm_sfence();
 }
 #else
-// No slower than plain: so it is never chosen.
+// It makes no difference.
 void stream(std::byte* to, const std::byte* from) { store(to, from); }
 #endif
 

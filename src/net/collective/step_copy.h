@@ -10,7 +10,7 @@
 // that streams: so what both have in common, as memory that the bytes come from, does not count.
 // After several in a row that took many times as long as streaming, steps are streamed, except for
 // one in many, to see whether plain ones are fast again. Whatever takes a core away for a moment
-// makes no row.
+// makes no row; at worst, steps are plain for a while.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +45,7 @@ class StepCopy {
 
   Clock clock_;
   unsigned steps_ = 0;
-  int slow_ = 0;    // timed steps since the last that was not, up to kSlowInARow
+  int slow_ = 0;    // slow steps in a row, up to kSlowInARow
   Duration plain_;  // of the step before, if it took long
 };
 

@@ -34,7 +34,8 @@ TEST(Cores, parse_core_list__as_the_kernel_writes_it) {
     ASSERT_TRUE(set.has_value()) << text;
     EXPECT_EQ(cores_of(*set), cores) << text;
   }
-  for (const char* text : {"a", "1-", "-1", "3-1", "1024", "0-99999999999999999999", "1,,2", "1 2"}) {
+  for (const char* text :
+       {"a", "1-", "-1", "3-1", "1024", "0-99999999999999999999", "1,,2", "1 2"}) {
     EXPECT_FALSE(parse_core_list(text).has_value()) << text;
   }
 }
@@ -64,20 +65,25 @@ TEST(Cores, move_thread__leaves_a_restricted_one_alone) {
   cpu_set_t before;
   ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
   const Cores cores = cores_of(before);
-  if (cores.size() < 2) GTEST_SKIP() << "needs two cores";
+  if (cores.size() < 2 || !may_run_anywhere()) GTEST_SKIP() << "needs all cores, and two";
   const cpu_set_t first = set_of({cores[0]});
   const cpu_set_t second = set_of({cores[1]});
   ASSERT_EQ(sched_setaffinity(0, sizeof(first), &first), 0);
+  EXPECT_FALSE(may_run_anywhere());
   EXPECT_FALSE(move_thread(second));
   cpu_set_t after;
   ASSERT_EQ(sched_getaffinity(0, sizeof(after), &after), 0);
   EXPECT_EQ(cores_of(after), cores_of(first));
   ASSERT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
-  const bool moved = move_thread(second);
-  ASSERT_EQ(sched_getaffinity(0, sizeof(after), &after), 0);
-  EXPECT_EQ(cores_of(after), cores);
   EXPECT_FALSE(move_thread(set_of({})));
-  if (!moved) GTEST_SKIP() << "this process may not use all cores";
+  // The system may move it on at once, but not every time.
+  bool was_there = false;
+  for (int i = 0; i < 100 && !was_there; ++i) {
+    EXPECT_TRUE(move_thread(i % 2 == 0 ? second : first));
+    EXPECT_TRUE(may_run_anywhere());
+    was_there = sched_getcpu() == static_cast<int>(cores[i % 2 == 0 ? 1 : 0]);
+  }
+  EXPECT_TRUE(was_there);
 }
 
 }  // namespace
