@@ -45,7 +45,7 @@ struct Environment {
   int streams = 1;              // of TCP, for each pair of interfaces of two ranks
   std::optional<int> channels;  // none: by the cores
   bool shared_memory = true;    // between processes of a host
-  bool moves_apart = true;      // threads of two that are on one core
+  bool moves_apart = true;      // the higher of two ranks of a host that are on one core
   std::string switch_address;   // "host:port" of a switch's control socket; empty: none
   std::string switch_token;     // its secret; empty: none
   std::string launcher;         // for messages: "torchrun", …; "" if the process is alone

@@ -104,19 +104,14 @@ bool may_run_anywhere() {
   return allowed && CPU_EQUAL(&*allowed, &cores_online());
 }
 
-cpu_set_t cores_to_move_to(int core, const cpu_set_t& near, const cpu_set_t& taken) {
-  cpu_set_t free = no_cores();
-  for (std::size_t i = 0; i < kMostCores; ++i) {
-    const bool is_free = CPU_ISSET(i, &near) && !CPU_ISSET(i, &taken);
-    if (is_free && static_cast<int>(i) != core) CPU_SET(i, &free);
-  }
-  return free;
-}
-
-bool move_thread(const cpu_set_t& to) {
+bool move_thread(const cpu_set_t& near, const cpu_set_t& taken) {
   if (!may_run_anywhere()) return false;
-  cpu_set_t there;
-  CPU_AND(&there, &cores_online(), &to);
+  cpu_set_t there = no_cores();
+  for (std::size_t i = 0; i < kMostCores; ++i) {
+    if (CPU_ISSET(i, &cores_online()) && CPU_ISSET(i, &near) && !CPU_ISSET(i, &taken)) {
+      CPU_SET(i, &there);
+    }
+  }
   if (CPU_COUNT(&there) == 0 || sched_setaffinity(0, sizeof(there), &there) != 0) return false;
   // Somebody else may have restricted it meanwhile.
   const std::optional<cpu_set_t> after = affinity();

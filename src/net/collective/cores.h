@@ -43,11 +43,8 @@ inline constexpr Duration kBetweenTries = Duration::milliseconds(1000);
 // it would fall asleep, and wake up on its new core.
 void learn_cores();
 
-// Of `near`, without `core` and `taken`.
-[[nodiscard]] cpu_set_t cores_to_move_to(int core, const cpu_set_t& near, const cpu_set_t& taken);
-
-// The calling thread, which may run on all cores before and after. False: it is restricted, or
-// there is nowhere to go.
-bool move_thread(const cpu_set_t& to);
+// The calling thread, which may run on all cores before and after, to one of `near` that is not
+// `taken`. False: it is restricted, or there is none.
+bool move_thread(const cpu_set_t& near, const cpu_set_t& taken);
 
 }  // namespace thalweg

@@ -30,7 +30,7 @@ void Engine::move_apart(Lock& lock) {
   }
   if (!together) return;
   lock.unlock();
-  const bool moved = move_thread(cores_to_move_to(core, cores_near(core), taken));
+  const bool moved = move_thread(cores_near(core), taken);
   lock.lock();
   const Time owed = std::max(move_at_, now - kBetweenMoves * (kMovesAtOnce - 1));
   move_at_ = moved ? owed + kBetweenMoves : now + kBetweenTries;

@@ -40,16 +40,6 @@ TEST(Cores, parse_core_list__as_the_kernel_writes_it) {
   }
 }
 
-TEST(Cores, cores_to_move_to__near_and_neither_taken_nor_its_own) {
-  const auto to = [](int core, const Cores& near, const Cores& taken) {
-    return cores_of(cores_to_move_to(core, set_of(near), set_of(taken)));
-  };
-  EXPECT_EQ(to(0, {0, 1}, {0}), Cores({1}));
-  EXPECT_EQ(to(2, {2, 3, 4, 5}, {2, 4}), Cores({3, 5}));
-  EXPECT_EQ(to(0, {0, 1}, {0, 1}), Cores());
-  EXPECT_EQ(to(0, {0}, {}), Cores());
-}
-
 TEST(Cores, cores_near__has_the_core_itself) {
   const int core = sched_getcpu();
   ASSERT_GE(core, 0);
@@ -70,16 +60,19 @@ TEST(Cores, move_thread__leaves_a_restricted_one_alone) {
   const cpu_set_t second = set_of({cores[1]});
   ASSERT_EQ(sched_setaffinity(0, sizeof(first), &first), 0);
   EXPECT_FALSE(may_run_anywhere());
-  EXPECT_FALSE(move_thread(second));
+  EXPECT_FALSE(move_thread(second, set_of({})));
   cpu_set_t after;
   ASSERT_EQ(sched_getaffinity(0, sizeof(after), &after), 0);
   EXPECT_EQ(cores_of(after), cores_of(first));
   ASSERT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
-  EXPECT_FALSE(move_thread(set_of({})));
+  EXPECT_FALSE(move_thread(set_of({}), set_of({})));
+  EXPECT_FALSE(move_thread(first, first));
+  // Of two, one is taken.
+  const cpu_set_t both = set_of({cores[0], cores[1]});
   // The system may move it on at once, but not every time.
   bool was_there = false;
   for (int i = 0; i < 100 && !was_there; ++i) {
-    EXPECT_TRUE(move_thread(i % 2 == 0 ? second : first));
+    EXPECT_TRUE(move_thread(both, i % 2 == 0 ? first : second));
     EXPECT_TRUE(may_run_anywhere());
     was_there = sched_getcpu() == static_cast<int>(cores[i % 2 == 0 ? 1 : 0]);
   }
