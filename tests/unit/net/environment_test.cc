@@ -93,6 +93,17 @@ TEST(Environment, ours__every_field) {
   EXPECT_EQ(e.interfaces, (std::vector<std::string>{"eth0", "eth1"}));
 }
 
+TEST(Environment, switches__on_unless_they_say_0) {
+  for (const char* value : {"", "1"}) {
+    const Environment e =
+        read(with(kOurs, {{"THALWEG_SHARED_MEMORY", value}, {"THALWEG_MOVE_APART", value}}))
+            .value();
+    EXPECT_TRUE(e.shared_memory && e.moves_apart) << value;
+  }
+  EXPECT_FALSE(read(with(kOurs, {{"THALWEG_SHARED_MEMORY", "0"}}))->shared_memory);
+  EXPECT_FALSE(read(with(kOurs, {{"THALWEG_MOVE_APART", "0"}}))->moves_apart);
+}
+
 TEST(Environment, ours__wins_over_every_launcher_as_a_whole_and_in_part) {
   for (const Variables& other : {kTorchrun, kOpenMpi, kMpich, kSlurm}) {
     const Result<Environment> all = read(with(other, kOurs));
