@@ -2,6 +2,7 @@
 #
 # THALWEG_TORCH: the folder of the torch package; by default that of .venv, where there is one.
 # THALWEG_PYTHON_OUTPUT: where the module goes; by default into the package in python/.
+# THALWEG_TORCHES: folders of further torch packages, for which only `standalone` has modules (tools/wheel).
 
 if(NOT DEFINED THALWEG_TORCH)
   file(GLOB THALWEG_TORCH ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch)
@@ -25,31 +26,13 @@ function(thalweg_torch_module)
   find_package(Python3 REQUIRED COMPONENTS Interpreter Development.Module)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/python/csrc/*.cc)
   add_library(thalweg_torch MODULE ${sources})
-  thalweg_common(thalweg_torch)
-  # PyTorch's headers cost more than all of our sources: once is enough.
-  set_target_properties(
-    thalweg_torch
-    PROPERTIES UNITY_BUILD ON
-               UNITY_BUILD_BATCH_SIZE 0
-               CXX_VISIBILITY_PRESET hidden
-               VISIBILITY_INLINES_HIDDEN ON
-               PREFIX ""
-               OUTPUT_NAME _C
-               SUFFIX .${Python3_SOABI}.so
-               LIBRARY_OUTPUT_DIRECTORY ${THALWEG_PYTHON_OUTPUT})
-  target_include_directories(thalweg_torch PRIVATE ${CMAKE_SOURCE_DIR}/python/csrc)
-  target_include_directories(
-    thalweg_torch SYSTEM PRIVATE ${THALWEG_TORCH}/include
-                                 ${THALWEG_TORCH}/include/torch/csrc/api/include
-                                 ${Python3_INCLUDE_DIRS})
-  target_compile_definitions(thalweg_torch PRIVATE _GLIBCXX_USE_CXX11_ABI=1)
-  foreach(library c10 torch_cpu torch_python)
-    target_link_libraries(thalweg_torch PRIVATE ${THALWEG_TORCH}/lib/lib${library}.so)
+  thalweg_for_torch(thalweg_torch ${THALWEG_TORCH})
+  set_target_properties(thalweg_torch PROPERTIES OUTPUT_NAME _C LIBRARY_OUTPUT_DIRECTORY ${THALWEG_PYTHON_OUTPUT})
+  foreach(folder ${THALWEG_TORCHES})
+    thalweg_torch_name(name ${folder})
+    add_library(thalweg${name} OBJECT EXCLUDE_FROM_ALL ${sources})
+    thalweg_for_torch(thalweg${name} ${folder})
   endforeach()
-  target_link_libraries(thalweg_torch PRIVATE thalweg_net)
-  target_link_options(thalweg_torch PRIVATE -Wl,--exclude-libs,ALL)
-  # The process has loaded PyTorch's libraries, or none: no path of this machine's is needed.
-  set_target_properties(thalweg_torch PROPERTIES SKIP_BUILD_RPATH ON)
 
   # Without PyTorch but for the pybind11 that comes with it: schedules, the client of
   # `thalweg ps`, and the communicator over plain memory.
@@ -57,6 +40,47 @@ function(thalweg_torch_module)
   thalweg_plain_python_module(ps thalweg_net)
   thalweg_plain_python_module(arrays thalweg_net)
   add_dependencies(thalweg_torch thalweg_python_sync thalweg_python_ps thalweg_python_arrays)
+endfunction()
+
+# Sets VARIABLE to the name of the module for the PyTorch at FOLDER, such as _C_torch2_13.
+function(thalweg_torch_name variable folder)
+  file(STRINGS ${folder}/version.py line REGEX "^__version__ = ")
+  if(NOT line MATCHES "'([0-9]+)\\.([0-9]+)")
+    message(FATAL_ERROR "${folder}/version.py names no version")
+  endif()
+  set(${variable} _C_torch${CMAKE_MATCH_1}_${CMAKE_MATCH_2} PARENT_SCOPE)
+endfunction()
+
+# The sources of TARGET are compiled for the PyTorch at FOLDER, and TARGET is linked to it.
+function(thalweg_for_torch target folder)
+  thalweg_common(${target})
+  thalweg_torch_name(name ${folder})
+  # PyTorch's headers cost more than all of our sources: once is enough.
+  set_target_properties(
+    ${target}
+    PROPERTIES UNITY_BUILD ON
+               UNITY_BUILD_BATCH_SIZE 0
+               CXX_VISIBILITY_PRESET hidden
+               VISIBILITY_INLINES_HIDDEN ON
+               PREFIX ""
+               SUFFIX .${Python3_SOABI}.so
+               THALWEG_STANDALONE_NAME ${name})
+  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/python/csrc)
+  target_include_directories(${target} SYSTEM PRIVATE ${folder}/include ${folder}/include/torch/csrc/api/include
+                                                      ${Python3_INCLUDE_DIRS})
+  # Up to 2.8, modules share pybind11's types only if they name the same compiler's ABI, which is that of PyTorch's.
+  file(STRINGS ${folder}/lib/libtorch_python.so internals REGEX "__pybind11_internals_v[0-9]+_gcc_libstdcpp_cxxabi[0-9]+__"
+       LIMIT_COUNT 1)
+  if(internals MATCHES "(_cxxabi[0-9]+)__")
+    target_compile_definitions(${target} PRIVATE PYBIND11_BUILD_ABI="${CMAKE_MATCH_1}")
+  endif()
+  foreach(library c10 torch_cpu torch_python)
+    target_link_libraries(${target} PRIVATE ${folder}/lib/lib${library}.so)
+  endforeach()
+  target_link_libraries(${target} PRIVATE thalweg_net)
+  target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL)
+  # The process has loaded PyTorch's libraries, or none: no path of this machine's is needed.
+  set_target_properties(${target} PROPERTIES SKIP_BUILD_RPATH ON)
 endfunction()
 
 # thalweg._NAME from python/csrc_NAME/module.cc over LIBRARY.

@@ -1,13 +1,14 @@
-// Sums a vector over all processes of a job, again and again; when one of them dies, the others go
-// on without it.
+// Sums a vector over all processes of a job, again and again. When one of them dies, the others
+// continue without it.
 //
 //   thalweg run -n 4 --keep-going -- build/release/examples/allreduce [iterations [elements
-//   [seconds]]]
+//   [seconds [tcp|dlcp]]]]
 //
-// Runs as well under torchrun, mpirun and srun: who it is, it learns from the environment.
+// It also runs under torchrun, mpirun and srun: rank and size come from the environment.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,14 +18,21 @@ int main(int argc, char** argv) {
   using namespace std::chrono_literals;
   const int iterations = argc > 1 ? std::atoi(argv[1]) : 10;
   const int elements = argc > 2 ? std::atoi(argv[2]) : 100'000;
-  // Within which the others must do their part.
+  // The deadline of each allreduce.
   const std::chrono::seconds deadline(argc > 3 ? std::atoi(argv[3]) : 5);
+  const std::string transport(argc > 4 ? argv[4] : "tcp");
 
+  if (transport != "tcp" && transport != "dlcp") {
+    std::fprintf(stderr, "'%s' is no transport of this example: tcp or dlcp\n", transport.c_str());
+    return 2;
+  }
   if (iterations < 1 || elements < 1 || deadline < 1s) {
     std::fprintf(stderr, "iterations, elements and seconds: 1 or more are allowed\n");
     return 2;
   }
-  auto created = thalweg::Communicator::create({});
+  thalweg::CommunicatorOptions options;
+  if (transport == "dlcp") options.transport = thalweg::Transport::kDlcp;
+  auto created = thalweg::Communicator::create(options);
   if (!created.ok()) {
     std::fprintf(stderr, "%s\n", created.error().message().c_str());
     return 1;
@@ -42,7 +50,7 @@ int main(int argc, char** argv) {
     }
     std::printf("iteration %d: %s\n", i, status.error().message().c_str());
     std::fflush(stdout);
-    // Those who are there within two seconds go on.
+    // The ranks that call shrink() within two seconds form the new communicator.
     auto survivors = all.shrink(2s);
     if (!survivors.ok()) {
       std::fprintf(stderr, "%s\n", survivors.error().message().c_str());

@@ -4,8 +4,9 @@
 //   thalweg switch & THALWEG_SWITCH=127.0.0.1:7700 thalweg run -n 3 --
 //   build/release/examples/atp_sum [iterations [elements [atp|tcp [servers]]]]
 //
-// Without `servers` (0: every rank) rank 0 is the server. Times are this rank's, of the allreduce
-// alone. two_jobs_one_switch.sh runs it on a lossy network, and kills the switch.
+// `servers`: how many of the first ranks are servers; 0: all ranks; default: 1. Times are those of
+// this rank's allreduce alone. two_jobs_one_switch.sh runs this program on a lossy network and
+// kills the switch.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -18,7 +19,8 @@
 
 namespace {
 
-// What `rank` contributes: any numbers, the same whenever they are asked for.
+// Element i of the contribution of `rank`: a pseudorandom number that only depends on the
+// arguments.
 std::int32_t contribution(int rank, int iteration, std::size_t i) {
   std::uint64_t x =
       (static_cast<std::uint64_t>(rank) << 48) ^ (static_cast<std::uint64_t>(iteration) << 32) ^ i;

@@ -1,11 +1,15 @@
 """Trains a small network on handwritten digits, data-parallel.
 
     torchrun --nproc-per-node 2 examples/ddp_digits.py --backend thalweg
-    torchrun --nproc-per-node 2 examples/ddp_digits.py --backend cpu:gloo,cuda:thalweg --device cuda  # with a GPU
+    torchrun --nproc-per-node 2 examples/ddp_digits.py --backend thalweg --auto
+    torchrun --nproc-per-node 2 examples/ddp_digits.py --backend cpu:gloo,cuda:thalweg \\
+        --device cuda                                                          # with a GPU
 
-Every rank sees its share of the 1,437 images to learn from; rank 0 prints the accuracy on the 360 others. With
---loss-bound 0.01 gradients go over DLCP and may lose 1 % of their packets. The images are those of the UCI archive's
-"optical recognition of handwritten digits", which come with the package (thalweg/tasks.py, where the network is too).
+Every rank sees its share of the 1,437 images to learn from. Rank 0 prints the accuracy on the 360
+others. With --loss-bound 0.01 gradients go over DLCP and may lose 1 % of their packets. With --auto
+trials in the first steps decide how they go, and rank 0 prints what was chosen. The images
+are those of the UCI archive's "optical recognition of handwritten digits". They come with the
+package, and so does the network (thalweg/lab/tasks.py).
 """
 import argparse
 import json
@@ -17,9 +21,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import thalweg.torch
-from thalweg.tasks import accuracy
-from thalweg.tasks import digits as load
-from thalweg.tasks import digits_network as network
+from thalweg.lab.tasks import digits as load
+from thalweg.lab.tasks import digits_network as network
+from thalweg.task import accuracy
 
 
 class Log:
@@ -43,8 +47,9 @@ def train(arguments):
     images, digits = images[rank::size], digits[rank::size]
     torch.manual_seed(0)
     model = DistributedDataParallel(network().to(device))
-    if arguments.loss_bound > 0:
-        model.register_comm_hook(thalweg.torch.GradientState(loss_bound=arguments.loss_bound), thalweg.torch.reduce_hook)
+    if arguments.loss_bound > 0 or arguments.dlcp:
+        state = thalweg.torch.GradientState(loss_bound=arguments.loss_bound, dlcp=True)
+        model.register_comm_hook(state, thalweg.torch.reduce_hook)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     batch = arguments.batch // size
     log = Log(arguments.log if rank == 0 else None)
@@ -64,6 +69,10 @@ def train(arguments):
     if rank == 0:
         print(f"{arguments.backend}, {size} ranks: {accuracy(model.module, test):.1%} of the test images right "
               f"after {arguments.epochs} epochs in {time.time() - started:.1f} s", flush=True)
+    if rank == 0 and arguments.auto:
+        for choice in thalweg.torch.auto_choices(device=device):
+            print(f"auto: {choice['kind']}: {choice['chosen']} ({choice['why']}; {choice['trials']} trials in "
+                  f"{choice['trials_ms']:.0f} ms, {choice['extra_ms']:.0f} ms more than by the fastest)", flush=True)
 
 
 def main():
@@ -73,15 +82,24 @@ def main():
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch", type=int, default=64, help="images a step, of all ranks together")
     parser.add_argument("--loss-bound", type=float, default=0.0, help="of gradients, in [0, 1); thalweg only")
+    parser.add_argument("--dlcp", action="store_true", help="gradients over DLCP, exact without --loss-bound; thalweg only")
+    parser.add_argument("--line-rate-gbps", type=float, default=0.0, help="rate of the link, where the interface does not "
+                        "tell it (as a virtual one); for DLCP")
+    parser.add_argument("--topology", default="", help="the network between the ranks, a file or a shorthand, from which the "
+                        "planner chooses how to add up; thalweg only")
+    parser.add_argument("--auto", action="store_true", help="let trials in the first steps choose scheme and transport; "
+                        "thalweg only")
     parser.add_argument("--log", help="write how many steps there will be, the time of each and the accuracy after every "
                         "epoch there, as JSON lines")
     arguments = parser.parse_args()
     if arguments.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device: there is no GPU that PyTorch can use")
-    if arguments.loss_bound > 0 and "thalweg" not in arguments.backend:
-        parser.error("--loss-bound: only the backend thalweg has one")
+    for name in ("loss_bound", "dlcp", "line_rate_gbps", "topology", "auto"):
+        if getattr(arguments, name) and "thalweg" not in arguments.backend:
+            parser.error(f"--{name.replace('_', '-')}: only the backend thalweg has one")
     torch.set_num_threads(1)
-    dist.init_process_group(arguments.backend)
+    options = thalweg.Options(line_rate_gbps=arguments.line_rate_gbps, topology=arguments.topology, auto=arguments.auto)
+    dist.init_process_group(arguments.backend, pg_options=options if options != thalweg.Options() else None)
     train(arguments)
     dist.destroy_process_group()
 

@@ -17,8 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from thalweg.bench.hosts import address, hosts, missing, own_world, shape
-from thalweg.figure import draw
+from thalweg.lab.figures.draw import draw
+from thalweg.lab.namespaces import address, hosts, missing, own_world, shape
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKERS = 8

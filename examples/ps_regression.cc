@@ -1,4 +1,4 @@
-// Fits a line to points that every worker has a part of, by a parameter server.
+// Fits a line to points with a parameter server. Every worker has a part of the points.
 //
 //   thalweg ps --config ps.yaml    (workers: 3, rate: 0.5)
 //   build/release/examples/ps_regression 127.0.0.1:7900 0 [steps]    and the same with workers 1, 2

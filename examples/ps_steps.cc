@@ -1,5 +1,6 @@
 // Pushes gradients to a parameter server, pulls the value after every step, and compares it with
-// what the same steps give here. The server must be synchronous, with rate 1 and sgd, and exact.
+// the value that the same steps give here. The server must be synchronous and exact, and use SGD
+// with rate 1.
 //
 //   thalweg ps --config ps.yaml    (workers: 3, rate: 1, and a transport)
 //   build/release/examples/ps_steps 127.0.0.1:7900 0 3 [steps [elements]]    and workers 1, 2
@@ -12,7 +13,7 @@
 
 namespace {
 
-// A multiple of 1/8 in [-4, 4): floats and fixed point hold it, and sums of it, exactly.
+// A multiple of 1/8 in [-4, 4). Floats and fixed point represent it and its sums exactly.
 float gradient_at(int worker, int step, std::size_t i) {
   const auto mixed =
       i * 31 + static_cast<std::size_t>(worker) * 17 + static_cast<std::size_t>(step) * 7;

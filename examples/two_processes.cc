@@ -1,4 +1,4 @@
-// A gradient from one process to another, with a bounded loss.
+// Sends a gradient from one process to another, with a bounded loss.
 //
 //   two_processes recv 127.0.0.1:7000            in one shell
 //   two_processes send 127.0.0.1:7000            in another; either may start first
@@ -76,14 +76,14 @@ Arguments parse(int argc, char** argv) {
   return arguments;
 }
 
-// The value, or the end of the program with the error's text.
+// Returns the value, or ends the program and prints the error.
 template <class T>
 T value_of(Result<T> result) {
   if (!result.ok()) fail(result.error().message(), 1);
   return std::move(result).value();
 }
 
-// What element i of round r is, so that the receiver can check what it got.
+// Element i of round r, by which the receiver checks what it got.
 float element(std::uint64_t round, std::size_t i) {
   return static_cast<float>(round) + static_cast<float>(i % 1000) * 0.001F;
 }
@@ -103,7 +103,7 @@ void send(const Arguments& arguments, const Peer& peer) {
 
 void receive(const Arguments& arguments, const Peer& peer) {
   for (std::uint64_t round = 0; round < arguments.rounds; ++round) {
-    // What does not arrive stays what it was: here 0, in training the worker's own gradient.
+    // Elements that do not arrive keep their value: 0 here, in training the worker's own gradient.
     std::vector<float> gradient(arguments.floats, 0.0F);
     const Transfer transfer = value_of(
         peer.recv(TensorSpan::of(gradient), {.key = round, .loss_bound = arguments.bound}));

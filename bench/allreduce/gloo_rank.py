@@ -2,7 +2,7 @@
 
     gloo_rank.py TYPE OP STORE      with RANK and WORLD_SIZE in the environment
 
-What it is told, answers and checks is described in src/cli/allreduce/rank.h.
+src/lab/bench/allreduce/rank.h describes the messages that it gets and sends, and its checks.
 """
 import datetime
 import os
@@ -93,10 +93,10 @@ def main():
     control.connect(os.environ["THALWEG_BENCH_CONTROL"])
     try:
         rank.serve(control)
-    except Exception as error:  # whatever it is, the benchmark is to show it
+    except Exception as error:  # any exception, so that the benchmark can show it
         control.send(f"failed {error}".encode())
         raise
-    # The store's file is gone, which its destructor does not expect.
+    # Skips the destructor of the store, which fails if the store's file is gone.
     os._exit(0)
 
 

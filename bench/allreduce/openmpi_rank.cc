@@ -1,6 +1,6 @@
 // A rank of `thalweg bench allreduce --against openmpi`: MPI_Allreduce, started by mpirun.
 //   thalweg_openmpi_rank TYPE OP
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <mpi.h>
 #include <sys/prctl.h>
 
@@ -8,9 +8,9 @@
 #include <csignal>
 #include <cstdio>
 
-#include "cli/allreduce/rank.h"
+#include "lab/bench/allreduce/rank.h"
 
-namespace thalweg::allreduce {
+namespace thalweg::lab::allreduce {
 namespace {
 
 MPI_Datatype mpi_type(DType type) {
@@ -61,17 +61,17 @@ Status run(const char* type, const char* op) {
 }
 
 }  // namespace
-}  // namespace thalweg::allreduce
+}  // namespace thalweg::lab::allreduce
 
 int main(int argc, char** argv) {
-  // mpirun, or a daemon of it.
+  // The parent is mpirun or one of its daemons. This rank must not outlive it.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   MPI_Init(&argc, &argv);
   if (argc != 3) {
     std::fputs("thalweg_openmpi_rank: write TYPE OP\n", stderr);
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
-  if (const auto done = thalweg::allreduce::run(argv[1], argv[2]); !done.ok()) {
+  if (const auto done = thalweg::lab::allreduce::run(argv[1], argv[2]); !done.ok()) {
     fmt::print(stderr, "thalweg_openmpi_rank: {}\n", done.error().message());
     MPI_Abort(MPI_COMM_WORLD, 2);
   }

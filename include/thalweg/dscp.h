@@ -10,8 +10,9 @@ namespace thalweg {
 // DSCP of each queue, 0 first.
 using DscpTable = std::array<std::uint8_t, 8>;
 
-// Of the pool for local use (RFC 2474, xxxx11). Their upper three bits rise with urgency: switches
-// that map DSCP / 8 to a queue, as many do by default, order them rightly unconfigured.
+// Code points of the pool for local use (RFC 2474, xxxx11). Their upper three bits rise with
+// urgency, so switches that map DSCP / 8 to a queue, as many do by default, order them correctly
+// without configuration.
 inline constexpr DscpTable kDefaultDscp{59, 51, 43, 35, 27, 19, 11, 3};
 
 }  // namespace thalweg

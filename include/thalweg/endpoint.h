@@ -1,15 +1,17 @@
-// Tensors between two processes over UDP, exact or with a bounded loss (DLCP, papers/dlcp.txt).
+// Sends tensors between two processes over UDP, exactly or with a bounded loss (DLCP,
+// the DLCP paper).
 //
 //   auto here = Endpoint::create({.listen = "0.0.0.0:7000", .job_token = token});
 //   auto peer = here->accept(10s);                        // or here->connect("host:7000", 10s)
 //   auto transfer = peer->recv(TensorSpan::of(gradient), {.key = 3, .loss_bound = 0.01});
 //   auto report = transfer->wait();                       // report->fraction, report->missing, …
 //
-// Both ends of a transfer name the same key, size, type and bound; otherwise it fails on both, and
-// says the values of both. A transfer always ends, at its deadline at the latest.
+// Both ends of a transfer name the same key, size, type and bound. If they differ, the transfer
+// fails on both ends with an error that shows both values. A transfer always ends, at its deadline
+// at the latest.
 //
-// Every object here may be used from any thread. An Endpoint has one thread of its own, which
-// sleeps while there is nothing to do. Nothing throws, except what your own functions throw.
+// Any thread may use any object here. An Endpoint has one thread, which sleeps while there is
+// nothing to do. Nothing throws, except what the caller's own functions throw.
 #pragma once
 
 #include <chrono>
@@ -28,24 +30,25 @@
 
 namespace thalweg {
 
-// What switches may do with a packet (DLCP, section 3.2.2).
+// How switches treat a packet (DLCP, section 3.2.2).
 struct PacketTag {
-  // Queue, 0 first, at most 7; its DSCP is EndpointOptions::dscp. Queue 0 is for control messages:
-  // switches drop nothing there.
+  // The queue, from 0, the most urgent, to 7; EndpointOptions::dscp maps it to a DSCP. Queue 0 is
+  // for control messages: switches drop nothing there.
   std::uint8_t priority = 1;
-  bool important = true;  // ECN-capable: marked as congested where others are dropped
+  bool important = true;  // ECN-capable: switches mark it where they drop others
 };
 
 struct SendOptions {
-  std::uint64_t key = 0;  // matches the receiver's; equal keys match in order of starting
-  // The part of the tensor's packets that may be lost, in [0, 1); above 0 only for floating-point
-  // types. 0: exact.
+  // The same as the receiver's. Transfers with equal keys match in the order of their starts.
+  std::uint64_t key = 0;
+  // The fraction of the tensor's packets that may be lost, in [0, 1). Above 0 is allowed only for
+  // floating-point types. 0: exact.
   double loss_bound = 0;
-  PacketTag tag = {};  // of all packets, unless:
-  // The tag of each packet, by the elements [first, first + count) that it carries. Called by
-  // send(), once a packet.
+  PacketTag tag = {};  // of all packets, unless tag_of is set
+  // Returns the tag of the packet that carries the elements [first, first + count). send() calls it
+  // once per packet.
   std::function<PacketTag(std::int64_t first, std::int64_t count)> tag_of = {};
-  // Among the transfers to one peer the lowest is sent first, then the oldest.
+  // Among the transfers to one peer, the one with the lowest number is sent first, then the oldest.
   std::uint32_t urgency = 0;
   std::chrono::nanoseconds deadline = std::chrono::seconds(30);
 };
@@ -53,8 +56,8 @@ struct SendOptions {
 struct RecvOptions {
   std::uint64_t key = 0;
   double loss_bound = 0;
-  // The loss to wait for, at most the bound, as long as waiting costs less than it brings. None:
-  // done as soon as the bound is kept.
+  // The loss to aim for, at most the bound: the receiver waits for more packets as long as waiting
+  // costs less than it brings. None: the transfer is done as soon as the bound is kept.
   std::optional<double> loss_target = {};
   std::chrono::nanoseconds deadline = std::chrono::seconds(30);
 };
@@ -65,9 +68,9 @@ struct ElementRange {
   bool operator==(const ElementRange&) const = default;
 };
 
-// How a transfer went. A sender knows what its receiver told it.
+// How a transfer went. A sender's report holds what its receiver told it.
 struct TransferReport {
-  double fraction = 0;                // of the packets, that arrived
+  double fraction = 0;                // fraction of the packets that arrived
   std::int64_t packets = 0;           // of the tensor
   std::int64_t bytes = 0;             // of the tensor
   std::uint64_t retransmissions = 0;  // packets sent again (sender) or asked for again (receiver)
@@ -76,19 +79,20 @@ struct TransferReport {
       {};  // at the receiver: elements that did not arrive, in order
 };
 
-// A transfer in flight. Copies speak of the same one; dropping them all does not end it.
+// A handle of a transfer in flight. Copies refer to the same transfer; dropping all of them does
+// not end it.
 class Transfer {
  public:
-  // Blocks until it is over.
+  // Blocks until the transfer is over.
   [[nodiscard]] Result<TransferReport> wait() const;
-  // The same for so long at most; then an error, and the transfer goes on.
+  // The same for at most `limit`; then returns an error, and the transfer goes on.
   [[nodiscard]] Result<TransferReport> wait(std::chrono::nanoseconds limit) const;
   [[nodiscard]] bool done() const;
-  // Ends it with a failure, here and at the peer. It is over, and the tensor is the caller's
-  // again, when done() says so.
+  // Ends the transfer with a failure, here and at the peer. It is over, and the tensor is the
+  // caller's again, when done() returns true.
   void cancel() const;
-  // Calls `then` when it is over: from the endpoint's thread, or from here if it is over already.
-  // One call a transfer; it must not block.
+  // Calls `then` when the transfer is over: from the endpoint's thread, or from this call if it is
+  // already over. Allowed once per transfer. `then` must not block.
   void on_done(std::function<void(const Result<TransferReport>&)> then) const;
 
   struct State;
@@ -98,39 +102,43 @@ class Transfer {
   std::shared_ptr<State> state_;
 };
 
-// What an endpoint or a peer has seen. All counts are since its start.
+// Counts of an endpoint or a peer since its start.
 struct NetCounters {
   std::uint64_t packets_sent = 0;
   std::uint64_t packets_retransmitted = 0;
-  std::uint64_t packets_received = 0;  // those placed in a tensor
-  std::uint64_t packets_marked = 0;    // as congested, by a switch
-  std::uint64_t packets_unused = 0;    // arrived twice, or after their transfer was over
-  std::uint64_t packets_bad = 0;       // no packets of ours, or not of this job: dropped
-  // With a job key, dropped: the tag is wrong; seen before; of an earlier connection, or far older
-  // than the newest.
+  std::uint64_t packets_received = 0;  // placed in a tensor
+  std::uint64_t packets_marked = 0;    // marked as congested by a switch
+  std::uint64_t packets_unused = 0;    // duplicates, or arrived after their transfer was over
+  std::uint64_t packets_bad = 0;       // dropped: not packets of DLCP, or of another job
+  std::uint64_t packets_corrupt = 0;   // without a job key: dropped, changed on their way
+  // With a job key, packets that were dropped: forged ones have a wrong tag, replayed ones were
+  // seen before, stale ones are of an earlier connection or far older than the newest.
   std::uint64_t packets_forged = 0;
   std::uint64_t packets_replayed = 0;
   std::uint64_t packets_stale = 0;
   std::uint64_t messages_bad = 0;
-  std::uint64_t messages_forged = 0;  // with a job key; one on the stream ends the connection
-  std::uint64_t send_errors = 0;      // packets that the kernel would not take
+  std::uint64_t messages_forged = 0;  // with a job key; one on the TCP stream ends the connection
+  std::uint64_t send_errors = 0;      // packets that the kernel refused
   std::uint64_t peers_refused = 0;    // endpoint only: wrong token, key or version, no hello
   std::uint64_t send_calls = 0;       // system calls that sent data
-  std::uint64_t receive_calls = 0;    // and received it
+  std::uint64_t receive_calls = 0;    // system calls that received data
 };
 
-// A connection to another endpoint. Copies speak of the same one. It ends when the endpoint does,
-// by close(), or when the other end is lost, and then all its transfers fail.
+// A connection to another endpoint. Copies refer to the same connection. It ends with the endpoint,
+// by close(), or when the other end is lost. All its transfers then fail.
 class Peer {
  public:
-  // `tensor` is read, without a copy, until the transfer is over.
+  // Reads `tensor`, without a copy, until the transfer is over.
   [[nodiscard]] Result<Transfer> send(TensorView tensor, const SendOptions& options) const;
-  // Afterwards what did not arrive is as it was before.
+  // Elements of `tensor` that do not arrive keep their values.
   [[nodiscard]] Result<Transfer> recv(TensorSpan tensor, const RecvOptions& options) const;
 
   [[nodiscard]] const std::string& name() const;     // "name (address)", as in errors
-  [[nodiscard]] std::size_t packet_payload() const;  // bytes of a tensor in one packet, at most
+  [[nodiscard]] std::size_t packet_payload() const;  // the most bytes of a tensor in one packet
   [[nodiscard]] bool connected() const;
+  // The peer has sent data again and again, as its signals say, and nothing of it arrives. A path
+  // that drops packets of packet_payload() bytes looks like this. Does not block.
+  [[nodiscard]] bool data_vanishes() const;
   [[nodiscard]] NetCounters counters() const;
   void close() const;
 
@@ -141,48 +149,62 @@ class Peer {
   std::shared_ptr<State> state_;
 };
 
-struct EndpointOptions {
-  // Where to accept peers: "host:port", "[::1]:7000", port 0 for any. Empty: only connect().
-  std::string listen = {};
-  // The address of this host, without a port, that connect() uses. Empty: the system's choice.
-  std::string connect_from = {};
-  // The random number that all processes of a job hold and nobody else; others are refused.
-  std::uint64_t job_token = 0;
-  // The secret of the job: 32 hexadecimal digits, the same at all its processes (read_job_key()).
-  // Every packet and message is then authenticated, and only once accepted; the data itself is
-  // not hidden. Empty: no such protection, and no peers that have a key. docs/transport.md says
-  // what it costs.
-  std::string job_key = {};
-  // How peers call this end in their errors. Empty: the process id. At most 63 bytes.
-  std::string name = {};
-  // Bytes of a tensor in one packet. 0: what the path's MTU allows, at most a jumbo frame.
-  std::uint32_t packet_payload = 0;
-  // Where sending starts, and the most it ever is. 0: the speed of the interface, or 100 Gb/s
-  // where that is unknown; the sender then learns what the path takes.
-  double line_rate_gbps = 0;
-  // Of each UDP socket. More than the system allows without root: as much as it allows, and a
-  // warning.
-  std::size_t receive_buffer_bytes = std::size_t{32} << 20;
-  std::size_t send_buffer_bytes = std::size_t{4} << 20;
-  // A peer whose system does not answer for so long is lost. A peer whose process ends is noticed
-  // at once.
-  std::chrono::milliseconds peer_timeout = std::chrono::seconds(10);
-  // DSCP of each queue. Switches must be told of others than these (docs/operating.md).
-  DscpTable dscp = kDefaultDscp;
-  // Segmentation by the kernel or the card, where they have it.
-  bool offload = true;
-  // Where warnings go. None: to standard error.
-  std::function<void(const std::string&)> warn = {};
-  // Where each connection is recorded, in a file of its own, for `thalweg trace replay`
-  // (docs/recording.md): "NAME-0.dlcp" and so on, so endpoints that share a folder need names of
-  // their own. Neither tensors nor the token nor the key are in it. Empty: nothing is recorded.
-  std::string record_folder = {};
-  // For tests: true loses the data packet with this sequence number instead of sending it. Called
-  // by the endpoint's thread.
-  std::function<bool(std::uint64_t sequence)> lose = {};
+// How long a receiver waits for packets that are late, once it knows that all were sent, before it
+// asks for them again (docs/protocol-dlcp.md, Grace). Each is from 1 µs to an hour.
+struct GraceOptions {
+  // While little is known about the path.
+  std::chrono::nanoseconds initial = std::chrono::milliseconds(1);
+  // Added to every wait, for the coarseness of clocks and timers.
+  std::chrono::nanoseconds least = std::chrono::microseconds(20);
+  // The longest margin; at least the two others.
+  std::chrono::nanoseconds most = std::chrono::milliseconds(100);
 };
 
-// The job key in the first line of a file, which keeps it off command lines and out of the
+struct EndpointOptions {
+  // Where to accept peers: "host:port" or "[::1]:7000"; port 0 is any free port. Empty: the
+  // endpoint only connects.
+  std::string listen = {};
+  // This host's address, without a port, that connect() uses. Empty: the system chooses.
+  std::string connect_from = {};
+  // A random number that only the processes of the job know. Others are refused.
+  std::uint64_t job_token = 0;
+  // The secret of the job: 32 hexadecimal digits, the same in all its processes (read_job_key()).
+  // With it every packet and message is authenticated, and accepted only once. The data is not
+  // encrypted. Empty: no authentication, and peers that have a key are refused. docs/transport.md
+  // says what it costs.
+  std::string job_key = {};
+  // The name of this end in its peers' errors, at most 63 bytes. Empty: the process id.
+  std::string name = {};
+  // Bytes of a tensor in one packet. 0: as many as the path's MTU allows, at most a jumbo frame.
+  std::uint32_t packet_payload = 0;
+  // The rate at which sending starts, and the highest it ever reaches. 0: the speed of the
+  // interface, or 100 Gb/s if that is unknown. The sender then learns what the path can carry.
+  double line_rate_gbps = 0;
+  // Buffers of each UDP socket. Where the system does not allow so much without root, the endpoint
+  // takes what is allowed and warns.
+  std::size_t receive_buffer_bytes = std::size_t{32} << 20;
+  std::size_t send_buffer_bytes = std::size_t{4} << 20;
+  // A peer whose system does not answer for this long is lost. When a peer's process ends, its end
+  // is noticed at once.
+  std::chrono::milliseconds peer_timeout = std::chrono::seconds(10);
+  GraceOptions grace = {};
+  // The DSCP of each queue. Switches must be configured for other values than the defaults
+  // (docs/operating.md).
+  DscpTable dscp = kDefaultDscp;
+  // Without a job key, packets of data that this end sends carry a checksum
+  // (docs/protocol-dlcp.md). docs/transport.md says what it costs.
+  bool checksum = true;
+  // Use segmentation by the kernel or the network card, where there is any.
+  bool offload = true;
+  // Called with each warning. None: warnings go to standard error.
+  std::function<void(const std::string&)> warn = {};
+  // A folder in which each connection is recorded to a file, "NAME-0.dlcp" and so on, for `thalweg
+  // trace replay` (docs/recording.md). Endpoints that share a folder need different names. The
+  // files hold no tensors, token or key. Empty: nothing is recorded.
+  std::string record_folder = {};
+};
+
+// Reads the job key from the first line of a file, which keeps it out of command lines and the
 // environment. `openssl rand -hex 16` makes one.
 [[nodiscard]] Result<std::string> read_job_key(const std::string& path);
 
@@ -194,13 +216,13 @@ class Endpoint {
   Endpoint(Endpoint&&) noexcept;
   Endpoint& operator=(Endpoint&&) noexcept;
 
-  // Where it listens, with the port that was chosen; empty if it does not.
+  // The address at which it listens, with the port that was chosen. Empty: it does not listen.
   [[nodiscard]] const std::string& address() const;
-  // Tries until the limit, so either process may start first. A peer that refuses us is an error
-  // at once.
+  // Tries for at most `limit`, so either process may start first. If the peer refuses this process,
+  // it returns an error at once.
   [[nodiscard]] Result<Peer> connect(const std::string& address,
                                      std::chrono::nanoseconds limit) const;
-  // The next peer that connected.
+  // Returns the next peer that connected.
   [[nodiscard]] Result<Peer> accept(std::chrono::nanoseconds limit) const;
   [[nodiscard]] NetCounters counters() const;
 

@@ -1,4 +1,4 @@
-// Memory of the caller's as a tensor: elements of one type.
+// Tensors in the caller's memory: elements of one type, one after the other.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace thalweg {
 
-// The element type of a C++ type, where there is one.
+// The element type of a C++ type. Types that have none do not compile.
 template <class T>
 struct DTypeOf;
 template <>
@@ -26,7 +26,7 @@ struct DTypeOf<std::int32_t> : std::integral_constant<DType, DType::kInt32> {};
 template <>
 struct DTypeOf<std::int64_t> : std::integral_constant<DType, DType::kInt64> {};
 
-// Memory of the caller's, which must stay as it is until the transfer or operation is over.
+// A tensor to be read. The caller must keep it unchanged until the transfer or operation is over.
 struct TensorView {
   const void* data = nullptr;
   std::int64_t elements = 0;
@@ -41,7 +41,7 @@ struct TensorView {
     return of(std::span<const T>(values));
   }
 };
-// The same, to be written. Until its transfer or operation is over its content is undefined.
+// A tensor to be written. Its content is undefined until the transfer or operation is over.
 struct TensorSpan {
   void* data = nullptr;
   std::int64_t elements = 0;
@@ -54,6 +54,11 @@ struct TensorSpan {
   template <class T>
   static TensorSpan of(std::vector<T>& values) {
     return of(std::span<T>(values));
+  }
+
+  // Implicit, so that a tensor that may be written can also be passed where one is read.
+  operator TensorView() const {  // NOLINT(google-explicit-constructor)
+    return {data, elements, type};
   }
 };
 

@@ -1,4 +1,4 @@
-// Element types and reductions that every collective understands.
+// Element types and reductions of the collectives.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,10 @@ enum class DType : std::uint8_t {
   kInt16,
   kInt32,
   kInt64,
+  kFloat8E4m3fn,  // 4 bits of exponent, 3 of mantissa, no infinity; up to 448
+  kFloat8E5m2,    // 5 bits of exponent, 2 of mantissa; up to 57,344
 };
-inline constexpr int kDTypeCount = 8;
+inline constexpr int kDTypeCount = 10;
 
 // kMean is the sum divided once, at the end, by the number of contributions.
 enum class ReduceOp : std::uint8_t { kSum, kProduct, kMin, kMax, kMean };
@@ -25,6 +27,8 @@ inline constexpr int kReduceOpCount = 5;
 constexpr std::size_t size_of(DType type) {
   switch (type) {
     case DType::kInt8:
+    case DType::kFloat8E4m3fn:
+    case DType::kFloat8E5m2:
       return 1;
     case DType::kFloat16:
     case DType::kBFloat16:
@@ -46,6 +50,8 @@ constexpr bool is_floating(DType type) {
     case DType::kFloat64:
     case DType::kFloat16:
     case DType::kBFloat16:
+    case DType::kFloat8E4m3fn:
+    case DType::kFloat8E5m2:
       return true;
     case DType::kInt8:
     case DType::kInt16:
@@ -74,6 +80,10 @@ constexpr const char* name_of(DType type) {
       return "int32";
     case DType::kInt64:
       return "int64";
+    case DType::kFloat8E4m3fn:
+      return "float8_e4m3fn";
+    case DType::kFloat8E5m2:
+      return "float8_e5m2";
   }
   return "?";
 }

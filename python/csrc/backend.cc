@@ -1,4 +1,4 @@
-// The life of a backend, and how its calls are started.
+// How a backend is made and ends, and how its calls are started.
 #include "backend.h"
 
 #include <Python.h>
@@ -12,11 +12,13 @@
 namespace thalweg::python {
 namespace {
 
-// The rank beside one that does not come gives up an eighth of its deadline early, at most so much,
-// to be the one that all others hear (docs/collectives.md). PyTorch's timeout is when that happens.
+// The rank that waits for a missing rank itself gives up an eighth of its deadline early, at most
+// kMostEarly, so that all others get its error (docs/collectives.md). Calls get a longer deadline,
+// so that this happens at PyTorch's timeout.
 constexpr std::chrono::nanoseconds kMostEarly = std::chrono::milliseconds(500);
 
-// Python's lock, given up by a thread that has it: what follows waits for threads that may want it.
+// Releases Python's lock if the thread has it, because what follows waits for threads that may want
+// it.
 class WithoutGil {
  public:
   WithoutGil() {
@@ -32,11 +34,17 @@ class WithoutGil {
   PyThreadState* state_ = nullptr;
 };
 
-// Groups of one name that are made one after the other share the store: each has its own keys,
-// by how often a rank has made it.
+// Groups of one name that are made one after the other share the store. The name holds how often
+// this rank has made the group, so that each has its own keys.
 Result<std::string> name_of_group(Rendezvous& rendezvous, int rank) {
   THALWEG_TRY(const std::int64_t turn, rendezvous.add("turn/" + std::to_string(rank), 1));
   return "torch." + std::to_string(turn);
+}
+
+std::shared_ptr<Communicator> create(const CommunicatorOptions& options) {
+  Result<Communicator> made = Communicator::create(options);
+  if (!made.ok()) raise(made.error());
+  return std::make_shared<Communicator>(*std::move(made));
 }
 
 std::shared_ptr<Communicator> make_communicator(const c10::intrusive_ptr<c10d::Store>& store,
@@ -50,16 +58,14 @@ std::shared_ptr<Communicator> make_communicator(const c10::intrusive_ptr<c10d::S
   options.rendezvous = rendezvous_of(store);
   options.store = address_of(store);
   Result<std::string> group = name_of_group(*options.rendezvous, rank);
-  if (!group.ok()) raise(group.error().message());
+  if (!group.ok()) raise(group.error());
   options.group = *std::move(group);
-  Result<Communicator> made = Communicator::create(options);
-  if (!made.ok()) raise(made.error().message());
-  return std::make_shared<Communicator>(*std::move(made));
+  return create(options);
 }
 
 using WeakBackend = c10::weak_intrusive_ptr<Backend>;
 
-// Of this process: their threads must not outlive the interpreter.
+// The backends of this process. Their threads must not outlive the interpreter.
 struct Living {
   std::mutex mutex;  // guards what follows
   std::vector<WeakBackend> backends;
@@ -70,26 +76,51 @@ Living& living_backends() {
   return all;
 }
 
+// The thread in which communicators end that abort() has left. It waits for their threads and their
+// last frames, which the caller of abort() does not want to do.
+Worker& leaver() {
+  static Worker worker("thalweg-leave");
+  return worker;
+}
+
+c10::intrusive_ptr<Backend> noted(c10::intrusive_ptr<Backend> made) {
+  Living& all = living_backends();
+  const std::lock_guard lock(all.mutex);
+  std::erase_if(all.backends, [](const WeakBackend& one) { return one.expired(); });
+  all.backends.emplace_back(made);
+  return made;
+}
+
 }  // namespace
 
-Backend::Backend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                 std::chrono::milliseconds timeout, const CommunicatorOptions& options)
+Backend::Backend(int rank, int size, std::chrono::milliseconds timeout,
+                 const CommunicatorOptions& options, std::shared_ptr<Communicator> communicator)
     : c10d::Backend(rank, size),
       options_(c10::make_intrusive<BackendOptions>(timeout)),
       communicator_options_(options),
-      communicator_(make_communicator(store, rank, size, timeout, options)) {
+      communicator_(std::move(communicator)) {
   init();
 }
 
 c10::intrusive_ptr<Backend> Backend::make(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                           int size, std::chrono::milliseconds timeout,
                                           const CommunicatorOptions& options) {
-  auto made = c10::make_intrusive<Backend>(store, rank, size, timeout, options);
-  Living& all = living_backends();
-  const std::lock_guard lock(all.mutex);
-  std::erase_if(all.backends, [](const WeakBackend& one) { return one.expired(); });
-  all.backends.emplace_back(made);
-  return made;
+  return noted(c10::make_intrusive<Backend>(
+      rank, size, timeout, options, make_communicator(store, rank, size, timeout, options)));
+}
+
+c10::intrusive_ptr<Backend> Backend::make_at(int rank, std::chrono::milliseconds timeout,
+                                             const CommunicatorOptions& options) {
+  const WithoutGil without_gil;
+  CommunicatorOptions whole = options;
+  whole.rank = rank;
+  whole.timeout = timeout;
+  std::shared_ptr<Communicator> made = create(whole);
+  const int size = made->size();
+  // A group that is split off finds its ranks by PyTorch's store.
+  whole.place.reset();
+  whole.places.clear();
+  return noted(c10::make_intrusive<Backend>(rank, size, timeout, whole, std::move(made)));
 }
 
 void Backend::shutdown_all() {
@@ -102,6 +133,7 @@ void Backend::shutdown_all() {
   for (const WeakBackend& one : backends) {
     if (const auto backend = one.lock()) backend->shutdown();
   }
+  leaver().stop();
 }
 
 Backend::~Backend() {
@@ -109,18 +141,32 @@ Backend::~Backend() {
   leave("the process group was destroyed");
 }
 
+std::shared_ptr<Communicator> Backend::take(const char* why) {
+  const std::lock_guard lock(mutex_);
+  if (communicator_) {
+    left_ = why;
+    broken_ = communicator_->broken();
+  }
+  return std::move(communicator_);
+}
+
+void Backend::abort() {
+  const WithoutGil without_gil;
+  std::shared_ptr<Communicator> last = take("the process group was aborted");
+  if (!last) return;
+  last->leave();
+  auto self = c10::intrusive_ptr<Backend>::unsafe_reclaim_from_nonowning(this);
+  leaver().push([self = std::move(self), last = std::move(last)]() mutable { last.reset(); });
+}
+
 void Backend::leave(const char* why) {
   const WithoutGil without_gil;
-  std::shared_ptr<Communicator> last;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!communicator_) return;
-    left_ = why;
-    last = std::move(communicator_);
-  }
+  std::shared_ptr<Communicator> last = take(why);
+  // Calls in progress hold the communicator too, and end by this.
+  if (last) last->leave();
   last.reset();
-  // What is in flight has ended. No thread of ours may want Python's lock when the interpreter
-  // ends.
+  // The operations in flight have ended. No thread of the backend may want Python's lock when the
+  // interpreter ends.
   launcher_.stop();
   completer_->stop();
 }
@@ -131,9 +177,18 @@ std::shared_ptr<Communicator> Backend::communicator() const {
 }
 
 std::shared_ptr<Communicator> Backend::living() const {
+  if (getpid() != process_) {
+    raise(Error("the process group was made in process " + std::to_string(process_) +
+                ", and this is process " + std::to_string(getpid()) + ": make it anew after fork"));
+  }
   const std::lock_guard lock(mutex_);
-  if (!communicator_) raise(left_);
+  if (!communicator_) raise({ErrorCode::kCancelled, left_});
   return communicator_;
+}
+
+std::optional<Error> Backend::broken() const {
+  const std::lock_guard lock(mutex_);
+  return communicator_ ? communicator_->broken() : broken_;
 }
 
 c10d::ErrorType Backend::getError() {
@@ -164,7 +219,7 @@ Backend::OwnWork Backend::begin(const Call& call) {
 }
 
 WorkPtr Backend::finish(const OwnWork& work, const Call& call) {
-  // Until endCoalescing() there is nothing that a caller could wait for.
+  // Until endCoalescing() a caller has nothing to wait for.
   if (work == coalesced_) return call.async ? work : nullptr;
   work->seal();
   if (!call.async) work->wait(kNoTimeout);

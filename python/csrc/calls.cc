@@ -8,7 +8,7 @@ namespace thalweg::python {
 
 WorkPtr Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   const at::Tensor& tensor = only(tensors, "allreduce");
-  const Call call{c10d::OpType::ALLREDUCE, "all_reduce", opts.timeout, opts.asyncOp, tensors};
+  const Call call{c10d::OpType::ALLREDUCE, "all_reduce", opts.timeout, is_async(opts), tensors};
   const OwnWork work = begin(call);
   if (tensor.layout() == c10::kSparse) {
     reduce_sparse(tensor, call, opts.reduceOp);
@@ -24,7 +24,7 @@ WorkPtr Backend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions
 
 WorkPtr Backend::allreduce_coalesced(Tensors& tensors,
                                      const c10d::AllreduceCoalescedOptions& opts) {
-  const Call call{c10d::OpType::ALLREDUCE_COALESCED, "all_reduce", opts.timeout, opts.asyncOp,
+  const Call call{c10d::OpType::ALLREDUCE_COALESCED, "all_reduce", opts.timeout, is_async(opts),
                   tensors};
   const OwnWork work = begin(call);
   for (const at::Tensor& tensor : tensors) add_allreduce(work, call, tensor, opts.reduceOp);
@@ -41,13 +41,18 @@ WorkPtr Backend::reduce_gradient(at::Tensor tensor, bool mean, const GradientOpt
   if (gradient.result_loss_bound >= 0) {
     call.options.result_loss_bound = gradient.result_loss_bound;
   }
-  if (gradient.dlcp || gradient.loss_bound != 0) call.options.transport = Transport::kDlcp;
+  // The transport auto finds out itself whether a loss bound is worth DLCP.
+  const bool chosen = communicator_options_.transport == Transport::kAuto;
+  if (gradient.dlcp || (gradient.loss_bound != 0 && !chosen)) {
+    call.options.transport = Transport::kDlcp;
+  }
   call.residual = gradient.residual;
-  TORCH_CHECK_VALUE(!call.residual.defined() ||
-                        (call.residual.numel() == tensor.numel() && call.residual.is_contiguous() &&
-                         call.residual.scalar_type() == tensor.scalar_type() &&
-                         call.residual.device() == tensor.device()),
-                    "thalweg: residual: it must be contiguous, and as the gradient");
+  TORCH_CHECK_VALUE(
+      !call.residual.defined() ||
+          (call.residual.numel() == tensor.numel() && call.residual.is_contiguous() &&
+           call.residual.scalar_type() == tensor.scalar_type() &&
+           call.residual.device() == tensor.device()),
+      "thalweg: residual: it must be contiguous, with the size, type and device of the gradient");
   const OwnWork work = begin(call);
   add_allreduce(work, call, tensor, mean ? c10d::ReduceOp::AVG : c10d::ReduceOp::SUM);
   return finish(work, call);
@@ -55,7 +60,7 @@ WorkPtr Backend::reduce_gradient(at::Tensor tensor, bool mean, const GradientOpt
 
 WorkPtr Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
   check_root("broadcast", opts.rootRank);
-  const Call call{c10d::OpType::BROADCAST, "broadcast", opts.timeout, opts.asyncOp, tensors};
+  const Call call{c10d::OpType::BROADCAST, "broadcast", opts.timeout, is_async(opts), tensors};
   const OwnWork work = begin(call);
   add_broadcast(work, call, only(tensors, "broadcast"), static_cast<int>(opts.rootRank));
   return finish(work, call);
@@ -64,7 +69,7 @@ WorkPtr Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts)
 WorkPtr Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
   check_root("reduce", opts.rootRank);
   const at::Tensor& tensor = only(tensors, "reduce");
-  const Call call{c10d::OpType::REDUCE, "reduce", opts.timeout, opts.asyncOp, tensors};
+  const Call call{c10d::OpType::REDUCE, "reduce", opts.timeout, is_async(opts), tensors};
   const OwnWork work = begin(call);
   add_reduce(work, call, tensor, static_cast<int>(opts.rootRank), opts.reduceOp, tensor);
   return finish(work, call);
@@ -78,9 +83,9 @@ WorkPtr Backend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
 
 WorkPtr Backend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                      const c10d::AllgatherOptions& opts) {
-  Call call{c10d::OpType::ALLGATHER, "all_gather", opts.timeout, opts.asyncOp};
+  Call call{c10d::OpType::ALLGATHER, "all_gather", opts.timeout, is_async(opts)};
   TORCH_CHECK(!inputs.empty() && !outputs.empty(), "thalweg: all_gather: no tensors");
-  // Coalesced, PyTorch's lists are one for each rank, of a tensor for each input.
+  // In coalesced calls, PyTorch passes one list per rank, with one tensor per input.
   std::vector<Tensors> lists = outputs;
   if (inputs.size() > 1 || outputs.size() > 1) {
     lists.assign(inputs.size(), Tensors());
@@ -111,7 +116,8 @@ WorkPtr Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inpu
                                                  const c10d::AllgatherOptions& opts) {
   TORCH_CHECK(outputs.size() == inputs.size(), "thalweg: all_gather_into_tensor: ", outputs.size(),
               " outputs and ", inputs.size(), " inputs");
-  const Call call{c10d::OpType::_ALLGATHER_BASE, "all_gather", opts.timeout, opts.asyncOp, outputs};
+  const Call call{c10d::OpType::_ALLGATHER_BASE, "all_gather", opts.timeout, is_async(opts),
+                  outputs};
   const OwnWork work = begin(call);
   for (std::size_t i = 0; i < inputs.size(); ++i) add_allgather(work, call, outputs[i], inputs[i]);
   return finish(work, call);
@@ -126,7 +132,7 @@ WorkPtr Backend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                       : outputs.empty(),
               "thalweg: gather: the root needs an output for each rank, the others none");
   const at::Tensor& input = only(inputs, "gather");
-  const Call call{c10d::OpType::GATHER, "gather", opts.timeout, opts.asyncOp,
+  const Call call{c10d::OpType::GATHER, "gather", opts.timeout, is_async(opts),
                   at_root ? outputs[0] : Tensors()};
   check_same(call.outputs, input, "gather");
   for (const at::Tensor& output : call.outputs) {
@@ -140,7 +146,7 @@ WorkPtr Backend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
   Tensors hosts;
   for (const at::Tensor& output : call.outputs) hosts.push_back(part.stage.out(output));
   part.start = [all = living(), in, rows, root](const CallOptions& options, Operations& out) {
-    append(all->gather_async(view_of(span_of(in)), span_of(rows), root, options), out);
+    append(all->gather_async(span_of(in), span_of(rows), root, options), out);
   };
   part.finish = [rows, hosts] { spread_rows(rows, hosts); };
   launch(work, part, call);
@@ -156,7 +162,7 @@ WorkPtr Backend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                       : inputs.empty(),
               "thalweg: scatter: the root needs an input for each rank, the others none");
   const at::Tensor& output = only(outputs, "scatter");
-  const Call call{c10d::OpType::SCATTER, "scatter", opts.timeout, opts.asyncOp, outputs};
+  const Call call{c10d::OpType::SCATTER, "scatter", opts.timeout, is_async(opts), outputs};
   const OwnWork work = begin(call);
   Part& part = work->add();
   const at::Tensor result = part.stage.out(output);
@@ -173,7 +179,7 @@ WorkPtr Backend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
   part.start = [all = living(), result, rows, hosts, root](const CallOptions& options,
                                                            Operations& out) {
     fill_rows(rows, hosts);
-    append(all->scatter_async(view_of(span_of(rows)), span_of(result), root, options), out);
+    append(all->scatter_async(span_of(rows), span_of(result), root, options), out);
   };
   launch(work, part, call);
   return finish(work, call);
@@ -184,7 +190,7 @@ WorkPtr Backend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
   const at::Tensor& output = only(outputs, "reduce_scatter");
   TORCH_CHECK(inputs.size() == 1 && inputs[0].size() == static_cast<std::size_t>(size_),
               "thalweg: reduce_scatter: an input for each of ", size_, " ranks is needed");
-  const Call call{c10d::OpType::REDUCE_SCATTER, "reduce_scatter", opts.timeout, opts.asyncOp,
+  const Call call{c10d::OpType::REDUCE_SCATTER, "reduce_scatter", opts.timeout, is_async(opts),
                   outputs};
   const OwnWork work = begin(call);
   add_reduce_scatter(work, call, output, inputs[0], opts.reduceOp);
@@ -202,8 +208,8 @@ WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inpu
                                                  const c10d::ReduceScatterOptions& opts) {
   TORCH_CHECK(outputs.size() == inputs.size(), "thalweg: reduce_scatter_tensor: ", outputs.size(),
               " outputs and ", inputs.size(), " inputs");
-  const Call call{c10d::OpType::_REDUCE_SCATTER_BASE, "reduce_scatter", opts.timeout, opts.asyncOp,
-                  outputs};
+  const Call call{c10d::OpType::_REDUCE_SCATTER_BASE, "reduce_scatter", opts.timeout,
+                  is_async(opts), outputs};
   const OwnWork work = begin(call);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     add_reduce_scatter(work, call, outputs[i], {inputs[i]}, opts.reduceOp);
@@ -214,7 +220,8 @@ WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inpu
 WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& to,
                                std::vector<std::int64_t>& from, const c10d::AllToAllOptions& opts) {
   check_same({output}, input, "all_to_all");
-  const Call call{c10d::OpType::ALLTOALL_BASE, "all_to_all", opts.timeout, opts.asyncOp, {output}};
+  const Call call{
+      c10d::OpType::ALLTOALL_BASE, "all_to_all", opts.timeout, is_async(opts), {output}};
   const auto rows_of = [&](const at::Tensor& tensor, bool even, const char* which) {
     const std::int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
     TORCH_CHECK(!even || rows % size_ == 0, "thalweg: all_to_all: the ", which, " has ", rows,
@@ -229,7 +236,7 @@ WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vecto
     const at::Tensor in = part.stage.in(input);
     const at::Tensor out = part.stage.out(output);
     part.start = [all = living(), in, out](const CallOptions& options, Operations& operations) {
-      append(all->all_to_all_async(view_of(span_of(in)), span_of(out), options), operations);
+      append(all->all_to_all_async(span_of(in), span_of(out), options), operations);
     };
     launch(work, part, call);
     return finish(work, call);
@@ -257,7 +264,7 @@ WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAl
               ranks, " ranks need one each");
   check_same(inputs, inputs[0], "all_to_all");
   check_same(outputs, inputs[0], "all_to_all");
-  const Call call{c10d::OpType::ALLTOALL, "all_to_all", opts.timeout, opts.asyncOp, outputs};
+  const Call call{c10d::OpType::ALLTOALL, "all_to_all", opts.timeout, is_async(opts), outputs};
   return exchange(call, [&](Stage& stage) {
     Exchange tensors;
     for (const at::Tensor& output : outputs) tensors.first.push_back(stage.out(output));
@@ -267,7 +274,7 @@ WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAl
 }
 
 WorkPtr Backend::barrier(const c10d::BarrierOptions& opts) {
-  const Call call{c10d::OpType::BARRIER, "barrier", opts.timeout, opts.asyncOp};
+  const Call call{c10d::OpType::BARRIER, "barrier", opts.timeout, is_async(opts)};
   const OwnWork work = begin(call);
   Part& part = work->add();
   part.start = [all = living()](const CallOptions& options, Operations& out) {

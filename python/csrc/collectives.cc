@@ -1,4 +1,4 @@
-// What collectives are made of: parts of a work.
+// The parts of a work that collectives are made of.
 #include <algorithm>
 #include <utility>
 
@@ -8,7 +8,7 @@
 namespace thalweg::python {
 namespace {
 
-// Tensors of a device are reduced in pieces, so that copies and network overlap.
+// Tensors on a device are reduced in pieces of this size, so that copies and network overlap.
 constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20U;
 
 }  // namespace
@@ -24,7 +24,7 @@ void Backend::add_allreduce(const OwnWork& work, const Call& call, const at::Ten
   at::Tensor host = part.stage.inout(tensor);
   const at::Tensor rows = part.stage.scratch({getSize(), host.numel()}, host);
   part.start = [all = living(), host, rows](const CallOptions& options, Operations& out) {
-    append(all->all_gather_async(view_of(span_of(host)), span_of(rows), options), out);
+    append(all->all_gather_async(span_of(host), span_of(rows), options), out);
   };
   part.finish = [host, rows, reduction]() mutable { combine(rows, reduction, host); };
   launch(work, part, call);
@@ -93,7 +93,7 @@ void Backend::add_reduce(const OwnWork& work, const Call& call, const at::Tensor
   if (reduction.way == Reduction::Way::kGather) {
     const at::Tensor rows = part.stage.scratch({at_root ? getSize() : 0, host.numel()}, host);
     part.start = [all = living(), host, rows, root](const CallOptions& options, Operations& out) {
-      append(all->gather_async(view_of(span_of(host)), span_of(rows), root, options), out);
+      append(all->gather_async(span_of(host), span_of(rows), root, options), out);
     };
     if (at_root) part.finish = [=]() mutable { combine(rows, reduction, result); };
     launch(work, part, call);
@@ -122,7 +122,7 @@ void Backend::add_allgather(const OwnWork& work, const Call& call, const at::Ten
   const at::Tensor in = part.stage.in(input);
   const at::Tensor out = part.stage.out(output);
   part.start = [all = living(), in, out](const CallOptions& options, Operations& operations) {
-    append(all->all_gather_async(view_of(span_of(in)), span_of(out), options), operations);
+    append(all->all_gather_async(span_of(in), span_of(out), options), operations);
   };
   launch(work, part, call);
 }
@@ -149,7 +149,7 @@ void Backend::add_allgather_list(const OwnWork& work, const Call& call, const Te
   Tensors hosts;
   for (const at::Tensor& output : outputs) hosts.push_back(part.stage.out(output));
   part.start = [all = living(), in, rows](const CallOptions& options, Operations& out) {
-    append(all->all_gather_async(view_of(span_of(in)), span_of(rows), options), out);
+    append(all->all_gather_async(span_of(in), span_of(rows), options), out);
   };
   part.finish = [rows, hosts] { spread_rows(rows, hosts); };
   launch(work, part, call);
@@ -188,10 +188,10 @@ void Backend::add_reduce_scatter(const OwnWork& work, const Call& call, const at
     }
     if (flips) flip(whole);
     if (gathers) {
-      append(all->all_to_all_async(view_of(span_of(whole)), span_of(rows), options), out);
+      append(all->all_to_all_async(span_of(whole), span_of(rows), options), out);
     } else {
-      append(all->reduce_scatter_async(view_of(span_of(whole, reduction)),
-                                       span_of(result, reduction), by(reduction, options)),
+      append(all->reduce_scatter_async(span_of(whole, reduction), span_of(result, reduction),
+                                       by(reduction, options)),
              out);
     }
   };

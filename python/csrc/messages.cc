@@ -1,4 +1,4 @@
-// Calls that are made of messages between two ranks, and of several rounds.
+// Calls that are made of messages between two ranks, or of several rounds.
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -9,12 +9,12 @@
 namespace thalweg::python {
 namespace {
 
-// Tags from here on are ours.
+// Tags from here on are reserved for the backend.
 constexpr int kFirstOwnTag = 1 << 30;
 constexpr int kExchangeTag = kFirstOwnTag;
 constexpr int kBarrierTag = kFirstOwnTag + 1;
 
-// What is left of the time of a call that is made of several.
+// The time that is left for a call that is made of several others.
 class Deadline {
  public:
   explicit Deadline(std::chrono::nanoseconds limit)
@@ -49,8 +49,7 @@ WorkPtr Backend::exchange(const Call& call, const std::function<Exchange(Stage&)
     }
     for (std::size_t step = 1; step < ranks; ++step) {
       const std::size_t target = (own + step) % ranks;
-      append(all->send_async(view_of(span_of(to[target])), static_cast<int>(target), kExchangeTag,
-                             options),
+      append(all->send_async(span_of(to[target]), static_cast<int>(target), kExchangeTag, options),
              out);
     }
     from[own].view({-1}).copy_(to[own].view({-1}));
@@ -71,7 +70,7 @@ WorkPtr Backend::message(Tensors& tensors, bool sends, int peer, int tag) {
   const at::Tensor host = sends ? part.stage.in(tensor) : part.stage.out(tensor);
   part.start = [all = living(), host, sends, peer, tag](const CallOptions& options,
                                                         Operations& out) {
-    append(sends ? all->send_async(view_of(span_of(host)), peer, tag, options)
+    append(sends ? all->send_async(span_of(host), peer, tag, options)
                  : all->recv_async(span_of(host), peer, tag, options),
            out);
   };
@@ -91,8 +90,8 @@ WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
   return message(tensors, false, Communicator::kAnySource, tag);
 }
 
-// Rank 0 hears from every rank, and then tells all of them; so it knows who is missing. The words
-// are those of Gloo's, which scripts look for.
+// Rank 0 receives from every rank, and then sends to all of them, so it knows which ranks are
+// missing. The errors use Gloo's words, which scripts look for.
 void Backend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
   ++sequence_;
   const std::shared_ptr<Communicator> all = living();
@@ -106,39 +105,39 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_r
   std::vector<std::int8_t> word = {1};
   const std::string self = "Rank " + std::to_string(getRank());
   if (opts.timeout == std::chrono::milliseconds(0)) {
-    raise(self + " timed out in monitoredBarrier after 0 ms");
+    raise({ErrorCode::kTimeout, self + " timed out in monitoredBarrier after 0 ms"});
   }
   if (getRank() != 0) {
     const Status sent = all->send(TensorView::of(word), 0, kBarrierTag, left());
     if (!sent.ok()) {
-      raise(self + " failed to pass monitoredBarrier: " + sent.error().message());
+      raise(sent.error().within(self + " failed to pass monitoredBarrier"));
     }
     const Result<int> heard = all->recv(TensorSpan::of(word), 0, kBarrierTag, left());
     if (heard.ok()) return;
-    raise(self +
-          " successfully reached monitoredBarrier, but received errors while waiting for "
-          "send/recv from rank 0. Please check rank 0 logs for faulty rank.\n" +
-          self + " timed out in monitoredBarrier: " + heard.error().message());
+    raise(heard.error().within(
+        self +
+        " successfully reached monitoredBarrier, but received errors while waiting for "
+        "send/recv from rank 0. Please check rank 0 logs for faulty rank.\n" +
+        self + " timed out in monitoredBarrier"));
   }
   std::string missing;
-  std::string why;
+  std::optional<Error> why;  // why the last of them is missing
   for (int r = 1; r < getSize(); ++r) {
     const Result<int> heard = all->recv(TensorSpan::of(word), r, kBarrierTag, left());
     if (heard.ok()) continue;
     missing += (missing.empty() ? "" : ", ") + std::to_string(r);
-    why = heard.error().message();
+    why = heard.error();
     if (!wait_all_ranks) break;
   }
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(options_for(call).deadline);
-  if (!missing.empty()) {
-    raise((wait_all_ranks ? "Ranks " : "Rank ") + missing + " failed to pass monitoredBarrier in " +
-          std::to_string(ms.count()) + " ms: " + why);
+  if (why) {
+    raise(why->within((wait_all_ranks ? "Ranks " : "Rank ") + missing +
+                      " failed to pass monitoredBarrier in " + std::to_string(ms.count()) + " ms"));
   }
   for (int r = 1; r < getSize(); ++r) {
     const Status told = all->send(TensorView::of(word), r, kBarrierTag, left());
     if (!told.ok()) {
-      raise("Rank " + std::to_string(r) +
-            " failed to pass monitoredBarrier: " + told.error().message());
+      raise(told.error().within("Rank " + std::to_string(r) + " failed to pass monitoredBarrier"));
     }
   }
 }
@@ -174,8 +173,8 @@ std::vector<Tensors> Backend::gather_uneven(const Tensors& tensors, const Call& 
   return gathered;
 }
 
-// The sum of all contributions, whose places may differ: each rank gathers them, and adds them in
-// the order of the ranks.
+// Sums sparse tensors whose indices may differ: each rank gathers all contributions, and adds them
+// in the order of the ranks.
 void Backend::reduce_sparse(const at::Tensor& tensor, const Call& call, const c10d::ReduceOp& op) {
   TORCH_CHECK(op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::AVG,
               "thalweg: a reduction of sparse tensors; SUM and AVG are allowed");

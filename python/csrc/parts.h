@@ -1,4 +1,4 @@
-// What the parts of a work have in common.
+// Helpers for making the parts of a work.
 #pragma once
 
 #include <utility>
@@ -7,15 +7,13 @@
 
 namespace thalweg::python {
 
-inline TensorView view_of(const TensorSpan& span) { return {span.data, span.elements, span.type}; }
-
 inline CallOptions by(const Reduction& reduction, CallOptions options) {
   options.op = reduction.op;
   return options;
 }
 
 inline void append(Result<Operation> operation, Operations& out) {
-  if (!operation.ok()) raise(operation.error().message());
+  if (!operation.ok()) raise(operation.error());
   out.push_back(*std::move(operation));
 }
 
@@ -25,7 +23,7 @@ inline const at::Tensor& only(const Tensors& tensors, const char* name) {
   return tensors[0];
 }
 
-// Copies a list, laid end to end, to or from the rows of a host tensor.
+// Copies a list of host tensors to the rows of one host tensor; spread_rows() copies them back.
 inline void fill_rows(const at::Tensor& rows, const Tensors& hosts) {
   for (std::size_t r = 0; r < hosts.size(); ++r) {
     rows[static_cast<std::int64_t>(r)].copy_(hosts[r].view({-1}));

@@ -1,8 +1,8 @@
-// Stage: the host memory by which one operation sees tensors of any layout and device.
+// Stage: the host memory through which an operation sees tensors of any layout and device.
 //
-// A contiguous CPU tensor is used as it is. Any other is copied: a CPU tensor at once, one on a
-// device by a stream of its own into pinned memory, so that neither the caller nor its stream
-// waits. What was made by out() or inout() is copied back in the end, on that stream.
+// A contiguous CPU tensor is used as it is. Any other is copied: a CPU tensor at once, and a tensor
+// on a device through a stream of the stage into pinned memory, so that neither the caller nor its
+// stream waits. Tensors passed to out() or inout() are copied back in the end, on that stream.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,20 +17,22 @@ namespace thalweg::python {
 
 class Stage {
  public:
-  // Contiguous host memory with the tensor's elements, to be read.
+  // Returns contiguous host memory with the tensor's elements, to be read.
   at::Tensor in(const at::Tensor& tensor);
-  // The same without them, to be written.
+  // Returns the same without the elements, to be written. inout() is for reading and writing.
   at::Tensor out(const at::Tensor& tensor);
   at::Tensor inout(const at::Tensor& tensor);
-  // Memory of the operation's own, as it comes.
+  // Returns memory of the operation with undefined content.
   at::Tensor scratch(std::vector<std::int64_t> sizes, const at::Tensor& like);
 
-  // What in() and inout() promise holds after it returns. For the thread that starts the operation.
+  // Waits until the memory of in() and inout() holds the elements. Called by the thread that starts
+  // the operation.
   void wait_until_ready();
-  // Copies of device tensors are on their way when it returns: see done().
+  // Copies results back to the caller's tensors. Copies to a device may still run when it returns:
+  // block_current_stream() waits for them.
   void copy_back();
 
-  // It holds tensors of a device.
+  // Whether it holds tensors on a device.
   [[nodiscard]] bool on_device() const { return stream_.has_value(); }
   [[nodiscard]] const std::optional<c10::Stream>& stream() const { return stream_; }
   // Makes the caller's stream wait for what copy_back() started.
@@ -41,7 +43,8 @@ class Stage {
   void use_stream_of(const at::Tensor& tensor);
 
   std::vector<at::Tensor> kept_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> back_;  // the caller's, and the host's
+  // The caller's tensor and its copy on the host
+  std::vector<std::pair<at::Tensor, at::Tensor>> back_;
   std::optional<c10::Stream> stream_;
   std::optional<c10::Event> ready_;
   std::optional<c10::Event> done_;

@@ -7,6 +7,8 @@
 #include <exception>
 #include <utility>
 
+#include "versions.h"
+
 namespace thalweg::python {
 namespace {
 
@@ -35,7 +37,7 @@ class StoreRendezvous final : public Rendezvous {
     return guarded<Result<std::int64_t>>(key, [&] { return store_->add(key, delta); });
   }
 
-  // PyTorch's: an empty expected value stands for a key that does not exist.
+  // In PyTorch's store an empty expected value stands for a key that does not exist.
   Result<bool> compare_and_set(const std::string& key, const std::optional<std::string>& expected,
                                const std::string& value) override {
     return guarded<Result<bool>>(key, [&] {
@@ -50,7 +52,8 @@ class StoreRendezvous final : public Rendezvous {
     try {
       return f();
     } catch (const std::exception& e) {
-      return Error("the store of torch.distributed, '" + key + "': " + e.what());
+      return Error(ErrorCode::kPeerLost,
+                   "the store of torch.distributed, '" + key + "': " + e.what());
     }
   }
 
@@ -60,7 +63,7 @@ class StoreRendezvous final : public Rendezvous {
 }  // namespace
 
 std::shared_ptr<Rendezvous> rendezvous_of(const c10::intrusive_ptr<c10d::Store>& store) {
-  return std::make_shared<StoreRendezvous>(store->clone());
+  return std::make_shared<StoreRendezvous>(own_store(store));
 }
 
 std::string address_of(const c10::intrusive_ptr<c10d::Store>& store) {

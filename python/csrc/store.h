@@ -1,4 +1,4 @@
-// PyTorch's store as the one by which the ranks of a communicator find each other.
+// Makes PyTorch's store the one through which the ranks of a communicator find each other.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -10,10 +10,11 @@
 
 namespace thalweg::python {
 
-// Uses a connection of its own where the store has any, so that nobody's wait() holds it up.
+// Uses its own connection to the store where there is one, so that no other thread's wait() blocks
+// it.
 std::shared_ptr<Rendezvous> rendezvous_of(const c10::intrusive_ptr<c10d::Store>& store);
 
-// "host:port" towards which the other ranks are: of the store's server if it has one, of
+// Returns "host:port" in the direction of the other ranks: the store's server if it has one,
 // MASTER_ADDR, or this host.
 std::string address_of(const c10::intrusive_ptr<c10d::Store>& store);
 

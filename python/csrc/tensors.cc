@@ -15,6 +15,10 @@ std::optional<DType> type_of(c10::ScalarType type) {
       return DType::kFloat16;
     case at::kBFloat16:
       return DType::kBFloat16;
+    case at::kFloat8_e4m3fn:
+      return DType::kFloat8E4m3fn;
+    case at::kFloat8_e5m2:
+      return DType::kFloat8E5m2;
     case at::kChar:
     case at::kByte:
     case at::kBool:
@@ -55,7 +59,7 @@ ReduceOp arithmetic_of(const c10d::ReduceOp& op) {
   }
 }
 
-// Truth values: sums are "any", products "all".
+// Reductions of bool: a sum is "any", a product is "all".
 Reduction of_truth(const c10d::ReduceOp& op) {
   Reduction reduction{.type = DType::kInt8};
   switch (op.op_) {
@@ -105,8 +109,10 @@ Reduction reduction_of(const c10d::ReduceOp& op, c10::ScalarType type) {
     return reduction;
   }
   const auto known = type_of(type);
-  TORCH_CHECK(known, "thalweg: no reduction of ", type,
-              "; float16, bfloat16, float32, float64, complex, bool and integers are allowed");
+  TORCH_CHECK(
+      known, "thalweg: no reduction of ", type,
+      "; float8_e4m3fn, float8_e5m2, float16, bfloat16, float32, float64, complex, bool and "
+      "integers are allowed");
   reduction.type = *known;
   if (c10::isIntegralType(type, false) && !c10::isSignedType(type)) {
     const bool ordered = op == c10d::ReduceOp::MIN || op == c10d::ReduceOp::MAX;

@@ -23,13 +23,16 @@ c10::intrusive_ptr<c10::ivalue::Future> make_future(const std::vector<at::Tensor
 
 }  // namespace
 
-// What is late says so in PyTorch's words too, which scripts look for.
-void raise(const std::string& what) {
+// The errors of a late operation and of a lost rank also hold the words of PyTorch and of its Gloo,
+// which scripts look for.
+void raise(const Error& error) {
+  const std::string& what = error.message();
   const std::size_t late =
       std::min(what.find("not over within "), what.find("no such message came"));
   std::string words = what;
   if (late != std::string::npos) words.insert(late, "Timed out waiting: ");
-  C10_THROW_ERROR(DistBackendError, "thalweg: " + words);
+  if (error.code() == ErrorCode::kPeerLost) words += " (Connection closed by peer)";
+  throw BackendError(error, "thalweg: " + words);
 }
 
 void Worker::push(std::function<void()> job) {
@@ -45,7 +48,7 @@ void Worker::push(std::function<void()> job) {
       return;
     }
   }
-  // Whoever pushes may hold locks.
+  // The caller may hold locks, so it must not do the job itself.
   std::thread(std::move(job)).detach();
 }
 
@@ -55,6 +58,10 @@ bool Worker::idle() const {
 }
 
 void Worker::stop() {
+  if (getpid() != process_) {
+    if (thread_.joinable()) thread_.detach();
+    return;
+  }
   std::thread thread;
   {
     const std::lock_guard lock(state_->mutex);
@@ -80,7 +87,7 @@ void Worker::run(const std::shared_ptr<State>& state) {
     job();
     job = nullptr;
     lock.lock();
-    // Its copy in the queue may be the last that holds a work.
+    // The copy in the queue may be the last pointer to a work, so it is destroyed without the lock.
     job = std::move(state->jobs.front());
     state->jobs.pop_front();
     lock.unlock();
@@ -111,7 +118,7 @@ void Work::start(Part& part, CallOptions options) {
     self->completer_->push([self, &part] { self->end_part(part); });
   };
   options.on_over = one_over;
-  // Operations may be over before all are started: each counts from before its start.
+  // Operations may be over before all are started, so the count is too high by kMany until all are.
   constexpr std::size_t kMany = std::size_t{1} << 32U;
   part.left += kMany;
   Operations operations;
@@ -122,13 +129,13 @@ void Work::start(Part& part, CallOptions options) {
   } catch (...) {
     failure = std::current_exception();
   }
-  part.start = nullptr;  // it holds the communicator, which must be able to end
+  part.start = nullptr;  // it holds the communicator and would keep it alive
   {
     const std::lock_guard lock(mutex_);
     part.failure = failure;
     part.operations = std::move(operations);
     part.started = true;
-    // What is left: those that are not over, and this start.
+    // What is left are the operations that are not over, and this start.
     part.left -= kMany - part.operations.size();
   }
   cv_.notify_all();
@@ -137,7 +144,7 @@ void Work::start(Part& part, CallOptions options) {
 
 void Work::seal() { release(); }
 
-// The operations of the part are over, or will be: waits for them.
+// Waits for the part's operations, and does what is left to do, unless another thread does.
 void Work::end_part(Part& part) {
   if (part.claimed.exchange(true)) return;
   try {
@@ -147,7 +154,7 @@ void Work::end_part(Part& part) {
       if (status.ok() && !one.ok()) status = std::move(one);
     }
     if (part.failure) std::rethrow_exception(part.failure);
-    if (!status.ok()) raise(status.error().message());
+    if (!status.ok()) raise(status.error());
     if (part.finish) part.finish();
     part.stage.copy_back();
   } catch (...) {
@@ -199,10 +206,11 @@ bool Work::wait(std::chrono::milliseconds timeout) {
   if (timeout > std::chrono::milliseconds(0)) {
     if (!cv_.wait_for(lock, timeout, [&] { return completed_; })) {
       lock.unlock();
-      raise(title_ + ": Timed out waiting " + std::to_string(timeout.count()) + "ms");
+      raise({ErrorCode::kTimeout,
+             title_ + ": Timed out waiting " + std::to_string(timeout.count()) + "ms"});
     }
   } else {
-    // The thread that waits does the work itself, as far as it has started.
+    // The thread that waits ends the parts itself, once they have started.
     for (const auto& part : parts_) {
       cv_.wait(lock, [&] { return part->started || completed_; });
       lock.unlock();

@@ -1,16 +1,19 @@
-// Work: what PyTorch holds of one call: one or more parts, each some operations of the
-// communicator's with what is done before and after them.
+// Work: PyTorch's handle of one call. It has one or more parts; each has some operations of the
+// communicator, and what is to be done before and after them.
 //
-// A part begins when it is started (by the caller's thread, or after copies from a device by the
-// launcher's). When its operations are over, either the thread that waits for the work or the
-// completer's does what is left to do; the last part completes the work and its future. No engine
-// thread ever does, since futures may call Python.
+// The caller's thread starts a part, or after copies from a device the launcher's thread. When the
+// part's operations are over, the thread that waits for the work, or the completer's thread, does
+// what is left to do. The last part completes the work and its future. An engine's thread never
+// does, because futures may call Python.
 //
 // Invariants:
 // 1. A work completes once, after all its parts; with the first error if there is one.
 // 2. It lives until then, and with it the tensors that its operations use.
 #pragma once
 
+#include <unistd.h>
+
+#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <atomic>
@@ -25,11 +28,12 @@
 
 #include <thalweg/communicator.h>
 
+#include "raise.h"
 #include "stage.h"
 
 namespace thalweg::python {
 
-// A thread that does one thing after the other; it starts with the first of them.
+// A thread that does one job after the other. It starts with the first job.
 class Worker {
  public:
   explicit Worker(const char* name) : name_(name) {}
@@ -37,41 +41,43 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // Returns at once; after stop() a thread does it that nobody waits for.
+  // Returns at once. After stop(), a detached thread does the job.
   void push(std::function<void()> job);
-  // Nothing was pushed that is not over.
+  // All jobs that were pushed are done.
   [[nodiscard]] bool idle() const;
-  // Returns when all is done that was pushed; at once if the worker itself calls it.
+  // Returns when all jobs that were pushed are done; at once if the worker's own thread calls it,
+  // or in a child of the process that made the worker, which has no such thread.
   void stop();
 
  private:
   struct State {
     std::mutex mutex;  // guards what follows
     std::condition_variable changed;
-    std::deque<std::function<void()>> jobs;  // the first is being done
+    std::deque<std::function<void()>> jobs;  // the first is in progress
     bool stopping = false;
   };
   static void run(const std::shared_ptr<State>& state);
 
   const char* name_;
+  pid_t process_ = getpid();
   std::shared_ptr<State> state_ = std::make_shared<State>();
-  std::thread thread_;  // with state_->mutex
+  std::thread thread_;  // guarded by state_->mutex
 };
 
 using Operations = std::vector<Operation>;
 
 struct Part {
   Stage stage;
-  // Starts the part's operations, and appends them. May throw.
+  // Starts the part's operations and appends them to `out`. May throw.
   std::function<void(const CallOptions& options, Operations& out)> start;
-  // When they are over, before the stage copies back. None: nothing.
+  // Called when the operations are over, before the stage copies back. May be empty.
   std::function<void()> finish = {};
 
-  // Of the work's.
-  bool started = false;  // with the work's mutex_
+  // Used by the work.
+  bool started = false;  // guarded by the work's mutex_
   Operations operations = {};
-  std::atomic<std::size_t> left = 1;  // operations, and the start itself
-  std::atomic<bool> claimed = false;  // by the thread that does what is left to do
+  std::atomic<std::size_t> left = 1;  // operations that are not over, and the start itself
+  std::atomic<bool> claimed = false;  // a thread does what is left to do
   std::exception_ptr failure = {};
 };
 
@@ -80,11 +86,11 @@ class Work final : public c10d::Work {
   Work(int rank, c10d::OpType type, std::uint64_t sequence, std::string title,
        std::vector<at::Tensor> outputs, std::shared_ptr<Worker> completer);
 
-  // The parts must be added in order, by one thread at a time, until seal().
+  // Adds a part. One thread at a time may call it, in order, until seal().
   Part& add();
-  // From any thread, in any order; once for each part.
+  // Starts a part. Any thread may call it, in any order, once for each part.
   void start(Part& part, CallOptions options);
-  // No part will follow.
+  // Call after the last part was added.
   void seal();
 
   bool isCompleted() override;
@@ -107,10 +113,25 @@ class Work final : public c10d::Work {
   std::shared_ptr<Worker> completer_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::vector<std::unique_ptr<Part>> parts_;
-  std::atomic<std::size_t> left_ = 1;  // parts, and seal()
+  std::atomic<std::size_t> left_ = 1;  // parts that are not over, and seal()
 };
 
-// An error of the communicator's as PyTorch has them.
-[[noreturn]] void raise(const std::string& what);
+// An error of the communicator as PyTorch translates it to Python, wherever it passes on its way:
+// in a call of the backend, in Work.wait(), in a future, or in the backward pass that waits for
+// one.
+class BackendError final : public torch::PyTorchError {
+ public:
+  BackendError(const Error& error, std::string words)
+      : PyTorchError(std::move(words)), code_(error.code()), rank_(error.rank()) {}
+  // The caller holds Python's lock.
+  PyObject* python_type() override { return exception_class(code_, rank_); }
+
+ private:
+  ErrorCode code_;
+  std::optional<int> rank_;
+};
+
+// Throws a BackendError.
+[[noreturn]] void raise(const Error& error);
 
 }  // namespace thalweg::python

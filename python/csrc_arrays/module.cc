@@ -1,8 +1,8 @@
 // thalweg._arrays: the communicator (include/thalweg/communicator.h) for Python, over plain memory.
 // It knows nothing of PyTorch or any other framework: arrays.py says where their elements are.
 //
-// Arrays are (address, elements, type); whoever calls keeps them alive until the call returns. Bad
-// input is a ValueError, and what happens on the network a RuntimeError.
+// Arrays are (address, elements, type). The caller keeps them alive until the call returns. Errors
+// raise the exceptions of errors.py.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -10,12 +10,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
 
 #include <thalweg/communicator.h>
+
+#include "../csrc/raise.h"
 
 namespace py = pybind11;
 
@@ -24,9 +25,10 @@ namespace {
 
 using Array = std::tuple<std::uintptr_t, std::int64_t, std::string>;
 
-constexpr double kMostSeconds = 1e9;  // of a timeout
+constexpr double kMostSeconds = 1e9;        // of a timeout
+constexpr const char* kName = "thalweg: ";  // before the errors of the communicator
 
-// The value that is called so.
+// The value of an enum with this name.
 template <class Enum>
 Enum named(const char* what, const std::string& name, int count) {
   std::string allowed;
@@ -35,7 +37,7 @@ Enum named(const char* what, const std::string& name, int count) {
     if (name == name_of(value)) return value;
     allowed += (allowed.empty() ? "" : ", ") + std::string(name_of(value));
   }
-  throw py::value_error(std::string(what) + ": '" + name + "'; " + allowed + " are allowed");
+  throw_python(Error(std::string(what) + ": '" + name + "'; " + allowed + " are allowed"));
 }
 
 TensorSpan span_of(const Array& array) {
@@ -44,15 +46,10 @@ TensorSpan span_of(const Array& array) {
   return {reinterpret_cast<void*>(address), elements, named<DType>("type", type, kDTypeCount)};
 }
 
-TensorView view_of(const Array& array) {
-  const TensorSpan span = span_of(array);
-  return {span.data, span.elements, span.type};
-}
-
 CallOptions options_of(const std::string& op, double timeout_s) {
   if (!(timeout_s > 0 && timeout_s <= kMostSeconds)) {
-    throw py::value_error("timeout: " + std::to_string(timeout_s) +
-                          "; seconds above 0, up to 1e9, are allowed");
+    throw_python(Error("timeout: " + std::to_string(timeout_s) +
+                       "; seconds above 0, up to 1e9, are allowed"));
   }
   return {.op = named<ReduceOp>("op", op, kReduceOpCount),
           .deadline = std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -60,12 +57,12 @@ CallOptions options_of(const std::string& op, double timeout_s) {
 }
 
 void check(const Status& status) {
-  if (!status.ok()) throw std::runtime_error("thalweg: " + status.error().message());
+  if (!status.ok()) throw_python(status.error(), kName);
 }
 
-// Calls block without the interpreter's lock. With it, which guards communicator_, they take their
-// share of the communicator: it lives until the last of them is over, also if another thread closes
-// it meanwhile, and ends without the lock.
+// Calls block without the interpreter's lock. They copy the pointer to the communicator while they
+// hold the lock, which guards communicator_. So the communicator lives until the last call is over,
+// even if another thread closes it meanwhile, and it is destroyed without the lock.
 class ArrayCommunicator {
  public:
   ArrayCommunicator(std::optional<int> rank, std::optional<int> size, const std::string& store,
@@ -74,7 +71,7 @@ class ArrayCommunicator {
     const py::gil_scoped_release free;
     Result<Communicator> made = Communicator::create(
         {.rank = rank, .size = size, .store = store, .group = group, .timeout = call.deadline});
-    if (!made.ok()) throw std::runtime_error("thalweg: " + made.error().message());
+    if (!made.ok()) throw_python(made.error(), kName);
     communicator_ = std::make_shared<const Communicator>(*std::move(made));
   }
   ~ArrayCommunicator() { close(); }
@@ -101,18 +98,18 @@ class ArrayCommunicator {
   }
   void all_gather(const Array& in, const Array& out, double timeout_s) const {
     run("sum", timeout_s, [&](const Communicator& all, const CallOptions& options) {
-      return all.all_gather(view_of(in), span_of(out), options);
+      return all.all_gather(span_of(in), span_of(out), options);
     });
   }
   void reduce_scatter(const Array& in, const Array& out, const std::string& op,
                       double timeout_s) const {
     run(op, timeout_s, [&](const Communicator& all, const CallOptions& options) {
-      return all.reduce_scatter(view_of(in), span_of(out), options);
+      return all.reduce_scatter(span_of(in), span_of(out), options);
     });
   }
   void all_to_all(const Array& in, const Array& out, double timeout_s) const {
     run("sum", timeout_s, [&](const Communicator& all, const CallOptions& options) {
-      return all.all_to_all(view_of(in), span_of(out), options);
+      return all.all_to_all(span_of(in), span_of(out), options);
     });
   }
   void barrier(double timeout_s) const {
@@ -122,7 +119,9 @@ class ArrayCommunicator {
 
  private:
   [[nodiscard]] std::shared_ptr<const Communicator> living() const {
-    if (!communicator_) throw std::runtime_error("thalweg: the communicator was closed");
+    if (!communicator_) {
+      throw_python({ErrorCode::kCancelled, "the communicator was closed"}, kName);
+    }
     return communicator_;
   }
 

@@ -1,16 +1,17 @@
 // thalweg._ps: a worker's connection to a parameter server (thalweg/parameter_client.h) for Python.
-// It knows nothing of PyTorch: values are contiguous buffers of float32. Bad input is a ValueError,
-// a server that cannot be reached or refuses a RuntimeError.
+// It knows nothing of PyTorch: values are contiguous buffers of float32. Errors raise the
+// exceptions of errors.py.
 #include <pybind11/pybind11.h>
 
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <span>
-#include <stdexcept>
 #include <string>
 
 #include <thalweg/parameter_client.h>
+
+#include "../csrc/raise.h"
 
 namespace py = pybind11;
 
@@ -19,13 +20,13 @@ namespace {
 
 constexpr double kMostSeconds = 1e9;  // of a timeout
 
-// Holds the buffer as long as its elements are used.
+// Keeps the buffer alive while its elements are used.
 class Floats {
  public:
   Floats(const py::buffer& values, bool writable) : info_(values.request(writable)) {
     if (info_.format != py::format_descriptor<float>::format() || info_.ndim != 1 ||
         (info_.size > 1 && info_.strides[0] != sizeof(float))) {
-      throw py::value_error("values: one contiguous dimension of float32 is allowed");
+      throw_python(Error("values: one contiguous dimension of float32 is allowed"));
     }
   }
   [[nodiscard]] std::span<float> span() const {
@@ -36,8 +37,6 @@ class Floats {
   py::buffer_info info_;
 };
 
-[[noreturn]] void raise(const Error& error) { throw std::runtime_error(error.message()); }
-
 class Client {
  public:
   Client(const std::string& server, std::uint32_t worker, double timeout_s)
@@ -47,21 +46,21 @@ class Client {
     const Floats floats(values, true);
     const py::gil_scoped_release without_gil;
     if (const Status status = client_.init(name, floats.span()); !status.ok()) {
-      raise(status.error());
+      throw_python(status.error());
     }
   }
   void push(const std::string& name, const py::buffer& gradient) {
     const Floats floats(gradient, false);
     const py::gil_scoped_release without_gil;
     if (const Status status = client_.push(name, floats.span()); !status.ok()) {
-      raise(status.error());
+      throw_python(status.error());
     }
   }
   std::uint64_t pull(const std::string& name, const py::buffer& values) {
     const Floats floats(values, true);
     const py::gil_scoped_release without_gil;
     const Result<std::uint64_t> steps = client_.pull(name, floats.span());
-    if (!steps.ok()) raise(steps.error());
+    if (!steps.ok()) throw_python(steps.error());
     return *steps;
   }
 
@@ -69,14 +68,14 @@ class Client {
   static ParameterClient connected(const std::string& server, std::uint32_t worker,
                                    double timeout_s) {
     if (!(timeout_s > 0 && timeout_s <= kMostSeconds)) {
-      throw py::value_error("timeout_s: seconds above 0, up to 1e9, are allowed");
+      throw_python(Error("timeout_s: seconds above 0, up to 1e9, are allowed"));
     }
     const py::gil_scoped_release without_gil;
     Result<ParameterClient> made = ParameterClient::connect(
         {.server = server,
          .worker = worker,
          .timeout = std::chrono::nanoseconds(std::llround(timeout_s * 1e9))});
-    if (!made.ok()) raise(made.error());
+    if (!made.ok()) throw_python(made.error());
     return *std::move(made);
   }
 

@@ -1,5 +1,5 @@
 // thalweg._sync: DS-Sync's schedules and its sensor (src/sync) for Python. It knows nothing of
-// PyTorch. Bad input is a ValueError.
+// PyTorch. Bad input raises a ValueError.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -31,28 +31,30 @@ std::vector<Rank> ranks_of(const std::vector<int>& numbers) {
   return ranks;
 }
 
-WorkerTree tree_of(const Lists& racks) {
+sync::WorkerTree tree_of(const Lists& racks) {
   std::vector<std::vector<Rank>> groups;
   for (const std::vector<int>& rack : racks) groups.push_back(ranks_of(rack));
-  return value_of(WorkerTree::from_racks(groups));
+  return value_of(sync::WorkerTree::from_racks(groups));
 }
 
-// A rack's number in Python is its place in the list; where there is one rack it is the root.
+// A rack's number in Python is its place in the list. Region 0 is the root; with one rack it is the
+// only region.
 int region_of_rack(int rack) { return rack + 1; }
 
-// The schedule of one job, and what decides on the next.
+// The numbers by which check_words() compares the schedules of ranks.
 using Word = std::array<std::int64_t, 4>;
 
+// The schedule of one job, and the sensor that decides on the next schedule.
 class Groups {
  public:
   Groups(const Lists& racks, std::uint64_t seed)
-      : tree_(tree_of(racks)), sensor_(tree_), schedule_(init_groups(tree_, seed)) {}
+      : tree_(tree_of(racks)), sensor_(tree_), schedule_(sync::init_groups(tree_, seed)) {}
 
   [[nodiscard]] std::vector<Lists> period() const {
     std::vector<Lists> period;
-    for (const Grouping& groups : schedule_.period) {
+    for (const sync::Grouping& groups : schedule_.period) {
       period.emplace_back();
-      for (const Group& group : groups) {
+      for (const sync::Group& group : groups) {
         period.back().emplace_back();
         for (const Rank worker : group) period.back().back().push_back(worker.value());
       }
@@ -61,18 +63,18 @@ class Groups {
   }
 
   void adjust(const std::vector<int>& slow_racks, const std::vector<int>& slow_workers) {
-    Bottlenecks slow{.regions = {}, .workers = ranks_of(slow_workers)};
+    sync::Bottlenecks slow{.regions = {}, .workers = ranks_of(slow_workers)};
     for (const int rack : slow_racks) slow.regions.push_back(region_of_rack(rack));
     std::ranges::sort(slow.regions);
     std::ranges::sort(slow.workers);
-    schedule_ = value_of(adjust_groups(tree_, slow, schedule_.seed));
+    schedule_ = value_of(sync::adjust_groups(tree_, slow, schedule_.seed));
   }
 
-  // seconds[rank][iteration]; what adjust() is then to be told, or None if nothing changed.
+  // `seconds` is [rank][iteration]. Returns the arguments for adjust(), or None if nothing changed.
   py::object review(std::int64_t from_iteration, const std::vector<std::vector<double>>& seconds) {
-    std::vector<SenseReport> reports;
+    std::vector<sync::SenseReport> reports;
     for (const auto& of_rank : seconds) reports.push_back({from_iteration, of_rank});
-    const auto exchanges = value_of(merge_reports(reports, schedule_));
+    const auto exchanges = value_of(sync::merge_reports(reports, schedule_));
     if (!sensor_.review(exchanges)) return py::none();
     std::vector<int> racks;
     std::vector<int> workers;
@@ -95,28 +97,28 @@ class Groups {
     return members;
   }
 
-  // What check_words() is to be told of this rank: numbers that a tensor of int64 holds.
+  // Returns this rank's argument for check_words(): numbers that fit into a tensor of int64.
   [[nodiscard]] Word word(std::int64_t from_iteration) const {
     return {schedule_.workers, static_cast<std::int64_t>(schedule_.seed),
             static_cast<std::int64_t>(schedule_.digest()), from_iteration};
   }
   static void check(const std::vector<Word>& words) {
-    std::vector<ScheduleWord> of_ranks;
+    std::vector<sync::ScheduleWord> of_ranks;
     for (const auto& [workers, seed, digest, from_iteration] : words) {
       of_ranks.push_back({.workers = static_cast<int>(workers),
                           .seed = static_cast<std::uint64_t>(seed),
                           .digest = static_cast<std::uint64_t>(digest),
                           .from_iteration = from_iteration});
     }
-    const Status same = check_words(of_ranks);
+    const Status same = sync::check_words(of_ranks);
     if (!same.ok()) throw py::value_error(same.error().message());
   }
-  [[nodiscard]] double rho() const { return mixing_of(schedule_).rho; }
+  [[nodiscard]] double rho() const { return sync::mixing_of(schedule_).rho; }
 
  private:
-  const WorkerTree tree_;
-  Sensor sensor_;
-  Schedule schedule_;
+  const sync::WorkerTree tree_;
+  sync::Sensor sensor_;
+  sync::Schedule schedule_;
 };
 
 }  // namespace

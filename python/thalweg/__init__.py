@@ -4,10 +4,14 @@
     import thalweg
     dist.init_process_group("thalweg")
 
-    thalweg.allreduce(array)                          # of NumPy, JAX, TensorFlow, … (thalweg.arrays)
+    thalweg.allreduce(array)      # an array of NumPy, JAX, TensorFlow, … (thalweg.arrays)
 
-Importing the package makes the backend known to torch.distributed (docs/pytorch.md). Without PyTorch, or with
-THALWEG_BACKEND=0 in the environment, it does nothing.
+Importing the package registers the backend "thalweg" with torch.distributed (docs/pytorch.md). It
+registers nothing if PyTorch is not installed or THALWEG_BACKEND=0 is in the environment.
+
+    import thalweg.plan, thalweg.sim, thalweg.testbed   # planner, simulator, testbed (docs/python.md)
+
+What is in thalweg.lab is not part of the API.
 """
 import importlib
 import importlib.util
@@ -16,9 +20,14 @@ import os
 from thalweg.options import Options
 
 __version__ = "0.1.0"
-# Loaded when they are first used: what needs NumPy, and what needs PyTorch.
-_LATER = {**dict.fromkeys(("init", "shutdown", "rank", "size", "allreduce", "broadcast", "all_gather", "reduce_scatter",
-                           "all_to_all", "barrier", "Communicator"), "thalweg.arrays"),
+# Names and the modules that define them. A module is imported when one of its names is first used,
+# because thalweg.arrays needs NumPy and thalweg.optimizer needs PyTorch.
+_LATER = {**dict.fromkeys(("init", "shutdown", "rank", "size", "allreduce", "broadcast",
+                           "all_gather", "reduce_scatter", "all_to_all", "barrier",
+                           "Communicator"), "thalweg.arrays"),
+          # After PyTorch, if that is used: then they derive from PyTorch's error of backends.
+          **dict.fromkeys(("Error", "Timeout", "PeerLost", "Mismatch", "BadArgument", "Cancelled",
+                           "NoResource", "InternalError"), "thalweg.errors"),
           "DistributedOptimizer": "thalweg.optimizer"}
 if importlib.util.find_spec("torch") is None:
     del _LATER["DistributedOptimizer"]

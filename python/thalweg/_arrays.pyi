@@ -1,9 +1,11 @@
-"""The native module of arrays.py: arrays are (address, elements, type)."""
+"""The native module of thalweg.arrays (python/csrc_arrays)."""
 
+# Address of the first element, number of elements, and name of their type ("float32").
 Array = tuple[int, int, str]
 
 class Communicator:
-    def __init__(self, rank: int | None, size: int | None, store: str, group: str, timeout_s: float) -> None: ...
+    def __init__(self, rank: int | None, size: int | None, store: str, group: str,
+                 timeout_s: float) -> None: ...
     @property
     def rank(self) -> int: ...
     @property

@@ -1,4 +1,7 @@
-"""The native module of a worker's connection to a parameter server (include/thalweg/parameter_client.h)."""
+"""The native module of thalweg.parameter_server: a worker's connection to a parameter server.
+
+It wraps include/thalweg/parameter_client.h (python/csrc_ps).
+"""
 from collections.abc import Buffer
 
 class Client:

@@ -1,20 +1,24 @@
-"""Training in which every worker updates a model of its own and averages parameters with others each iteration.
+"""Training in which every worker updates its own model and averages parameters with other workers.
 
-`Averaging` has what all such strategies share; who averages with whom is said by a subclass: `DSSync` (thalweg.dssync),
-`LocalSGD` and `Gossip` here.
+`Averaging` has what all such strategies share. Its subclasses decide who averages with whom:
+`DSSync` (thalweg.dssync), and `LocalSGD` and `Gossip` in this module.
 """
+import itertools
+
 import torch
 import torch.distributed as dist
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.optim.swa_utils import update_bn
 
-from thalweg.in_order import Hooked, resynchronize
+from thalweg.gradient_hooks import Hooked, resynchronize
 
 
 class _ParameterOptimizers:
-    """One optimizer a parameter, so that each can step when its gradient is there.
+    """One optimizer for each parameter, so that each can step as soon as its gradient is there.
 
-    `optimizer` is one of torch.optim over the model's parameters, whose settings are followed as they change (so
-    learning-rate schedulers work) but which itself never steps; or a function from a list of parameters to one.
+    `optimizer` is an optimizer of torch.optim over the model's parameters, or a function that makes
+    one for a list of parameters. An optimizer that is given never steps itself; every step uses its
+    current settings, so learning-rate schedulers work.
     """
 
     def __init__(self, optimizer, parameters):
@@ -22,10 +26,12 @@ class _ParameterOptimizers:
         if not isinstance(optimizer, torch.optim.Optimizer):
             self._own = [optimizer([parameter]) for parameter in parameters]
             return
-        group_of = {parameter: group for group in optimizer.param_groups for parameter in group["params"]}
+        group_of = {parameter: group for group in optimizer.param_groups
+                    for parameter in group["params"]}
         missing = [tuple(parameter.shape) for parameter in parameters if parameter not in group_of]
         if missing:
-            raise ValueError(f"optimizer: it has no parameter group for a parameter of shape {missing[0]}")
+            raise ValueError("optimizer: it has no parameter group for a parameter of shape "
+                             f"{missing[0]}")
         self._groups = [group_of[parameter] for parameter in parameters]
         self._own = [type(optimizer)([{**self._settings(i), "params": [parameter]}])
                      for i, parameter in enumerate(parameters)]
@@ -46,19 +52,71 @@ class _ParameterOptimizers:
             one.load_state_dict(state)
 
 
+def decay_after(averaged, decay):
+    """Returns the weight that a weight average keeps when the next model is added to it.
+
+    `averaged` is how many models the average already has. The weight is that of a running mean
+    until it reaches `decay`. So the first model replaces whatever the average began with, and
+    every model in a short training counts alike.
+    """
+    return min(decay, averaged / (averaged + 1))
+
+
+def recompute_statistics(model, batches):
+    """Recomputes the statistics of batch normalization from the batches of all ranks together.
+
+    All ranks call this. It returns False and changes nothing if no rank has a batch. Otherwise the
+    statistics are those that update_bn() computes in one process from the batches of all ranks.
+    """
+    batches = iter(batches if batches is not None else ())
+    first = list(itertools.islice(batches, 1))
+    with_batches = torch.tensor(len(first), device=next(model.parameters()).device)
+    dist.all_reduce(with_batches)
+    if with_batches.item() == 0:
+        return False
+    update_bn(itertools.chain(first, batches), model)
+    return True
+
+
+def average_statistics(model, by_batches):
+    """Makes the statistics of all normalization layers their mean over the ranks.
+
+    If `by_batches`, a rank counts as often as its batch normalization has seen batches since
+    update_bn(). Otherwise all ranks count alike.
+    """
+    for layer in model.modules():
+        if not isinstance(layer, _NormBase) or layer.running_mean is None:
+            continue
+        mine, of_all = 1, dist.get_world_size()
+        if by_batches and isinstance(layer, _BatchNorm):
+            seen = layer.num_batches_tracked.clone()
+            dist.all_reduce(layer.num_batches_tracked)
+            if layer.num_batches_tracked.item() > 0:  # 0: the model has not used the layer
+                mine, of_all = seen.item(), layer.num_batches_tracked.item()
+        for statistic in (layer.running_mean, layer.running_var):
+            # Half precision would round the sum of many ranks.
+            total = mine * statistic.to(torch.promote_types(statistic.dtype, torch.float32))
+            dist.all_reduce(total)
+            statistic.copy_(total / of_all)
+
+
 class Averaging(Hooked):
-    """Trains a model that is averaged with those of other workers each iteration.
+    """Trains a model, and averages it with the models of other workers each iteration.
 
-    When backward has made a parameter's gradient, the parameter is updated locally and its average with others starts;
-    the next forward pass waits for it where the parameter is used. Every worker keeps an exponential average of its
-    parameters (SWA); with a decay of 0 that is the parameters themselves.
+    As soon as the backward pass has made a parameter's gradient, this worker updates the parameter
+    and starts to average it with other workers. The next forward pass waits for the average where
+    it uses the parameter. Every worker keeps an average of its parameters over the iterations
+    (stochastic weight averaging, SWA). It is the mean of all iterations so far until that has a
+    decay of `swa_decay`, and from then on an exponential average with that decay. The parameters
+    that the training began with are no part of it. With a decay of 0 it equals the parameters.
 
-    The model is used as it is, and its gradients belong to the trainer: no zero_grad(). All ranks start from rank 0's
-    parameters. Within no_sync() gradients are only accumulated. A parameter without a gradient on this rank is averaged
-    as it is. A parameter is to be used by its module's forward(), or by that of the module around it if that has
-    parameters of its own.
+    Call the model as usual, but do not call zero_grad(): the trainer manages the gradients. All
+    ranks start from rank 0's parameters. Within no_sync() backward passes only accumulate
+    gradients. A parameter without a gradient on this rank is averaged without an update. A
+    parameter must be used by the forward() of its own module, or by that of the enclosing module if
+    that has parameters of its own.
 
-    Invariant: a parameter changes when its average is complete, never in part.
+    Invariant: a parameter changes only when its average is complete, never in part.
     """
 
     def __init__(self, model, optimizer, *, swa_decay=0.0):
@@ -68,25 +126,33 @@ class Averaging(Hooked):
         self._decay = swa_decay
         self.iteration = 0
         self._optimizers = _ParameterOptimizers(optimizer, self._parameters)
-        self._sums = [torch.empty_like(p) for p in self._parameters]  # what others have a hand in
+        # The sums in flight, apart from the parameters, so that a failure leaves those whole.
+        self._sums = [torch.empty_like(p) for p in self._parameters]
         self._share_first()
         self._swa = [p.detach().clone() for p in self._parameters]
+        self._averaged = [0] * len(self._parameters)  # how many models each of self._swa has
         self._attach()
 
     def _share_first(self):
         resynchronize(self._model)
 
     def _exchange(self, position):
-        """For a subclass: starts to add other workers' parameters to self._sums[position], which holds this worker's.
-        Returns the works in flight and how many models are in the sum when they are done."""
+        """Starts to add others' parameters to self._sums[position], which holds this worker's.
+
+        Returns the works in flight, and how many models are in the sum when they are done. A
+        subclass defines this.
+        """
         raise NotImplementedError
 
     def _on_failure(self, error):
-        """For a subclass: an average has failed, and this worker keeps what it has."""
+        """Handles an average that has failed; this worker keeps its own parameter.
+
+        A subclass may override this.
+        """
         raise error
 
     def _start(self, position):
-        """In flight are works, and the number of models that are in the sum."""
+        """Returns the works in flight, and how many models are in the sum when they are done."""
         parameter = self._parameters[position]
         self._optimizers.step(position)
         parameter.grad = None
@@ -99,7 +165,7 @@ class Averaging(Hooked):
 
     @torch.no_grad()
     def step(self):
-        """After backward, on every rank."""
+        """Ends an iteration. Every rank calls this after backward()."""
         if not self._hooks:
             raise self._error("step() after finish(), which has ended the training")
         self._wait_for_unused()
@@ -122,39 +188,48 @@ class Averaging(Hooked):
                     torch.div(self._sums[position], models, out=parameter.data)
             except RuntimeError as error:
                 self._on_failure(error)
-            self._swa[position].lerp_(parameter.data, 1 - self._decay)
+            kept = decay_after(self._averaged[position], self._decay)
+            self._swa[position].lerp_(parameter.data, 1 - kept)
+            self._averaged[position] += 1
 
     def flush(self):
-        """Waits for all averages in flight: before evaluation or a checkpoint."""
+        """Waits for all averages in flight. Call this before an evaluation or a checkpoint."""
         self._wait(range(len(self._parameters)))
 
     @torch.no_grad()
     def finish(self, batches=None):
-        """Ends the training: makes the model the exact average of all workers' weight averages, the same on all ranks,
-        and recomputes the statistics of batch normalization from the batches, if any are given. The model is then as
-        any other, without hooks."""
+        """Ends the training, and removes the hooks from the model.
+
+        The parameters become the exact average of all workers' weight averages. If any rank gives
+        `batches`, the statistics of batch normalization are recomputed from the batches of all
+        ranks. Otherwise they become the mean of the workers' statistics; those describe the models
+        that were trained, and only approximate their average. All other buffers become those of
+        rank 0. All ranks then have the same model, bit for bit.
+        """
         self.flush()
         self._detach()
         for parameter, average in zip(self._parameters, self._swa, strict=True):
             parameter.data.copy_(average)
             dist.all_reduce(parameter.data)
             parameter.data.div_(dist.get_world_size())
-        if batches is not None:
-            update_bn(batches, self._model)
-            for buffer in self._model.buffers():
-                if buffer.dtype.is_floating_point:
-                    dist.all_reduce(buffer)
-                    buffer.div_(dist.get_world_size())
+        average_statistics(self._model, recompute_statistics(self._model, batches))
+        resynchronize(self._model)
 
     def state_dict(self):
-        """Of this rank: between step() and the next forward pass. The model's own state is saved apart, after it."""
+        """Returns this rank's state of the training.
+
+        Call this between step() and the next forward pass. It does not contain the model's own
+        state, which must be saved after this call.
+        """
         self.flush()
         return {"iteration": self.iteration, "swa": [average.clone() for average in self._swa],
-                "optimizers": self._optimizers.state_dict()}
+                "averaged": list(self._averaged), "optimizers": self._optimizers.state_dict()}
 
     def load_state_dict(self, state):
-        """On all ranks together. Training goes on at the iteration of the checkpoint; averages in flight are of no
-        use to it."""
+        """Continues the training from a checkpoint. All ranks call this together.
+
+        Averages in flight are waited for and dropped.
+        """
         for works, _ in self._order.works.values():
             for work in works:
                 work.wait()
@@ -163,11 +238,12 @@ class Averaging(Hooked):
         self.iteration = state["iteration"]
         for mine, saved in zip(self._swa, state["swa"], strict=True):
             mine.copy_(saved)
+        self._averaged = list(state["averaged"])
         self._optimizers.load_state_dict(state["optimizers"])
 
 
 class LocalSGD(Averaging):
-    """Every worker for itself, and each `every` iterations the average of all."""
+    """Every worker trains alone, and every `every` iterations all workers average their models."""
 
     def __init__(self, model, optimizer, every, **options):
         if every < 1:
@@ -182,8 +258,11 @@ class LocalSGD(Averaging):
 
 
 class Gossip(Averaging):
-    """The dynamic exponential graph: at iteration t rank r sends to rank r + 2^(t mod ⌈log2 w⌉) only, and averages its
-    model with the one that comes (Assran et al., 2019)."""
+    """Gossip on the dynamic exponential graph (Assran et al., 2019).
+
+    In iteration t, rank r of w sends its model to rank r + 2^(t mod ⌈log2 w⌉) only, and averages
+    its own with the one that it receives.
+    """
 
     def __init__(self, model, optimizer, **options):
         super().__init__(model, optimizer, **options)
@@ -202,7 +281,7 @@ class Gossip(Averaging):
 
 
 class _Then:
-    """What is to be done when the works before it are over."""
+    """Looks like a work, so that a call can follow other works: wait() makes the call."""
 
     def __init__(self, wait):
         self.wait = wait

@@ -1,9 +1,10 @@
 """DS-Sync: workers average parameters in small groups that change each iteration (docs/ds-sync.md).
 
-The schedule and the decision to change it are those of src/sync, which the simulator runs too.
+src/sync makes the schedule and decides when to change it. The simulator uses the same code.
 """
 import atexit
 import logging
+import threading
 import time
 import weakref
 
@@ -17,20 +18,22 @@ from thalweg.members import MOST_ATTEMPTS, NEWCOMER
 
 logger = logging.getLogger(__name__)
 
-_made = weakref.WeakSet()
-MOST_GROUPS = 4096  # of a schedule, each a process group with connections of its own; 1,024 workers have some 1,100
+_made = weakref.WeakSet()  # all trainers, for _leave()
+# The most groups that a schedule may have. Each is a process group with connections of its own;
+# 1,024 workers have about 1,100.
+MOST_GROUPS = 4096
 
 
 @atexit.register
 def _leave():
-    """Groups whose threads call Python back must not outlive the interpreter."""
+    """Drops all groups when the program exits: their threads call Python, which must still run."""
     for trainer in list(_made):
         trainer._order.works.clear()
         trainer._process_groups.clear()
 
 
 def racks_of_sizes(sizes):
-    """[4, 4]: ranks 0 to 3 are in the first rack, 4 to 7 in the second."""
+    """Returns the ranks of each rack, numbered in order: [4, 4] gives ranks 0 to 3 and 4 to 7."""
     racks, first = [], 0
     for size in sizes:
         racks.append(list(range(first, first + size)))
@@ -38,8 +41,43 @@ def racks_of_sizes(sizes):
     return racks
 
 
+class _InFlight:
+    """Adds up the time in which at least one average of an iteration is in flight.
+
+    While the backward pass computes and nothing is in flight, the clock stands still. So a worker
+    that computes longer is not mistaken for a slow link. Averages end on threads of the backend.
+    """
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._count = 0  # averages in flight
+        self._since = 0.0  # when the first of them began
+        self._total = 0.0  # seconds before that
+
+    def begin(self, now):
+        with self._lock:
+            if self._count == 0:
+                self._since = now
+            self._count += 1
+
+    def end(self, now):
+        with self._lock:
+            self._count -= 1
+            if self._count == 0:
+                self._total += now - self._since
+
+    def seconds(self, now):
+        """Returns the time so far.
+
+        An average that has ended may still be counted as in flight for a moment: its waiter can
+        wake up before end() is called.
+        """
+        with self._lock:
+            return self._total + (now - self._since if self._count > 0 else 0.0)
+
+
 class _Alone:
-    """The schedule of the last worker."""
+    """The schedule of a worker that is the only one left. It has the methods of Groups."""
 
     def period(self):
         return [[[0]]]
@@ -58,7 +96,7 @@ class _Alone:
 
 
 class DSSync(Averaging):
-    """Trains a model by divide-and-shuffle synchronization.
+    """Trains a model by divide-and-shuffle synchronization (DS-Sync).
 
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         trainer = DSSync(model, optimizer, racks=[[0, 1], [2, 3]])
@@ -67,29 +105,32 @@ class DSSync(Averaging):
             trainer.step()
         trainer.finish(batches)  # the model is now the average of all workers' weight averages
 
-    Every `window` iterations the workers exchange how long their averages took, and if a link has become slow or is so
-    no longer, all go over to another schedule at the same iteration. `on_review(first iteration, seconds[rank][iteration],
-    period)` is told these times. Groups are of the default group's backend; `pg_options` are theirs.
+    Every `window` iterations the workers exchange how long their averages were in flight. If that shows that
+    a link has become slow, or is no longer slow, all workers change to another schedule at the same
+    iteration, unless `adapt` is False. After each exchange `on_review(first iteration of the
+    window, seconds[rank][iteration], period)` is called. The groups use the backend of the default
+    process group, with `pg_options`.
 
-    Instead of racks, `members` (thalweg.members.Members) says who trains. Then a worker that dies leaves the schedule:
-    the others keep their models and go on, at the iteration of whoever is furthest; and a newcomer gets the state of
-    one that is there and joins at the end of a window. The default process group is then DSSync's to make.
+    Instead of `racks`, `members` (thalweg.members.Members) may say who trains; workers may then die
+    and join. DSSync makes the default process group itself in this case. When a worker dies, the
+    others keep their models and continue without it, at the iteration of the most advanced worker.
+    A newcomer joins at the end of a window and gets the state of a worker that already trains.
     """
 
-    def __init__(self, model, optimizer, racks=None, *, members=None, seed=1, window=32, adapt=True, swa_decay=0.99,
-                 pg_options=None, on_review=None):
+    def __init__(self, model, optimizer, racks=None, *, members=None, seed=1, window=32, adapt=True,
+                 swa_decay=0.99, pg_options=None, on_review=None):
         if window < 1:
             raise ValueError(f"window: {window}; 1 or more iterations are allowed")
         if (racks is None) == (members is None):
             raise ValueError("racks, members: one of the two must be given")
         if members is not None and getattr(pg_options, "transport", "") == "atp":
-            raise ValueError("pg_options: transport 'atp' with members: a switch that refuses a group would pass for a dead "
-                             "worker; 'auto' is allowed")
+            raise ValueError("pg_options: transport 'atp' with members: a switch that refuses a "
+                             "group would be mistaken for a dead worker; 'auto' is allowed")
         self._members, self._seed, self._window, self._adapt = members, seed, window, adapt
         self._pg_options, self._on_review = pg_options, on_review
         self._failure = None
-        self._process_groups = {}  # members: theirs
-        self.changes = []  # (iteration, slow racks, slow workers), as the schedule changed
+        self._process_groups = {}  # ranks of a group: its process group
+        self.changes = []  # (iteration, slow racks, slow workers) for each change of the schedule
         if members is None:
             self._set_racks(racks)
         super().__init__(model, optimizer, swa_decay=swa_decay)
@@ -103,12 +144,12 @@ class DSSync(Averaging):
 
     @property
     def rho(self):
-        """What one period leaves of a disagreement."""
+        """The factor by which one period shrinks the differences between the workers' models."""
         return self._groups.rho()
 
     @property
     def period(self):
-        """The groups of ranks of each iteration."""
+        """The groups of ranks in each iteration of a period."""
         return self._period
 
     def _set_racks(self, racks):
@@ -120,50 +161,65 @@ class DSSync(Averaging):
         self._groups = _Alone() if alone else Groups(self._racks, self._seed)
 
     def _begin(self):
-        """From this iteration on, by the schedule of self._groups; the network is learnt anew."""
-        self._first_window = self.iteration
-        self._seconds = [0.0] * self._window  # of the iterations of this window
-        self._started = {}  # iteration: when its first average started
+        """Uses the schedule of self._groups from this iteration on, and begins a new window."""
+        self._first_window = self.iteration  # the first iteration of this window
+        self._clocks = self._new_clocks()
         self._use_schedule()
 
+    def _new_clocks(self):
+        return [_InFlight() for _ in range(self._window)]  # for each iteration of a window
+
     def _use_schedule(self):
-        """Makes the process groups of the schedule, which all ranks do together, and checks that it is theirs too."""
+        """Makes the process groups of the schedule.
+
+        All ranks call this together. It checks that they have the same schedule.
+        """
         Groups.check_words(self._gathered(self._groups.word(self.iteration), torch.int64))
-        self._group_now = (-1, ())  # an iteration, and this worker's group in it
+        self._group_now = (-1, ())  # the current iteration, and this worker's group in it
         self._period = self._groups.period()
-        # In the order of the period, the same on all ranks.
-        needed = dict.fromkeys(tuple(group) for groups in self._period for group in groups if len(group) > 1)
+        # A dict keeps the order of the period, which is the same on all ranks.
+        needed = dict.fromkeys(tuple(group) for groups in self._period for group in groups
+                               if len(group) > 1)
         if len(needed) > MOST_GROUPS:
-            raise ValueError(f"racks: their schedule has {len(needed)} groups of workers; at most {MOST_GROUPS} are allowed")
-        # Nobody is still in one of them: all had waited for their averages before they gathered words.
+            raise ValueError(f"racks: their schedule has {len(needed)} groups of workers; at most "
+                             f"{MOST_GROUPS} are allowed")
+        # No rank still uses the groups that go: every rank had waited for its averages before it
+        # took part in _gathered() above.
         for members in self._process_groups.keys() - needed.keys():
             dist.destroy_process_group(self._process_groups.pop(members))
         for members in needed:
             if members not in self._process_groups:
-                self._process_groups[members] = dist.new_group(list(members), pg_options=self._pg_options)
+                self._process_groups[members] = dist.new_group(list(members),
+                                                               pg_options=self._pg_options)
         self._warn_of_switches(needed)
 
     def _warn_of_switches(self, groups):
-        """A switch has room for so many jobs, and every group is one."""
+        """Logs a warning if groups have no switch, for which every group counts as a job."""
         if not getattr(self._pg_options, "by_switch", False):
             return
         mine = [group for group in groups if dist.get_rank() in group]
         device = self._parameters[0].device
-        without = [group for group in mine if not backend_of(self._process_groups[group], device).has_switch]
+        without = [group for group in mine
+                   if not backend_of(self._process_groups[group], device).has_switch]
         if without:
-            logger.warning("iteration %d: %d of worker %d's %d groups have no switch: none is there, or it has no room for "
-                           "more jobs (max_jobs); %s", self.iteration, len(without), dist.get_rank(), len(mine),
-                           "they go over tcp" if self._pg_options.transport == "auto" else "their workers add up")
+            logger.warning("iteration %d: %d of worker %d's %d groups have no switch: none is "
+                           "there, or it has no room for more jobs (max_jobs); %s", self.iteration,
+                           len(without), dist.get_rank(), len(mine),
+                           "they go over tcp" if self._pg_options.transport == "auto"
+                           else "their workers add up")
 
     def _gathered(self, numbers, dtype):
-        """Of all ranks; by tensors of the model's device, since a backend may move no others."""
+        """Returns the numbers of all ranks.
+
+        Moves them as a tensor on the model's device, because the backend may move no others.
+        """
         mine = torch.tensor(numbers, dtype=dtype, device=self._parameters[0].device)
         lists = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
         dist.all_gather(lists, mine)
         return [one.tolist() for one in lists]
 
     def _group(self, iteration):
-        """This worker's, itself among them."""
+        """Returns the group of this worker in an iteration, the worker included."""
         return tuple(self._groups.group_of(iteration, dist.get_rank()))
 
     def _exchange(self, position):
@@ -172,16 +228,17 @@ class DSSync(Averaging):
         members = self._group_now[1]
         if len(members) == 1 or self._failure is not None:
             return (), 1
-        work = dist.all_reduce(self._sums[position], group=self._process_groups[members], async_op=True)
-        started, place = time.monotonic(), self.iteration - self._first_window
-        first = self._started.setdefault(self.iteration, started)
-        seconds = self._seconds  # a late call back must not meet the next window's
-        work.get_future().add_done_callback(lambda _: self._note(seconds, place, first))
+        work = dist.all_reduce(self._sums[position], group=self._process_groups[members],
+                               async_op=True)
+        clock = self._clocks[self.iteration - self._first_window]
+        clock.begin(time.monotonic())
+        work.get_future().add_done_callback(lambda _: clock.end(time.monotonic()))
         return (work,), len(members)
 
-    def _note(self, seconds, place, first):
-        """The last average of an iteration to end says how long all took."""
-        seconds[place] = max(seconds[place], time.monotonic() - first)
+    def _seconds(self):
+        """Returns how long the averages of each iteration of this window were in flight."""
+        now = time.monotonic()
+        return [clock.seconds(now) for clock in self._clocks]
 
     def _on_failure(self, error):
         if self._members is None:
@@ -192,8 +249,10 @@ class DSSync(Averaging):
             self._members.announce_trouble()
 
     def step(self):
-        """After backward, on every rank. Returns at once, but for the last iteration of a window and when a worker has
-        died."""
+        """Ends an iteration. Every rank calls this after backward().
+
+        Returns at once, except in the last iteration of a window and after a worker has died.
+        """
         super().step()
         if self._members is not None and (self._failure is not None or self._members.in_trouble()):
             self._regroup()
@@ -205,12 +264,13 @@ class DSSync(Averaging):
                 self._regroup()
 
     def _review(self):
+        """Ends a window: lets newcomers join, or changes the schedule if a link has changed."""
         self.flush()
         if self._failure is not None:
             raise self._failure
+        seconds = self._seconds()
         first, self._first_window = self._first_window, self.iteration
-        seconds, self._seconds = self._seconds, [0.0] * self._window
-        self._started.clear()
+        self._clocks = self._new_clocks()
         others_wait = self._members is not None and self._members.others_wait()
         rows = self._gathered([*seconds, float(others_wait)], torch.float64)
         all_seconds = [row[:-1] for row in rows]
@@ -225,12 +285,13 @@ class DSSync(Averaging):
         self._groups.adjust(*found)
         self.changes.append((self.iteration, *found))
         if dist.get_rank() == 0:
-            logger.warning("iteration %d: slow racks %s, slow workers %s: schedule changed, period %d, rho %.3f",
-                           self.iteration, *found, len(self._groups.period()), self._groups.rho())
+            logger.warning("iteration %d: slow racks %s, slow workers %s: schedule changed, "
+                           "period %d, rho %.3f", self.iteration, *found,
+                           len(self._groups.period()), self._groups.rho())
         self._use_schedule()
 
     def _regroup(self):
-        """The next generation of workers: of those who are alive, and of newcomers."""
+        """Forms the next generation, of the living workers and of newcomers, and begins it."""
         self.flush()
         self._form()
         self._begin_generation()
@@ -243,7 +304,7 @@ class DSSync(Averaging):
             if attempt > 0:
                 self._form()
             self._failure = None
-            self._process_groups = {}  # they went with the default group
+            self._process_groups = {}  # they were destroyed with the default process group
             try:
                 self._take_state()
                 self._set_racks(self._members.racks)
@@ -251,30 +312,37 @@ class DSSync(Averaging):
                 return
             except RuntimeError as error:
                 self._on_failure(error)
-        raise RuntimeError(f"iteration {self.iteration}: {MOST_ATTEMPTS} generations of workers in a row fell apart before they "
-                           "had begun") from self._failure
+        raise RuntimeError(f"iteration {self.iteration}: {MOST_ATTEMPTS} generations of workers in "
+                           "a row fell apart before they had begun") from self._failure
 
     @torch.no_grad()
     def _take_state(self):
-        """All go on at one iteration, that of the worker that is furthest. Newcomers get its state, and at the very
-        beginning all do."""
+        """Makes all workers continue at one iteration, that of the most advanced worker.
+
+        Newcomers take the state of that worker. At the very beginning all workers do.
+        """
         members = self._members.members
         furthest = max(range(len(members)), key=lambda rank: members[rank].iteration)
         begins = members[furthest].iteration == 0
         takes = begins or not self._has_state
         if begins or any(member.iteration == NEWCOMER for member in members):
             for tensor in (*self._model.parameters(), *self._model.buffers(), *self._swa):
-                dist.broadcast(tensor.detach() if takes or dist.get_rank() == furthest else tensor.clone(), furthest)
-            box = [self._optimizers.state_dict()]
+                keeps = not takes and dist.get_rank() != furthest
+                dist.broadcast(tensor.clone() if keeps else tensor.detach(), furthest)
+            box = [self._optimizers.state_dict(), self._averaged]
             dist.broadcast_object_list(box, furthest)
             if takes:
                 self._optimizers.load_state_dict(box[0])
+                self._averaged = box[1]
         self.iteration = members[furthest].iteration
         self._has_state = True
 
     def finish(self, batches=None):
-        """As Averaging's. The groups go with the training: their threads, which note times in Python, must not meet the
-        end of the interpreter, and a switch has room for others."""
+        """Ends the training as Averaging.finish() does, and destroys the groups.
+
+        Their threads note times in Python, so they must not outlive the interpreter. A switch gets
+        room for other jobs.
+        """
         super().finish(batches)
         while self._process_groups:
             dist.destroy_process_group(self._process_groups.popitem()[1])
@@ -287,8 +355,10 @@ class DSSync(Averaging):
         return {**super().state_dict(), "seed": self._seed, "racks": self._racks}
 
     def load_state_dict(self, state):
-        """On all ranks together. Training goes on at the iteration of the checkpoint; what the network is like now is
-        learnt anew."""
+        """Continues the training from a checkpoint. All ranks call this together.
+
+        The training starts from the first schedule and senses anew which links are slow.
+        """
         for field, ours in (("seed", self._seed), ("racks", self._racks)):
             if state[field] != ours:
                 raise ValueError(f"{field}: the checkpoint has {state[field]}, this job {ours}")

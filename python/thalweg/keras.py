@@ -1,8 +1,10 @@
-"""DistributedOptimizer for Keras 3 with TensorFlow: data-parallel training, a process a rank (thalweg.arrays).
+"""DistributedOptimizer for Keras 3 with TensorFlow: data-parallel training, one process per rank.
 
     model.compile(optimizer=thalweg.keras.DistributedOptimizer(keras.optimizers.SGD(0.1)), loss=…)
-    thalweg.keras.broadcast_variables(model)          # all ranks begin with rank 0's
-    model.fit(…)                                      # each with its share of the data
+    thalweg.keras.broadcast_variables(model)      # all ranks start from rank 0's variables
+    model.fit(…)                                  # every rank with its share of the data
+
+The ranks communicate by thalweg.arrays.
 """
 import keras
 import numpy as np
@@ -12,7 +14,10 @@ from thalweg import arrays
 
 
 def _averaged(gradients):
-    """Over the ranks: all of them in one call, so that their order is the same on all ranks."""
+    """Returns the averages of the gradients over the ranks.
+
+    One TensorFlow operation reduces all gradients, so that their order is the same on all ranks.
+    """
     def average(*values):
         return [np.asarray(arrays.allreduce(value, op="mean")) for value in values]
 
@@ -22,14 +27,18 @@ def _averaged(gradients):
     return averages
 
 
-def DistributedOptimizer(optimizer):  # noqa: N802  Horovod's name
-    """An optimizer of the same class and settings that averages gradients over the ranks before it applies them."""
+def DistributedOptimizer(optimizer):  # noqa: N802  as Horovod names it
+    """Returns an optimizer that averages gradients over the ranks before it applies them.
+
+    It has the class and the settings of the one that is given.
+    """
     if keras.backend.backend() != "tensorflow":
-        raise ValueError(f"keras: its backend is {keras.backend.backend()!r}; 'tensorflow' is allowed")
+        raise ValueError(f"keras: its backend is {keras.backend.backend()!r}; 'tensorflow' is "
+                         "allowed")
     base = type(optimizer)
 
     def apply(self, grads, trainable_variables=None):
-        # A variable that the loss does not depend on has none, on any rank.
+        # A variable that the loss does not depend on has no gradient on any rank.
         given = [i for i, gradient in enumerate(grads) if gradient is not None]
         averages = list(grads)
         for i, average in zip(given, _averaged([tf.convert_to_tensor(grads[i]) for i in given])):
@@ -40,6 +49,6 @@ def DistributedOptimizer(optimizer):  # noqa: N802  Horovod's name
 
 
 def broadcast_variables(model, root=0):
-    """Gives all ranks the root's variables. The model must be built."""
+    """Copies the root's variables to all ranks. The model must have been built."""
     for variable in model.variables:
         variable.assign(arrays.broadcast(variable.numpy(), root))

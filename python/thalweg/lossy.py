@@ -1,14 +1,17 @@
-"""Data-parallel training with lost gradient segments: n workers in one process, so that what a loss does to training
-can be seen without a network.
+"""Data-parallel training that loses gradient segments, with all workers in one process.
 
-What a lost segment means is DLCP's appendix A. Each worker's gradient goes to a server in segments; the server averages
-over the contributions that arrived, and sends the average back; a worker that does not get a segment of it keeps its own
-gradient there, and so does every worker if nobody's arrived. A segment is what one packet of the transport holds: 1,400
-bytes less one element, which is the count of contributions; segments do not span tensors.
+It shows what a loss does to training, without a network.
 
-Every segment is lost with the same probability, on its own, contributions by `fraction` and averages by
-`result_fraction`. The transport's bound is one on each tensor, rounded down to whole segments: it never loses more than
-this on average, and less of small tensors.
+What a lost segment means follows DLCP, appendix A. Every worker sends its gradient to a server in
+segments. The server averages the contributions that arrived, and sends the average back. A worker
+that does not receive a segment of the average keeps its own gradient there. So do all workers where
+no contribution arrived. A segment is what one packet of the transport holds: 1,400 bytes less one
+element, which is the count of contributions. A segment never spans two tensors.
+
+Every segment is lost independently with the same probability: `fraction` for contributions,
+`result_fraction` for averages. The transport itself bounds the loss of each tensor, rounded down to
+whole segments. It therefore never loses more than this simulation does on average, and it loses
+less of small tensors.
 """
 import copy
 from dataclasses import dataclass
@@ -16,8 +19,8 @@ from dataclasses import dataclass
 import torch
 
 SEGMENT_BYTES = 1400
-LAYERS = ("front", "middle", "back")  # thirds of the layers, by their number; a layer is a module with parameters
-MAGNITUDES = ("small", "medium", "large")  # thirds of the segments of a gradient, by their mean magnitude
+LAYERS = ("front", "middle", "back")  # thirds of the layers, that is of modules with parameters
+MAGNITUDES = ("small", "medium", "large")  # thirds of a gradient's segments, by mean magnitude
 WHERE = ("all", *LAYERS, *MAGNITUDES)
 
 
@@ -25,11 +28,12 @@ WHERE = ("all", *LAYERS, *MAGNITUDES)
 class Loss:
     """Which segments get lost, and how many of them."""
 
-    fraction: float = 0.0  # of the contributions, in [0, 1)
-    where: str = "all"  # among which: one of WHERE
-    result_fraction: float | None = None  # of the averages, in [0, 1); None: half of the contributions'
-    # What an average lacks is made up for: every worker adds its contribution less the average, where the average is
-    # not one over all, to its next gradient.
+    fraction: float = 0.0  # the probability to lose a contribution, in [0, 1)
+    where: str = "all"  # which segments can get lost: one of WHERE
+    # The probability to lose an average, in [0, 1). None: half of `fraction`.
+    result_fraction: float | None = None
+    # Where an average lacks contributions, every worker adds its contribution less the average to
+    # its next gradient.
     error_feedback: bool = False
 
     def __post_init__(self):
@@ -42,26 +46,30 @@ class Loss:
 
     @property
     def of_results(self):
+        """The probability to lose an average."""
         return self.fraction / 2 if self.result_fraction is None else self.result_fraction
 
 
 class Segments:
-    """How the parameters of a model, laid out one after the other, are cut into segments."""
+    """How the trainable parameters of a model, one after the other, are cut into segments."""
 
     def __init__(self, model):
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         types = {p.dtype for p in self.parameters}
         if len(types) != 1 or not types.copy().pop().is_floating_point:
-            raise ValueError(f"model: its trainable parameters are of {sorted(map(str, types)) or 'no type'}; "
-                             "one floating-point type is allowed")
+            raise ValueError("model: its trainable parameters are of "
+                             f"{sorted(map(str, types)) or 'no type'}; one floating-point type is "
+                             "allowed")
         layer_of = {}
         layers = 0
         for module in model.modules():
-            own = [p for p in module.parameters(recurse=False) if p.requires_grad and p not in layer_of]
+            own = [p for p in module.parameters(recurse=False)
+                   if p.requires_grad and p not in layer_of]
             layer_of.update(dict.fromkeys(own, layers))
             layers += bool(own)
         if layers < 3:
-            raise ValueError(f"model: {layers} layers with trainable parameters; at least 3 are needed")
+            raise ValueError(f"model: {layers} layers with trainable parameters; at least 3 are "
+                             "needed")
         most = SEGMENT_BYTES // self.parameters[0].element_size() - 1
         segment_of, third_of = [], []
         for parameter in self.parameters:
@@ -74,32 +82,36 @@ class Segments:
         self.elements, self.count = len(self.segment_of), len(third_of)
 
     def exposed(self, gradients, where):
-        """Which segments of the gradients (a row each) are in the class `where`."""
+        """Returns [row, segment]: whether a segment of a gradient is in the class `where`.
+
+        Each row of `gradients` is one gradient.
+        """
         shape = (len(gradients), self.count)
         if where == "all":
             return torch.ones(shape, dtype=torch.bool)
         if where in LAYERS:
             return (self.third_of == LAYERS.index(where)).expand(shape)
-        sums = torch.zeros(shape, dtype=gradients.dtype).index_add_(1, self.segment_of, gradients.abs())
+        sums = torch.zeros(shape, dtype=gradients.dtype)
+        sums.index_add_(1, self.segment_of, gradients.abs())
         place = (sums / self.sizes).argsort(dim=1).argsort(dim=1)
         return place * 3 // self.count == MAGNITUDES.index(where)
 
 
 class LossyAverage:
-    """Averages gradients, a row a worker, and loses segments on the way."""
+    """Averages gradients, one row per worker, and loses segments of them."""
 
     def __init__(self, segments, loss, generator):
         self._segments, self._loss, self._generator = segments, loss, generator
         self._missing = None  # what error feedback adds to the next gradients
-        self.lost = self.sent = 0  # contributions, in segments
+        self.lost = self.sent = 0  # segments of contributions
 
     def _arrive(self, gradients, fraction):
-        """[row, segment]: which of the gradients' segments get through."""
+        """Draws which segments arrive: [row, segment]."""
         drawn = torch.rand(len(gradients), self._segments.count, generator=self._generator)
         return (drawn >= fraction) | ~self._segments.exposed(gradients, self._loss.where)
 
     def __call__(self, gradients):
-        """In place: every row becomes what its worker applies."""
+        """Replaces every row, in place, by the gradient that its worker applies."""
         if self._missing is not None:
             gradients += self._missing
         workers, of = len(gradients), self._segments.segment_of
@@ -115,7 +127,10 @@ class LossyAverage:
 
 
 class Workers:
-    """Replicas of a model, each with its optimizer, that train together. Gradients are rows of one tensor."""
+    """Replicas of a model, each with its own optimizer, that train together.
+
+    Their gradients are the rows of one tensor.
+    """
 
     def __init__(self, model, make_optimizer, count, loss, generator):
         self.models = [copy.deepcopy(model) for _ in range(count)]
@@ -125,12 +140,13 @@ class Workers:
         self._optimizers = []
         for replica, row in zip(self.models, self._gradients):
             parameters = [p for p in replica.parameters() if p.requires_grad]
-            for parameter, part in zip(parameters, row.split([p.numel() for p in parameters])):
+            parts = row.split([p.numel() for p in parameters])
+            for parameter, part in zip(parameters, parts):
                 parameter.grad = part.view_as(parameter)
             self._optimizers.append(make_optimizer(parameters))
 
     def step(self, loss_of, batches):
-        """One iteration; `batches` has one for each worker."""
+        """Trains one iteration. `batches` has one batch for each worker."""
         self._gradients.zero_()
         for model, batch in zip(self.models, batches):
             model.train()

@@ -1,10 +1,12 @@
-"""Who trains together, where workers may die or come while a job runs.
+"""Keeps track of who trains together when workers may die or join while a job runs.
 
-Workers have names and racks; ranks change. The members of a generation are one process group, the default one. A new
-generation is made when a worker has died or others want to join: all who are alive register for it in the store, and
-one of them, whoever is first, writes down who is in it.
+A worker keeps its name and its rack, but its rank may change. The members of a generation form the
+default process group. A new generation is made when a worker has died or others want to join: all
+living workers register for it in the store, and one of them, whoever is first, writes down who is
+in it.
 
-The store must outlive every worker: one that a launcher or a process of its own keeps (torch.distributed.TCPStore).
+The store must outlive every worker, so it must be that of a launcher or of a process of its own
+(torch.distributed.TCPStore).
 """
 import dataclasses
 import json
@@ -18,31 +20,36 @@ logger = logging.getLogger(__name__)
 
 NEWCOMER = -1  # the iteration of a worker that has no state yet
 POLL_SECONDS = 0.02
-MOST_ATTEMPTS = 8  # generations in a row that fall apart before they have begun
+MOST_ATTEMPTS = 8  # failed attempts in a row to make a generation before a worker gives up
 
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Member:
     rack: str
     name: str
-    iteration: int  # where it was when it registered; NEWCOMER: it has no state
+    iteration: int  # its iteration when it registered; NEWCOMER if it has no state
 
 
 class Members:
     """One worker's view of the members of its job.
 
-    With `start`, so many workers begin the job together; without, the worker joins one that runs. When a worker has
-    died, those who have not registered for the next generation `patience` seconds after the first have are taken for
-    dead: longer than an iteration takes. `timeout` ends what waits for a worker that is silent without being closed.
-    A newcomer waits `join_timeout` seconds to be let in: longer than a window of the others takes, at whose end they do.
+    start: how many workers begin the job together. If it is left out, this worker joins a job that
+    already runs.
+    patience: after a worker has died, the others wait this many seconds for all to register for the
+    next generation. Who has not registered by then is taken for dead, so it must be longer than an
+    iteration takes.
+    timeout: seconds that calls of the process group wait for a worker that is silent although its
+    connections are open, and that the beginning of the job waits for all workers.
+    join_timeout: seconds that a newcomer waits until it is let in. The others let it in at the end
+    of a window (DSSync), so it must be longer than a window takes.
 
     Invariants:
-    1. The members of a generation are written once (compare-and-set), so all agree on them.
-    2. Ranks are in the order of racks and names: the same list gives the same ranks everywhere.
+    1. The members of a generation are written once (compare-and-set), so all workers agree on them.
+    2. Ranks follow the order of racks and names, so the same members get the same ranks everywhere.
     """
 
-    def __init__(self, store, name, rack, *, start=None, backend="thalweg", patience=10.0, timeout=60.0,
-                 join_timeout=600.0):
+    def __init__(self, store, name, rack, *, start=None, backend="thalweg", patience=10.0,
+                 timeout=60.0, join_timeout=600.0):
         if start is not None and start < 1:
             raise ValueError(f"start: {start}; 1 or more workers are allowed")
         if not patience > 0:
@@ -58,31 +65,35 @@ class Members:
 
     @property
     def newcomer(self):
-        """This worker joins a job that runs."""
+        """Whether this worker joins a job that already runs."""
         return self._start is None
 
     @property
     def racks(self):
-        """The ranks of each rack."""
+        """Lists the ranks of each rack."""
         racks = {}
         for rank, member in enumerate(self.members):
             racks.setdefault(member.rack, []).append(rank)
         return list(racks.values())
 
     def announce_trouble(self):
-        """Another worker has failed: all are to come to the next generation."""
+        """Tells all workers that one has failed and that they must form the next generation."""
         self._store.set(f"{self.generation + 1}/trouble", "1")
 
     def in_trouble(self):
+        """Whether a worker has called announce_trouble() in this generation."""
         return self._store.check([f"{self.generation + 1}/trouble"])
 
     def others_wait(self):
-        """Workers want to join."""
+        """Whether workers wait to join."""
         return self._registered_count(self.generation + 1) > 0
 
     def form(self, iteration):
-        """The next generation, as a process group; the members in self.members. `iteration` is this worker's, or
-        NEWCOMER. Others' errors are tried again; an error if the others went on without this worker."""
+        """Forms the next generation: its process group, and its members in self.members.
+
+        `iteration` is this worker's iteration, or NEWCOMER. Tries again if another worker fails
+        meanwhile. Raises RuntimeError if the others went on without this worker.
+        """
         for _ in range(MOST_ATTEMPTS):
             if dist.is_initialized():
                 dist.destroy_process_group()
@@ -92,8 +103,8 @@ class Members:
             if all(member.name != self._name for member in decided):
                 if iteration == NEWCOMER:
                     continue
-                raise RuntimeError(f"worker {self._name}: the others went on without it, since it did not register "
-                                   f"within patience ({self._patience} s)")
+                raise RuntimeError(f"worker {self._name}: the others went on without it, since it "
+                                   f"did not register within patience ({self._patience} s)")
             self.members = decided
             gone = before - {member.name for member in decided}
             logger.warning("generation %d: %d workers%s", self.generation, len(decided),
@@ -104,12 +115,15 @@ class Members:
             except RuntimeError as error:
                 logger.warning("generation %d fell apart: %s", self.generation, error)
                 self.announce_trouble()
-        raise RuntimeError(f"worker {self._name}: no generation of workers came together in {MOST_ATTEMPTS} attempts")
+        raise RuntimeError(f"worker {self._name}: no generation of workers came together in "
+                           f"{MOST_ATTEMPTS} attempts")
 
     def _make_group(self):
         rank = [member.name for member in self.members].index(self._name)
-        dist.init_process_group(self._backend, store=dist.PrefixStore(f"{self.generation}/world", self._store), rank=rank,
-                                world_size=len(self.members), timeout=timedelta(seconds=self._timeout))
+        store = dist.PrefixStore(f"{self.generation}/world", self._store)
+        dist.init_process_group(self._backend, store=store, rank=rank,
+                                world_size=len(self.members),
+                                timeout=timedelta(seconds=self._timeout))
 
     def _next_generation(self):
         if self.members or self._start is not None:
@@ -117,26 +131,31 @@ class Members:
         try:
             self._store.wait(["generation"], timedelta(seconds=self._join_timeout))
         except RuntimeError as error:
-            raise RuntimeError(f"worker {self._name}: no job began within join_timeout ({self._join_timeout} s)") from error
+            raise RuntimeError(f"worker {self._name}: no job began within join_timeout "
+                               f"({self._join_timeout} s)") from error
         return max(self.generation, int(self._store.get("generation"))) + 1
 
     def _registered_count(self, generation):
         return self._store.add(f"{generation}/count", 0)
 
     def _registered(self):
-        """In the order in which they came; one who died on its way into the store is not there."""
+        """Returns who has registered for this generation, in the order of arrival.
+
+        A worker that died between its two writes to the store is left out.
+        """
         keys = [f"{self.generation}/{i}" for i in range(self._registered_count(self.generation))]
-        return [Member(**json.loads(self._store.get(key))) for key in keys if self._store.check([key])]
+        return [Member(**json.loads(self._store.get(key))) for key in keys
+                if self._store.check([key])]
 
     def _agree(self, iteration, before):
-        """Registers, waits for the others, and returns who is in this generation."""
+        """Registers for this generation, waits until its members are decided, and returns them."""
         mine = Member(self._rack, self._name, iteration)
         place = self._store.add(f"{self.generation}/count", 1) - 1
         self._store.set(f"{self.generation}/{place}", json.dumps(dataclasses.asdict(mine)))
         key, started = f"{self.generation}/members", time.monotonic()
         while not self._store.check([key]):
             registered = self._registered()
-            if before:  # a newcomer that was started again: its last word counts
+            if before:  # of a newcomer that was started again, its last registration counts
                 registered = list({member.name: member for member in registered}.values())
             registered.sort()
             if self._may_decide(registered, before, time.monotonic() - started, iteration):
@@ -147,16 +166,19 @@ class Members:
         return [Member(**member) for member in json.loads(self._store.get(key))]
 
     def _may_decide(self, registered, before, waited, iteration):
-        if iteration == NEWCOMER:  # those who have the state decide
+        """Whether this worker may write down who is in the generation."""
+        if iteration == NEWCOMER:  # only workers that have the state decide
             if waited > self._join_timeout:
-                raise RuntimeError(f"worker {self._name}: nobody let it join within join_timeout ({self._join_timeout} s)")
+                raise RuntimeError(f"worker {self._name}: nobody let it join within join_timeout "
+                                   f"({self._join_timeout} s)")
             return False
         names = {member.name for member in registered}
         if len(names) != len(registered):
-            raise ValueError(f"worker {self._name}: its name or another's is taken twice among {sorted(names)}")
+            raise ValueError(f"worker {self._name}: two workers have the same name, among "
+                             f"{sorted(names)}")
         if not before:  # the job begins
             if waited > self._timeout:
-                raise RuntimeError(f"worker {self._name}: {len(names)} of {self._start} workers came within timeout "
-                                   f"({self._timeout} s)")
+                raise RuntimeError(f"worker {self._name}: {len(names)} of {self._start} workers "
+                                   f"came within timeout ({self._timeout} s)")
             return len(names) >= self._start
         return names >= before or waited > self._patience

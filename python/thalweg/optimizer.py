@@ -1,35 +1,40 @@
 """DistributedOptimizer: data-parallel training by wrapping an optimizer, as with Horovod.
 
     optimizer = thalweg.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
-    thalweg.torch.resynchronize(model)                # all ranks begin with rank 0's parameters
-    loss(model(batch)).backward()                     # gradients leave as backward makes them
-    optimizer.step()                                  # waits for them, and updates
+    thalweg.torch.resynchronize(model)         # all ranks start from rank 0's parameters
+    loss(model(batch)).backward()              # sends each gradient as soon as it is made
+    optimizer.step()                           # waits for the averages, and updates the parameters
 
-For a process group whose backend is "thalweg".
+Needs a process group whose backend is "thalweg".
 """
-from thalweg.in_order import InOrder
+from thalweg.gradient_hooks import InOrder
 from thalweg.torch import GradientState
 
 
-def DistributedOptimizer(optimizer, state=None, backward_passes_per_step=1):  # noqa: N802  Horovod's name
-    """Makes the optimizer average gradients over the ranks before every step; returns the same optimizer.
+def DistributedOptimizer(  # noqa: N802  as Horovod names it
+        optimizer, state=None, backward_passes_per_step=1):
+    """Makes the optimizer average gradients over the ranks before every step, and returns it.
 
-    state: how gradients go (thalweg.torch.GradientState). backward_passes_per_step: gradients are accumulated over so
-    many passes first. A parameter without a gradient counts as one of zeros. `optimizer.synchronize()` waits for the
-    gradients without a step, as for clipping them.
+    state: how gradients are averaged (thalweg.torch.GradientState). backward_passes_per_step: so
+    many backward passes accumulate gradients before these are sent. A parameter without a gradient
+    counts as if its gradient were zeros. `optimizer.synchronize()` waits for the averages without a
+    step; call it to clip gradients, for example.
     """
     if backward_passes_per_step < 1:
-        raise ValueError(f"backward_passes_per_step: {backward_passes_per_step}; at least 1 is allowed")
-    parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+        raise ValueError(f"backward_passes_per_step: {backward_passes_per_step}; at least 1 is "
+                         "allowed")
+    parameters = [p for group in optimizer.param_groups for p in group["params"]
+                  if p.requires_grad]
     if not parameters:
         raise ValueError("optimizer: it has no parameters that require a gradient")
     optimizer._thalweg = _Gradients(parameters, state or GradientState(), backward_passes_per_step)
     optimizer.synchronize = optimizer._thalweg.synchronize
 
     def before_step(_optimizer, arguments, named):
-        if any(one is not None for one in (*arguments[1:], named.get("closure"))):  # the first is the optimizer
-            raise RuntimeError("DistributedOptimizer: step(closure) would use gradients of this rank alone: call "
-                               "backward() before step()")
+        # The first argument is the optimizer, and a second one is a closure.
+        if any(one is not None for one in (*arguments[1:], named.get("closure"))):
+            raise RuntimeError("DistributedOptimizer: step(closure) would use gradients of this "
+                               "rank alone: call backward() before step()")
         optimizer._thalweg.before_step()
 
     optimizer.register_step_pre_hook(before_step)
@@ -37,7 +42,10 @@ def DistributedOptimizer(optimizer, state=None, backward_passes_per_step=1):  # 
 
 
 class _Gradients:
-    """The gradients of an optimizer, waited for together: it has no model whose forward passes would."""
+    """Averages the gradients of an optimizer's parameters, and waits for all of them together.
+
+    An optimizer does not know its model, so no forward pass can wait for single layers.
+    """
 
     def __init__(self, parameters, state, passes):
         self._parameters, self._passes = parameters, passes
@@ -46,13 +54,14 @@ class _Gradients:
         self._seen = [0] * len(parameters)
         self._synchronized = False
         for position, parameter in enumerate(parameters):
-            parameter.register_post_accumulate_grad_hook(lambda _, position=position: self._on_gradient(position))
+            parameter.register_post_accumulate_grad_hook(
+                lambda _, position=position: self._on_gradient(position))
 
     def _on_gradient(self, position):
         self._seen[position] += 1
         if self._seen[position] > self._passes:
-            raise RuntimeError(f"DistributedOptimizer: more than {self._passes} backward passes before step(): say "
-                               "backward_passes_per_step")
+            raise RuntimeError(f"DistributedOptimizer: more than {self._passes} backward passes "
+                               "before step(): set backward_passes_per_step")
         if self._seen[position] == self._passes:
             self._order.add(position)
 

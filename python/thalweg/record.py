@@ -1,23 +1,25 @@
-"""Records a layer table from any torch model: what its layers weigh and how long they take.
+"""Records a layer table from any PyTorch model: how large its layers are and how long they take.
 
-A *layer* is a module and the trainable parameters that it owns. The recorder marks the moments of an
-iteration that matter to communication:
+A *layer* is a module and the trainable parameters that it owns. The recorder marks the moments of
+an iteration that matter to communication:
 
 - forward: the moment at which each layer is first called, when its parameters must be there. A
-  layer's forward time lasts until the next layer is first called, so operations without parameters
-  (activations, pooling, a tied output projection) belong to the layer before them; what precedes the
-  first layer belongs to it, and the loss to the last.
-- backward: the moment at which the gradient of each parameter is accumulated, when it can be sent. A
-  layer is ready with the last of its tensors. Layers are replayed in reverse order, so its backward
-  time is what its moment lies after the latest moment of all layers behind it: 0 if autograd
-  finished it out of turn. What follows the last gradient belongs to the first layer.
+  layer's forward time lasts until the next layer is first called. Operations without parameters
+  (activations, pooling, a tied output projection) therefore belong to the layer before them. What
+  precedes the first layer belongs to the first layer, and the loss belongs to the last one.
+- backward: the moment at which the gradient of each parameter is accumulated, when it can be sent.
+  A layer is ready when the last of its tensors is. The simulator replays layers in reverse order,
+  so a layer's backward time begins when all layers behind it are ready and ends when it is ready
+  itself. It is 0 if autograd finished the layer before one behind it. What follows the last
+  gradient belongs to the first layer.
 
-So the times add up to the iteration, without gaps or overlaps. Marks cost time themselves, hence the
-totals come from iterations without marks and only the layers' shares from iterations with them. Both
-are medians.
+The times add up to the whole iteration, without gaps or overlaps. Marks cost time themselves, so
+the totals come from iterations without marks, and iterations with marks only give each layer's
+share of the total. Both are medians.
 
-On a GPU the marks are events on the stream. Each iteration is queued behind a spinning kernel, so that
-the device never waits for the host: the times are those of the device, not of Python.
+On a GPU the marks are events on the stream. Each iteration is queued behind a kernel that spins, so
+that the device never waits for the host. The times are therefore those of the device, not of
+Python.
 """
 
 import contextlib
@@ -31,7 +33,7 @@ from pathlib import Path
 
 import torch
 
-from thalweg.table import Layer, Table
+from thalweg.layer_table import Layer, Table
 
 WARMUP = 5
 ITERATIONS = 20
@@ -42,10 +44,15 @@ def record(model: torch.nn.Module, batch, *, loss: Callable | None = None, name:
            iterations: int = ITERATIONS) -> Table:
     """Times training iterations of `model` on `batch` and returns its layer table.
 
-    batch: a tensor, a tuple of positional or a dict of keyword arguments of the model, on the model's
-    device; its first tensor counts the samples. loss: makes a scalar of the model's output; the mean
-    of all floating-point outputs if left out. The model is run in the mode it is in (call
-    `model.train()` before); its gradients, buffers and the random state are as before afterwards.
+    batch: a tensor, a tuple of positional arguments or a dict of keyword arguments of the model, on
+    the model's device. The first dimension of its first tensor counts the samples.
+    loss: makes a scalar of the model's output. If left out, it is the mean of all floating-point
+    outputs.
+    name, sample, notes: text for the table; `sample` describes one sample.
+    warmup, iterations: how many iterations to run before timing, and how many to time.
+
+    The model runs in its current mode, so call `model.train()` before. Its gradients, its buffers
+    and the random state are restored afterwards.
     """
     if iterations < 1 or warmup < 1:
         raise ValueError(f"warmup is {warmup} and iterations {iterations}: both must be at least 1")
@@ -62,17 +69,20 @@ def record(model: torch.nn.Module, batch, *, loss: Callable | None = None, name:
         for _ in range(iterations):
             plain.append(_timed(step, clock, marked=False))
             marked.append(_timed(step, clock, marked=True))
-    forward = _shares([times.forward for times in marked], [sum(times.forward) for times in plain])
-    backward = _shares([times.backward for times in marked], [sum(times.backward) for times in plain])
+    forward = _shares([times.forward for times in marked],
+                      [sum(times.forward) for times in plain])
+    backward = _shares([times.backward for times in marked],
+                       [sum(times.backward) for times in plain])
     samples, described = _describe(args, kwargs)
-    return Table(name=name or type(model).__name__.lower(), batch=samples, sample=sample or described,
-                 device=_device_name(device), torch=torch.__version__, notes=notes,
-                 date=datetime.date.today().isoformat(), dtype=_dtype_of(model),
-                 layers=tuple(Layer(*row) for row in zip(step.names, step.tensors, forward, backward)))
+    layers = tuple(Layer(*row) for row in zip(step.names, step.tensors, forward, backward))
+    return Table(name=name or type(model).__name__.lower(), batch=samples,
+                 sample=sample or described, device=_device_name(device), torch=torch.__version__,
+                 notes=notes, date=datetime.date.today().isoformat(), dtype=_dtype_of(model),
+                 layers=layers)
 
 
 def mean_of_outputs(output) -> torch.Tensor:
-    """A loss that reaches every floating-point tensor of an output."""
+    """A loss that depends on every floating-point tensor of an output."""
     tensors = [t for t in _tensors_in(output) if t.is_floating_point()]
     if not tensors:
         raise ValueError("the model's output holds no floating-point tensor: give record() a loss")
@@ -81,26 +91,29 @@ def mean_of_outputs(output) -> torch.Tensor:
 
 @dataclass
 class _Times:
-    """Microseconds of one iteration: one entry a layer, or one in all where it was not marked."""
+    """Microseconds of one iteration: one entry per layer, or a single one if it had no marks."""
 
     forward: list[float]
     backward: list[float]
 
 
 class _Step:
-    """One training iteration, with hooks that mark moments when they are told to.
+    """One training iteration, with hooks that can mark its moments.
 
-    The layers are found by a first iteration, which must come before any other. Their order is that
-    of their first calls. A parameter belongs to the module that holds it or, if that is never called
-    (as the parts of torch.nn.MultiheadAttention), to the nearest module around it that is.
+    find_layers() must be called first: it runs an iteration to find the layers, in the order of
+    their first calls. A parameter belongs to the module that holds it. If that module is never
+    called (as the parts of torch.nn.MultiheadAttention), the parameter belongs to the nearest
+    enclosing module that is.
     """
 
     def __init__(self, model, args, kwargs, loss, clock):
-        self._model, self._args, self._kwargs, self._loss, self._clock = model, args, kwargs, loss, clock
+        self._model, self._args, self._kwargs = model, args, kwargs
+        self._loss, self._clock = loss, clock
         self._marking = False
-        self._called: dict[torch.nn.Module, object] = {}
-        self._ready: dict[int, object] = {}
-        self._hooks = [module.register_forward_pre_hook(self._on_call) for module in model.modules()]
+        self._called: dict[torch.nn.Module, object] = {}  # module: mark of its first call
+        self._ready: dict[int, object] = {}  # id of a parameter: mark of its gradient
+        self._hooks = [module.register_forward_pre_hook(self._on_call)
+                       for module in model.modules()]
         self._hooks += [p.register_post_accumulate_grad_hook(self._on_gradient)
                         for p in model.parameters() if p.requires_grad]
 
@@ -113,8 +126,8 @@ class _Step:
             if not parameter.requires_grad:
                 continue
             if id(parameter) not in self._ready:
-                raise ValueError(f"parameter '{name}' got no gradient: let the loss depend on it, or "
-                                 "freeze it with requires_grad_(False)")
+                raise ValueError(f"parameter '{name}' got no gradient: let the loss depend on it, "
+                                 "or freeze it with requires_grad_(False)")
             path = name.rpartition(".")[0]
             while modules[path] not in self._called:
                 path = path.rpartition(".")[0]
@@ -153,12 +166,14 @@ class _Step:
         self._marking = False
 
     def times(self, at: Callable[[object], float]) -> _Times:
-        """What the last run took; `at` turns a mark into microseconds."""
+        """Returns the times of the last run. `at` converts a mark to microseconds."""
         start, turn, end = at(self._start), at(self._turn), at(self._end)
         if not self._called:
             return _Times([turn - start], [end - turn])
-        if list(self._called) != self._layers or len(self._ready) != sum(map(len, self._parameters)):
-            raise ValueError("the model does not use the same layers, in the same order, every iteration")
+        gradients = sum(map(len, self._parameters))
+        if list(self._called) != self._layers or len(self._ready) != gradients:
+            raise ValueError("the model does not use the same layers, in the same order, every "
+                             "iteration")
         calls = [start, *(at(self._called[module]) for module in self._layers[1:]), turn]
         forward = [after - before for before, after in zip(calls, calls[1:])]
         backward = []
@@ -175,7 +190,7 @@ class _Step:
 
 
 class _HostClock:
-    """Moments of the host: right where computing blocks the caller."""
+    """Marks moments by the host's clock. Use it where the host itself computes."""
 
     def prepare(self):
         pass
@@ -194,22 +209,23 @@ class _HostClock:
 
 
 class _CudaClock:
-    """Moments of the current stream, which after the warm-up is kept busy while the host queues an
-    iteration.
+    """Marks moments of the current CUDA stream.
 
-    The spin is as long as the host needed for the last iteration of the warm-up. It is not adapted
-    later: a host that fills the stream's queue waits for the spin itself.
+    After the warm-up a kernel spins on the stream while the host queues an iteration. It spins
+    somewhat longer than the host needed for the last iteration of the warm-up. That length is not
+    adapted later, because a host that has filled the stream's queue waits for the spin itself: its
+    time would include the spin.
     """
 
-    SPIN_CYCLES = 10_000_000  # for the calibration: some milliseconds
-    HEAD_START = 1.5  # how much longer to spin than the host needed
-    MOST_LEAD_US = 200_000.0
+    SPIN_CYCLES = 10_000_000  # some milliseconds, to measure how long a cycle takes
+    HEAD_START = 1.5  # length of the spin, as a multiple of the time that the host needed
+    MOST_LEAD_US = 200_000.0  # the longest spin
 
     def __init__(self, device: torch.device):
         self._device = device
         self._lead_us = 0.0
         torch.cuda.synchronize(device)
-        for _ in range(2):  # the first spin includes the loading of the kernel
+        for _ in range(2):  # the first spin also loads the kernel, so the second one counts
             before = self.mark()
             torch.cuda._sleep(self.SPIN_CYCLES)
             after = self.mark()
@@ -243,14 +259,14 @@ def _timed(step: _Step, clock, *, marked: bool) -> _Times:
 
 
 def _shares(layers: list[list[float]], totals: list[float]) -> list[float]:
-    """The median time of each layer, scaled so that they add up to the median total."""
+    """Returns the median time of each layer, scaled so that they add up to the median total."""
     medians = [statistics.median(times) for times in zip(*layers)]
     return [median * statistics.median(totals) / sum(medians) for median in medians]
 
 
 @contextlib.contextmanager
 def _unchanged(model: torch.nn.Module, device: torch.device):
-    """Keeps what iterations change in a model: gradients, buffers and the random state."""
+    """Restores what iterations change: the model's gradients and buffers, and the random state."""
     gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -272,7 +288,9 @@ def _arguments(batch) -> tuple[tuple, dict]:
 def _tensors_in(value) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value]
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    items = value if isinstance(value, (tuple, list)) else ()
     return [tensor for item in items for tensor in _tensors_in(item)]
 
 
@@ -306,5 +324,6 @@ def _device_name(device: torch.device) -> str:
 def _dtype_of(model: torch.nn.Module) -> str:
     types = {parameter.dtype for parameter in model.parameters() if parameter.requires_grad}
     if len(types) != 1:
-        raise ValueError(f"the model mixes parameter types {sorted(map(str, types))}: one is needed")
+        raise ValueError(f"the model mixes parameter types {sorted(map(str, types))}: one is "
+                         "needed")
     return str(types.pop()).removeprefix("torch.")

@@ -1,7 +1,7 @@
-// A set of small integers: which segments of a tensor have arrived.
+// Bitmap: a set of small integers, such as the segments of a tensor that have arrived.
 //
-// Setting a bit is O(1). A count per block of 512 bits lets count() be O(1), and rank() and the
-// missing-run queries skip whole blocks.
+// Setting a bit and count() are O(1). rank() and the searches for missing bits skip whole blocks of
+// 512 bits by the count that each block keeps.
 //
 // Invariants:
 // 1. block_counts_[b] is the number of set bits in block b; count_ is their sum.
@@ -16,7 +16,7 @@ namespace thalweg {
 
 class Bitmap {
  public:
-  // [begin, end)
+  // The bits [begin, end).
   struct Run {
     std::size_t begin = 0;
     std::size_t end = 0;
@@ -33,9 +33,9 @@ class Bitmap {
   [[nodiscard]] bool full() const { return count_ == size_; }
   [[nodiscard]] bool test(std::size_t i) const;
 
-  // True if the bit was clear before.
+  // Returns whether the bit was clear before.
   bool set(std::size_t i);
-  // True if the bit was set before.
+  // Returns whether the bit was set before.
   bool clear(std::size_t i);
   void clear_all();
 
@@ -45,7 +45,7 @@ class Bitmap {
   // The first clear bit at or after `from`; size() if there is none.
   [[nodiscard]] std::size_t next_missing(std::size_t from) const;
 
-  // The first run of clear bits at or after `from`; empty at size() if there is none.
+  // The first run of clear bits at or after `from`; an empty run at size() if there is none.
   // Loop:  for (auto run = m.missing_run(0); !run.empty(); run = m.missing_run(run.end))
   [[nodiscard]] Run missing_run(std::size_t from) const;
 

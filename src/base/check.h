@@ -1,8 +1,9 @@
-// CHECK: an invariant of the program itself, on in every build. A failed one is a bug: it prints
-// where and what, and aborts. Bad input is never a CHECK; it is a Result or a counted drop.
+// CHECK states an invariant of the program itself, and is on in every build. A failed CHECK is a
+// bug: it prints the place and the condition, and aborts. Bad input never fails a CHECK; it gives
+// an error in a Result, or a counted drop.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string>
 

@@ -1,5 +1,5 @@
-// Samples and their exact percentiles. Keeps every sample: the tail of a training step is what we
-// are judged by, and a bucketed p99.9 is a guess.
+// Histogram: samples and their exact percentiles. It keeps every sample, because the tail of a
+// training step is what counts, and a p99.9 from buckets is a guess.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace thalweg {
 
 class Histogram {
  public:
-  // A sample must not be NaN.
+  // Requires a sample that is not NaN.
   void add(double sample);
   void merge(const Histogram& other);
 
@@ -18,8 +18,8 @@ class Histogram {
   [[nodiscard]] double min() const { return percentile(0); }
   [[nodiscard]] double max() const { return percentile(100); }
   [[nodiscard]] double mean() const;
-  // Nearest rank: the smallest sample with at least `percent` of all samples at or below it, so
-  // the answer is always a value that was seen. Requires 0 <= percent <= 100.
+  // By nearest rank: returns the smallest sample with at least `percent` of all samples at or below
+  // it, so the result is always a value that was added. Requires 0 <= percent <= 100.
   [[nodiscard]] double percentile(double percent) const;
 
  private:

@@ -1,4 +1,4 @@
-// Numbers in text that somebody else wrote.
+// Reads numbers from text.
 #pragma once
 
 #include <charconv>
@@ -8,7 +8,7 @@
 
 namespace thalweg {
 
-// The number that all of `text` is; none if it is something else, or does not fit.
+// Reads all of `text` as one number; none if it is not a number, or does not fit the type.
 template <class Number>
 [[nodiscard]] std::optional<Number> number_in(std::string_view text) {
   Number number{};

@@ -34,7 +34,7 @@ std::uint64_t Prng::next() {
 
 std::uint64_t Prng::below(std::uint64_t bound) {
   CHECK(bound > 0);
-  // Lemire's multiply-and-shift: the draws that would favour some values are thrown away.
+  // Lemire's multiply-and-shift: rejects the draws that would favour some values.
   const std::uint64_t threshold = -bound % bound;
   while (true) {
     const auto product = static_cast<UInt128>(next()) * bound;

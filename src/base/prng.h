@@ -1,5 +1,5 @@
-// A seeded random generator (xoshiro256**, Blackman and Vigna): the only source of randomness in
-// the pure layers. Same seed, same sequence, on every machine and standard library.
+// Prng: a seeded random generator (xoshiro256**, Blackman and Vigna), the only source of randomness
+// in the pure layers. A seed gives the same sequence on every machine and standard library.
 #pragma once
 
 #include <array>
@@ -9,8 +9,8 @@
 
 namespace thalweg {
 
-// SplitMix64 (Steele, Lea and Flood): its step, 2^64 over the golden ratio, and its finalizer, by
-// which every bit of the input reaches every bit of the result.
+// The step of SplitMix64 (Steele, Lea and Flood), which is 2^64 divided by the golden ratio, and
+// its finalizer, in which every bit of the input affects every bit of the result.
 inline constexpr std::uint64_t kGoldenStep = 0x9e3779b97f4a7c15;
 
 constexpr std::uint64_t mix_bits(std::uint64_t x) {

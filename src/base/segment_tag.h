@@ -1,5 +1,5 @@
-// What switches may do with a segment (DLCP, section 3.2.2): which queue it waits in, and whether
-// it may be dropped selectively there.
+// SegmentTag: how switches treat a segment (DLCP, section 3.2.2): in which queue it waits, and
+// whether it may be dropped selectively there.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 namespace thalweg {
 
 struct SegmentTag {
-  std::uint8_t priority = 0;  // queue, 0 first; below kPriorityCount
-  bool important = true;      // ECN-capable: marked where others are dropped
+  std::uint8_t priority = 0;  // the queue, below kPriorityCount; 0 is served first
+  bool important = true;      // ECN-capable: marked when others are dropped
   bool operator==(const SegmentTag&) const = default;
 };
 inline constexpr std::uint8_t kPriorityCount = 8;
-// Queue 0 is for control messages (section 4.1); data has the others.
+// Queue 0 is for control messages (section 4.1); data uses the others.
 inline constexpr std::uint8_t kControlPriority = 0;
 inline constexpr std::uint8_t kDataPriorities = kPriorityCount - 1;
 

@@ -1,15 +1,17 @@
 #include "base/units.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <span>
+#include <vector>
 
 #include "base/check.h"
 #include "base/int128.h"
+#include "base/suggest.h"
 
 namespace thalweg {
 namespace {
@@ -19,7 +21,7 @@ struct Unit {
   std::int64_t scale;
 };
 
-// Largest first where a value is printed: the first unit that divides it is taken.
+// Sorted from the largest: a value is printed in the first unit that divides it.
 constexpr std::array<Unit, 10> kByteUnits{{{"TiB", std::int64_t{1} << 40},
                                            {"TB", 1'000'000'000'000},
                                            {"GiB", std::int64_t{1} << 30},
@@ -37,10 +39,6 @@ constexpr std::array<Unit, 5> kRateUnits{
 constexpr std::array<Unit, 5> kTimeUnits{
     {{"s", 1'000'000'000'000}, {"ms", 1'000'000'000}, {"us", 1'000'000}, {"ns", 1'000}, {"ps", 1}}};
 
-Error bad_quantity(std::string_view kind, std::string_view text, std::string_view allowed) {
-  return Error(fmt::format("'{}' is not a {}: write {}", text, kind, allowed));
-}
-
 struct Quantity {
   double number = 0;
   std::string_view unit;
@@ -54,6 +52,21 @@ bool split_quantity(std::string_view text, Quantity& out) {
   out.unit = text.substr(static_cast<std::size_t>(end - text.data()));
   while (out.unit.starts_with(' ')) out.unit.remove_prefix(1);
   return true;
+}
+
+// `suffix`: what followed the unit and was cut off the text before it was split, such as "bps".
+Error bad_quantity(std::string_view kind, std::string_view text, std::span<const Unit> units,
+                   std::string_view allowed, std::string_view suffix = "") {
+  std::string suggestion;
+  Quantity quantity;
+  if (split_quantity(text.substr(0, text.size() - suffix.size()), quantity)) {
+    std::vector<std::string> names;
+    for (const Unit& unit : units) names.emplace_back(unit.name);
+    if (const auto meant = nearest(quantity.unit, names)) {
+      suggestion = fmt::format("; did you mean '{}{}{}'?", quantity.number, *meant, suffix);
+    }
+  }
+  return Error(fmt::format("'{}' is not a {}: write {}{}", text, kind, allowed, suggestion));
 }
 
 bool scale_quantity(double number, std::int64_t scale, std::int64_t& out) {
@@ -105,7 +118,8 @@ Duration Bandwidth::transmission_time(Bytes size) const {
 Result<Bytes> parse_bytes(std::string_view text) {
   std::int64_t count = 0;
   if (!parse_with_units(text, kByteUnits, count)) {
-    return bad_quantity("size", text, "a number and B, kB, KiB, MB, MiB, GB, GiB, TB or TiB");
+    return bad_quantity("size", text, kByteUnits,
+                        "a number and B, kB, KiB, MB, MiB, GB, GiB, TB or TiB");
   }
   return Bytes(count);
 }
@@ -123,8 +137,9 @@ Result<Bandwidth> parse_bandwidth(std::string_view text) {
   const bool plain_bits = body.size() < text.size() && split_quantity(body, quantity) &&
                           quantity.unit.empty() && scale_quantity(quantity.number, 1, bps);
   if (!plain_bits && !parse_with_units(body, kRateUnits, bps)) {
-    return bad_quantity("bandwidth", text,
-                        "a number and K, M, G or T (bits per second), as in 10G or 2.5Gbps");
+    return bad_quantity("bandwidth", text, kRateUnits,
+                        "a number and K, M, G or T (bits per second), as in 10G or 2.5Gbps",
+                        text.substr(body.size()));
   }
   return Bandwidth::bits_per_second(bps);
 }
@@ -132,7 +147,7 @@ Result<Bandwidth> parse_bandwidth(std::string_view text) {
 Result<Duration> parse_duration(std::string_view text) {
   std::int64_t ps = 0;
   if (!parse_with_units(text, kTimeUnits, ps)) {
-    return bad_quantity("time", text, "a number and ps, ns, us, ms or s");
+    return bad_quantity("time", text, kTimeUnits, "a number and ps, ns, us, ms or s");
   }
   return Duration::picoseconds(ps);
 }

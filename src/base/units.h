@@ -43,7 +43,7 @@ class Duration {
   std::int64_t ps_ = 0;
 };
 
-// A point in time, counted from the start of the driver that says it.
+// A point in time, counted from the start of the driver that supplies it.
 class Time {
  public:
   constexpr Time() = default;
@@ -122,8 +122,9 @@ using Rank = Id<struct RankTag>;                  // a participant of a collecti
 using ChunkIndex = Id<struct ChunkIndexTag>;      // a plan's unit of a tensor
 using SegmentIndex = Id<struct SegmentIndexTag>;  // one packet's worth of a tensor
 
-// Quantities as people write them. A unit is required, case matters only where it must
-// (b is bit, B is byte); the error names the text and the units allowed.
+// These parse quantities as people write them. A unit is required except after 0. Case matters (b
+// is bit, B is byte), except that k and K both mean 1000. The error names the text and the units
+// allowed.
 //   bytes      0, 512B, 64KiB, 97MB, 1GiB        (kB = 1000 B, KiB = 1024 B)
 //   bandwidth  100M, 10G, 10Gbps, 2.5Gb/s        (bits per second)
 //   duration   85.2us, 10ms, 200ns, 1s

@@ -1,21 +1,24 @@
-#include "cli/bench_switch.h"
+#include "cli/commands.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/command.h"
-#include "cli/switch_rates.h"
+#include "lab/bench/switch_rates.h"
+#include "lab/console.h"
+#include "lab/terminal.h"
 
-namespace thalweg {
+namespace thalweg::cli {
 namespace {
 
-struct Arguments {
-  SwitchLoad load;
+struct BenchSwitchArguments {
+  lab::SwitchLoad load;
   bool as_json = false;
 };
 
@@ -29,12 +32,30 @@ constexpr const char* kDefinition =
     "udp_packets_per_s_core: the switch's thread over UDP on loopback, system calls included. "
     "limit_packets_per_s: bytes per second of an int32 sum beyond cache, over those of a packet";
 
-Result<int> run(const Arguments& arguments) {
-  const SwitchLoad& load = arguments.load;
-  const double limit = measure_memory_limit(load);
-  const double stage = measure_stage(load);
-  const Result<double> xdp = measure_xdp(load);
-  THALWEG_TRY(const UdpRate udp, measure_udp(load));
+struct Rates {
+  double limit = 0;
+  double stage = 0;
+  Result<double> xdp;
+  lab::UdpRate udp;
+};
+
+Result<Rates> measure(const lab::SwitchLoad& load) {
+  lab::Progress progress;
+  progress.show("memory limit", 0);
+  const double limit = lab::measure_memory_limit(load);
+  progress.show("data plane", 0.25);
+  const double stage = lab::measure_stage(load);
+  progress.show("in the kernel (XDP)", 0.5);
+  Result<double> xdp = lab::measure_xdp(load);
+  progress.show("over UDP", 0.75);
+  THALWEG_TRY(const lab::UdpRate udp, lab::measure_udp(load));
+  return Rates{.limit = limit, .stage = stage, .xdp = std::move(xdp), .udp = udp};
+}
+
+Result<int> run_bench_switch(const BenchSwitchArguments& arguments) {
+  const lab::SwitchLoad& load = arguments.load;
+  THALWEG_TRY(const Rates rates, measure(load));
+  const auto& [limit, stage, xdp, udp] = rates;
   if (arguments.as_json) {
     const nlohmann::json out{{"workers", load.workers},
                              {"elements", load.elements},
@@ -57,7 +78,7 @@ Result<int> run(const Arguments& arguments) {
                                              row("data plane", stage)};
   if (xdp.ok()) rows.push_back(row("in the kernel (XDP)", *xdp));
   rows.push_back(row("switch over UDP", udp.packets_per_s_core));
-  std::cout << format_table(rows);
+  std::cout << lab::format_table(rows);
   if (!xdp.ok()) std::cout << fmt::format("without XDP: {}\n", xdp.error().message());
   std::cout << fmt::format("{} workers, {} elements a packet, {:.1f} packets a receive call\n",
                            load.workers, load.elements, udp.packets_per_call);
@@ -67,20 +88,23 @@ Result<int> run(const Arguments& arguments) {
 }  // namespace
 
 void add_bench_switch(CLI::App& bench) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<BenchSwitchArguments>();
   CLI::App& command =
-      *bench.add_subcommand("switch", "Aggregation of gradient packets in the software switch");
-  command.add_option("--workers", arguments->load.workers, "Of the job")
+      *bench.add_subcommand("switch", "aggregation of gradient packets in the software switch");
+  command.add_option("--workers", arguments->load.workers, "workers of the job")
       ->check(CLI::Range(2, 32))
       ->capture_default_str();
-  command.add_option("--elements", arguments->load.elements, "Of 32 bits, of a packet")
+  command.add_option("--elements", arguments->load.elements, "elements of 32 bits in a packet")
       ->check(CLI::Range(std::uint32_t{1}, std::uint32_t{256}))
       ->capture_default_str();
-  command.add_option("--seconds", arguments->load.seconds, "Of each measurement")
+  command
+      .add_option("--seconds", arguments->load.seconds,
+                  "how long each rate is measured, in seconds")
       ->check(CLI::Range(0.01, 600.0))
       ->capture_default_str();
-  command.add_flag("--json", arguments->as_json, "As JSON");
-  on_run(command, [arguments] { return run(*arguments); });
+  command.add_flag("--json", arguments->as_json, "print a JSON object");
+  add_examples(command, {"thalweg bench switch --workers 8 --seconds 1"});
+  on_run(command, [arguments] { return run_bench_switch(*arguments); });
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::cli

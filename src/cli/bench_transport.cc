@@ -1,238 +1,22 @@
-// Two parts, each with its peers in turn:
-//
-//   clean   the link as fast as two cores drive it: raw UDP with GSO and GRO, which is what the
-//           system can carry in packets of this size, kernel TCP, and DLCP with exact tensors,
-//           without and with a job key
-//   lossy   1 Gb/s, random loss of every packet in both directions: the time of one tensor, from
-//           the call that sends it to its end at the receiver. The limit is the time that its
-//           packets, headers included, take at 1 Gb/s without any loss.
-#include "cli/bench_transport.h"
+#include <fmt/core.h>
 
-#include <fmt/format.h>
-
-#include <array>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
-#include "base/histogram.h"
-#include "base/units.h"
 #include "cli/command.h"
-#include "cli/network_pair.h"
-#include "cli/transport_rates.h"
-#include "wire/data_header.h"
+#include "cli/commands.h"
+#include "lab/bench/transport.h"
 
-namespace thalweg {
+namespace thalweg::cli {
 namespace {
 
-constexpr std::array<int, 4> kLossPerMille = {0, 1, 5, 10};
-constexpr double kLossyGbps = 1;
-// What the shaper counts of a packet beside our header and payload: Ethernet, IPv4 and UDP.
-constexpr std::size_t kNetworkHeaders = 14 + 20 + 8;
-constexpr int kTurns = 3;
-
-struct Options {
+struct BenchTransportArguments {
+  lab::TransportBenchOptions options;
   bool json = false;
-  bool quick = false;
-  double bound = 0.02;
 };
 
-// Written by the two processes.
-struct Measured {
-  std::array<RateResult, kTurns> raw;
-  std::array<RateResult, kTurns> tcp;
-  std::array<RateResult, kTurns> dlcp;
-  std::array<RateResult, kTurns> keyed;
-  std::array<TimesResult, kLossPerMille.size()> tcp_times;
-  std::array<TimesResult, kLossPerMille.size()> dlcp_times;
-  double idle_cpu = 0;
-};
-
-struct Settings {
-  RateSettings rate;
-  TimesSettings times;
-  std::uint32_t tcp_tensors = 200;
-  int turns = kTurns;
-  double idle_seconds = 1;
-};
-
-Settings settings_of(const Options& options) {
-  Settings settings;
-  settings.rate.seconds = 1.5;
-  settings.times.tensors = 500;
-  settings.times.loss_bound = options.bound;
-  settings.times.line_rate_gbps = kLossyGbps;
-  if (options.quick) {
-    settings.rate.seconds = 0.2;
-    settings.rate.tensor_bytes = std::size_t{8} << 20;
-    settings.times.tensors = 20;
-    settings.tcp_tensors = 20;
-    settings.turns = 1;
-    settings.idle_seconds = 0.2;
-  }
-  return settings;
-}
-
-void measure(const PairProcess& process, const Settings& settings, Measured& out) {
-  for (int turn = 0; turn < settings.turns; ++turn) {
-    const auto i = static_cast<std::size_t>(turn);
-    measure_raw_udp_rate(process, settings.rate, out.raw[i]);
-    measure_tcp_rate(process, settings.rate, out.tcp[i]);
-    measure_dlcp_rate(process, settings.rate, out.dlcp[i]);
-    RateSettings keyed = settings.rate;
-    keyed.keyed = true;
-    measure_dlcp_rate(process, keyed, out.keyed[i]);
-  }
-  measure_idle(process, settings.idle_seconds, out.idle_cpu);
-  if (!process.own_network()) return;
-  process.shape(kLossyGbps);
-  TimesSettings tcp = settings.times;
-  tcp.tensors = settings.tcp_tensors;
-  for (std::size_t i = 0; i < kLossPerMille.size(); ++i) {
-    process.lose(kLossPerMille[i] * 1e-3);
-    process.meet();
-    measure_dlcp_times(process, settings.times, out.dlcp_times[i]);
-    measure_tcp_times(process, tcp, out.tcp_times[i]);
-    process.meet();
-  }
-}
-
-// The turn in the middle.
-RateResult median(const std::array<RateResult, kTurns>& all, int turns) {
-  std::vector<RateResult> sorted(all.begin(), all.begin() + turns);
-  std::ranges::sort(sorted, {}, &RateResult::gbps);
-  return sorted[sorted.size() / 2];
-}
-
-double cpu_per_gb(const RateResult& rate) { return rate.cpu_seconds / (rate.bytes * 1e-9); }
-
-double limit_ms(const TimesSettings& settings) {
-  const std::size_t packets =
-      (settings.tensor_bytes + settings.packet_payload - 1) / settings.packet_payload;
-  const std::size_t bytes = settings.tensor_bytes + packets * (kDataHeaderSize + kNetworkHeaders);
-  return static_cast<double>(bytes) * 8 / (kLossyGbps * 1e9) * 1e3;
-}
-
-Histogram histogram(const TimesResult& times) {
-  Histogram histogram;
-  for (std::uint32_t i = 0; i < times.count; ++i) histogram.add(times.ms[i]);
-  return histogram;
-}
-
-nlohmann::ordered_json to_json(const Measured& measured, const Settings& settings, bool own_network,
-                               const std::string& note) {
-  nlohmann::ordered_json json;
-  const RateResult raw = median(measured.raw, settings.turns);
-  const RateResult tcp = median(measured.tcp, settings.turns);
-  const RateResult dlcp = median(measured.dlcp, settings.turns);
-  const RateResult keyed = median(measured.keyed, settings.turns);
-  json["link"] = own_network ? "veth between two network namespaces" : "loopback";
-  json["note"] = note;
-  json["segment_bytes"] = settings.rate.packet_payload;
-  json["tensor_bytes"] = settings.rate.tensor_bytes;
-  json["turns"] = settings.turns;
-  json["statistic"] = "the median turn; raw UDP, TCP, DLCP and keyed DLCP in turn";
-  json["dlcp_gbps"] = dlcp.gbps;
-  json["raw_udp_gbps"] = raw.gbps;
-  json["tcp_gbps"] = tcp.gbps;
-  json["ratio_raw"] = dlcp.gbps / raw.gbps;
-  json["ratio_tcp"] = dlcp.gbps / tcp.gbps;
-  json["dlcp_keyed_gbps"] = keyed.gbps;
-  json["ratio_keyed"] = keyed.gbps / dlcp.gbps;
-  json["dlcp_cpu_s_per_gb"] = cpu_per_gb(dlcp);
-  json["dlcp_keyed_cpu_s_per_gb"] = cpu_per_gb(keyed);
-  json["raw_udp_cpu_s_per_gb"] = cpu_per_gb(raw);
-  json["tcp_cpu_s_per_gb"] = cpu_per_gb(tcp);
-  json["raw_udp_lost"] = raw.lost_fraction;
-  json["idle_cpu"] = measured.idle_cpu;
-  json["tcp_congestion_control"] = system_setting("/proc/sys/net/ipv4/tcp_congestion_control");
-  json["lossy"] = nlohmann::ordered_json::array();
-  if (!own_network) return json;
-  for (std::size_t i = 0; i < kLossPerMille.size(); ++i) {
-    const Histogram ours = histogram(measured.dlcp_times[i]);
-    const Histogram theirs = histogram(measured.tcp_times[i]);
-    nlohmann::ordered_json row;
-    row["loss"] = kLossPerMille[i] * 1e-3;
-    row["rate_gbps"] = kLossyGbps;
-    row["tensor_bytes"] = settings.times.tensor_bytes;
-    row["loss_bound"] = settings.times.loss_bound;
-    row["limit_ms"] = limit_ms(settings.times);
-    row["dlcp_p50_ms"] = ours.percentile(50);
-    row["dlcp_p99_ms"] = ours.percentile(99);
-    row["tcp_p50_ms"] = theirs.percentile(50);
-    row["tcp_p99_ms"] = theirs.percentile(99);
-    row["ratio"] = ours.percentile(99) / limit_ms(settings.times);
-    row["tcp_ratio"] = theirs.percentile(99) / limit_ms(settings.times);
-    row["dlcp_samples"] = ours.count();
-    row["tcp_samples"] = theirs.count();
-    row["dlcp_arrived"] = measured.dlcp_times[i].arrived_fraction;
-    row["dlcp_retransmitted"] = measured.dlcp_times[i].retransmitted_fraction;
-    json["lossy"].push_back(std::move(row));
-  }
-  return json;
-}
-
-void print_table(const nlohmann::ordered_json& json) {
-  const auto number = [&](const char* key) { return json[key].get<double>(); };
-  fmt::print("Transport over {}, {}-byte segments, tensors of {}; {} ({} turns).\n",
-             json["link"].get<std::string>(), json["segment_bytes"].get<int>(),
-             to_string(Bytes(json["tensor_bytes"].get<std::int64_t>())),
-             json["statistic"].get<std::string>(), json["turns"].get<int>());
-  if (const auto note = json["note"].get<std::string>(); !note.empty()) fmt::print("{}\n", note);
-  std::vector<std::vector<std::string>> rows = {{"", "Gb/s", "processor s/GB", "DLCP against it"}};
-  const auto row = [&](const char* name, const char* gbps, const char* cpu, double ratio) {
-    rows.push_back({name, fmt::format("{:.1f}", number(gbps)), fmt::format("{:.2f}", number(cpu)),
-                    fmt::format("{:.2f}", ratio)});
-  };
-  row("DLCP, exact", "dlcp_gbps", "dlcp_cpu_s_per_gb", 1);
-  row("DLCP, exact, with a job key", "dlcp_keyed_gbps", "dlcp_keyed_cpu_s_per_gb",
-      1 / number("ratio_keyed"));
-  row("raw UDP, GSO and GRO", "raw_udp_gbps", "raw_udp_cpu_s_per_gb", number("ratio_raw"));
-  row(fmt::format("TCP, {}", json["tcp_congestion_control"].get<std::string>()).c_str(), "tcp_gbps",
-      "tcp_cpu_s_per_gb", number("ratio_tcp"));
-  fmt::print("\n{}\nAn idle endpoint takes {:.3f} % of a core.\n", format_table(rows),
-             number("idle_cpu") * 100);
-  if (json["lossy"].empty()) return;
-  const auto& first = json["lossy"][0];
-  fmt::print(
-      "\nOne tensor of {} at {} Gb/s, times in ms; loss of every packet both ways; DLCP's bound is "
-      "{} %.\n\n",
-      to_string(Bytes(first["tensor_bytes"].get<std::int64_t>())), first["rate_gbps"].get<double>(),
-      first["loss_bound"].get<double>() * 100);
-  std::vector<std::vector<std::string>> table = {{"loss", "limit", "DLCP p50", "p99", "p99/limit",
-                                                  "TCP p50", "p99", "p99/limit", "sent again"}};
-  for (const auto& entry : json["lossy"]) {
-    const auto value = [&](const char* key) { return entry[key].get<double>(); };
-    table.push_back(
-        {fmt::format("{:.1f} %", value("loss") * 100), fmt::format("{:.2f}", value("limit_ms")),
-         fmt::format("{:.2f}", value("dlcp_p50_ms")), fmt::format("{:.2f}", value("dlcp_p99_ms")),
-         fmt::format("{:.2f}", value("ratio")), fmt::format("{:.2f}", value("tcp_p50_ms")),
-         fmt::format("{:.2f}", value("tcp_p99_ms")), fmt::format("{:.2f}", value("tcp_ratio")),
-         fmt::format("{:.2f} %", value("dlcp_retransmitted") * 100)});
-  }
-  fmt::print("{}", format_table(table));
-}
-
-Result<int> run(const Options& options) {
-  const Settings settings = settings_of(options);
-  const Result<bool> networks = can_make_networks();
-  const std::string note =
-      networks.ok() ? ""
-                    : fmt::format(
-                          "No network namespaces ({}): on loopback, and without the part "
-                          "with loss.",
-                          networks.error().message());
-  THALWEG_TRY(const SharedMemory memory, SharedMemory::make(sizeof(Measured)));
-  auto* measured = new (memory.data()) Measured();
-  THALWEG_TRY_STATUS(run_network_pair(
-      networks.ok(), [&](PairProcess& process) { measure(process, settings, *measured); }));
-  const auto json = to_json(*measured, settings, networks.ok(), note);
-  if (options.json) {
-    fmt::print("{}\n", json.dump(2));
-  } else {
-    print_table(json);
-  }
+Result<int> run_bench_transport(const BenchTransportArguments& arguments) {
+  THALWEG_TRY(const auto result, lab::measure_transport(arguments.options));
+  fmt::print("{}", arguments.json ? result.dump(2) + "\n" : lab::transport_text(result));
   return 0;
 }
 
@@ -242,13 +26,17 @@ void add_bench_transport(CLI::App& bench) {
   auto* command = bench.add_subcommand(
       "transport",
       "DLCP between two processes, beside raw UDP and kernel TCP, on a clean and a lossy link");
-  auto options = std::make_shared<Options>();
-  command->add_flag("--json", options->json, "Print JSON instead of tables");
-  command->add_flag("--quick", options->quick, "A few seconds, to see that it works");
-  command->add_option("--bound", options->bound, "DLCP's loss bound on the lossy link, in [0, 1)")
+  auto arguments = std::make_shared<BenchTransportArguments>();
+  command->add_flag("--json", arguments->json, "print JSON instead of tables");
+  command->add_flag("--quick", arguments->options.quick,
+                    "only a few seconds, to see that it works");
+  command
+      ->add_option("--bound", arguments->options.bound,
+                   "DLCP's loss bound on the lossy link, in [0, 1)")
       ->check(CLI::Range(0.0, 0.999))
       ->capture_default_str();
-  on_run(*command, [options] { return run(*options); });
+  add_examples(*command, {"thalweg bench transport --quick"});
+  on_run(*command, [arguments] { return run_bench_transport(*arguments); });
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::cli

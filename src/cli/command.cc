@@ -1,184 +1,169 @@
 #include "cli/command.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <fmt/ranges.h>
+
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <cstdio>
-#include <cstring>
-#include <ctime>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <sstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <ranges>
+#include <string_view>
 
-#include "topology/load.h"
+#include "base/printable.h"
+#include "base/suggest.h"
+#include "lab/terminal.h"
 
-namespace thalweg {
+namespace thalweg::cli {
 namespace {
 
-constexpr double kQuietSeconds = 2;
-constexpr double kSecondsBetweenLines = 5;
-constexpr double kSecondsBetweenRedraws = 0.1;
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+std::vector<std::string> subcommand_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (!sub->get_group().empty()) names.push_back(sub->get_name());
+  }
+  return names;
 }
 
-// The characters of UTF-8 text, as far as a terminal's columns are concerned.
-std::size_t width_of(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
-  }));
+// Help whose headings, which begin a line and end with a colon, are bold.
+class BoldHeadings : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    const std::string plain = CLI::Formatter::make_help(app, std::move(name), mode);
+    std::string bold;
+    for (const auto line : std::views::split(plain, '\n')) {
+      const std::string_view text(line.begin(), line.end());
+      const bool heading = text.ends_with(':') && !text.starts_with(' ');
+      bold += lab::painted(text, lab::Colour::kBold, heading) + '\n';
+    }
+    bold.pop_back();
+    return bold;
+  }
+};
+
+// The subcommand that was called, as far as its words were understood.
+const CLI::App& called(const CLI::App& program) {
+  const CLI::App* app = &program;
+  while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
+  return *app;
 }
 
-Error io_error(std::string_view doing, const std::string& path) {
-  return Error(fmt::format("cannot {} {}: {}", doing, path, std::strerror(errno)));
+// The error for a word that `app` does not know.
+Error unknown_word(const CLI::App& app, const std::string& word) {
+  const std::vector<std::string> names = subcommand_names(app);
+  if (!names.empty() && !word.starts_with('-')) {
+    return Error(fmt::format("{}: '{}' is not one of its subcommands; there are: {}{}",
+                             path_of(app), word, fmt::join(names, ", "),
+                             did_you_mean(word, names)));
+  }
+  if (word.starts_with('-')) {
+    const std::string subcommands =
+        names.empty() ? "" : fmt::format("; subcommands: {}", fmt::join(names, ", "));
+    return Error(fmt::format("{}: '{}' is not one of its options{}{} ({} --help lists them)",
+                             path_of(app), word.substr(0, word.find('=')), subcommands,
+                             suggest_option(app, word), path_of(app)));
+  }
+  return Error(
+      fmt::format("{}: '{}' is one word too many ({} --help)", path_of(app), word, path_of(app)));
 }
 
 }  // namespace
 
-void exit_with_error(const Error& error) {
-  std::cerr << "thalweg: " << error.message() << '\n';
-  throw CLI::RuntimeError(kExitBadInput);
-}
+void exit_with_error(const Error& error) { throw Failure(error); }
 
 void exit_unless_zero(int code) {
   if (code != 0) throw CLI::RuntimeError(code);
 }
 
-std::optional<Error> missing_subcommand(const CLI::App& program) {
-  const CLI::App* app = &program;
-  std::string path = program.get_name();
-  while (!app->get_subcommands().empty()) {
-    app = app->get_subcommands().front();
-    path += " " + app->get_name();
+bool wants_json(int argc, char** argv) {
+  const std::vector<std::string_view> words(argv, argv + argc);
+  const auto is = [&](std::size_t i, std::string_view word) {
+    return i < words.size() && words[i] == word;
+  };
+  const bool starts_others = is(1, "run") || (is(1, "testbed") && (is(2, "run") || is(2, "exec")));
+  return !starts_others && std::ranges::find(words, std::string_view("--json")) != words.end();
+}
+
+int report(const Error& error, bool as_json) {
+  std::string message = printable_lines(error.message());
+  // Errors about the command line begin with its words.
+  const bool named = message.starts_with("thalweg");
+  const std::string shown = (named ? "" : "thalweg: ") + message;
+  const std::size_t words = shown.find(": ") + 1;  // npos + 1 = 0: nothing is painted
+  const bool colour = lab::shows_colour(STDERR_FILENO);
+  std::cerr << lab::painted(shown.substr(0, words), lab::Colour::kRed, colour)
+            << shown.substr(words) << '\n';
+  if (as_json) {
+    const nlohmann::ordered_json object{{"error", std::move(message)},
+                                        {"exit_code", kExitBadInput}};
+    std::cout << object.dump(2) << '\n' << std::flush;
   }
-  if (app->get_require_subcommand_min() == 0) return std::nullopt;
+  return kExitBadInput;
+}
+
+std::string path_of(const CLI::App& app) {
+  return app.get_parent() == nullptr ? app.get_name()
+                                     : path_of(*app.get_parent()) + " " + app.get_name();
+}
+
+std::string suggest_option(const CLI::App& app, const std::string& given) {
   std::vector<std::string> names;
-  for (const CLI::App* sub : app->get_subcommands([](const CLI::App*) { return true; })) {
-    if (!sub->get_group().empty()) names.push_back(sub->get_name());
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) continue;
+    for (const std::string& name : option->get_lnames()) names.push_back(name);
   }
-  const std::vector<std::string> rest = app->remaining();
-  const std::string problem = rest.empty()
-                                  ? "a subcommand is required"
-                                  : fmt::format("'{}' is not one of its subcommands", rest.front());
-  return Error(fmt::format("{}: {}; there are: {}", path, problem, fmt::join(names, ", ")));
+  // Compared without the dashes, which all have.
+  const std::string word = given.substr(0, given.find('='));
+  const std::size_t begin = word.find_first_not_of('-');
+  if (begin == std::string::npos) return "";
+  const std::string bare = word.substr(begin);
+  // One dash before a long name.
+  if (std::ranges::find(names, bare) != names.end()) return "; did you mean '--" + bare + "'?";
+  const auto meant = nearest(bare, names);
+  return meant ? "; did you mean '--" + *meant + "'?" : "";
 }
 
-Status print_now(std::string_view text) {
-  if (std::cout << text << std::flush) return ok_status();
-  return Error("cannot write to standard output");
-}
-
-Result<std::string> read_file(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    return Error(fmt::format("cannot read {}: it is a folder", path));
+Error explain(const CLI::App& program, const CLI::ParseError& refused) {
+  const CLI::App& app = called(program);
+  for (const CLI::App* one = &app; one != nullptr; one = one->get_parent()) {
+    const std::vector<std::string> rest = one->remaining();
+    if (rest.empty() || one->get_prefix_command()) continue;
+    // What follows a mistyped subcommand is its options. What follows a mistyped option is its
+    // value.
+    const auto option =
+        std::ranges::find_if(rest, [](const std::string& word) { return word.starts_with('-'); });
+    const bool first = option == rest.end() || !subcommand_names(*one).empty();
+    return unknown_word(*one, first ? rest.front() : *option);
   }
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return io_error("read", path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (in.bad()) return io_error("read", path);
-  return std::move(text).str();
-}
-
-std::string system_setting(const char* path) {
-  std::string value;
-  std::ifstream(path) >> value;
-  return value;
-}
-
-Status write_files(const std::vector<OutputFile>& files) {
-  // A device, a pipe or a link to a file is written as it is: renaming over it would replace it.
-  const auto in_place = [](const OutputFile& file) {
-    std::error_code ignored;
-    const auto kind = std::filesystem::symlink_status(file.path, ignored).type();
-    return kind != std::filesystem::file_type::regular &&
-           kind != std::filesystem::file_type::not_found;
-  };
-  const auto written_to = [&](const OutputFile& file) {
-    return in_place(file) ? file.path : file.path + ".part";
-  };
-  const auto fail = [&](const OutputFile& failed) {
-    const Error error = io_error("write", failed.path);
-    for (const OutputFile& file : files) {
-      if (!in_place(file)) std::remove(written_to(file).c_str());
-    }
-    return error;
-  };
-  for (const OutputFile& file : files) {
-    std::ofstream out(written_to(file), std::ios::binary | std::ios::trunc);
-    out << file.content;
-    out.close();
-    if (!out) return fail(file);
+  if (refused.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError) &&
+      app.get_require_subcommand_min() > 0) {
+    return Error(fmt::format("{}: a subcommand is required; there are: {}", path_of(app),
+                             fmt::join(subcommand_names(app), ", ")));
   }
-  for (const OutputFile& file : files) {
-    if (in_place(file)) continue;
-    if (std::rename(written_to(file).c_str(), file.path.c_str()) != 0) return fail(file);
-  }
-  return ok_status();
+  return Error(fmt::format("{}: {} ({} --help)", path_of(app), refused.what(), path_of(app)));
 }
 
-Result<Topology> load_topology(const std::string& argument) {
-  if (is_topology_shorthand(argument)) return topology_from_shorthand(argument);
-  std::error_code ignored;
-  if (!std::filesystem::exists(argument, ignored)) {
-    return Error(
-        fmt::format("--topology: '{}' is neither a file nor a shorthand such as "
-                    "leaf-spine:racks=2,hosts=4,spines=1,host=10G,uplink=10G",
-                    argument));
-  }
-  THALWEG_TRY(const std::string text, read_file(argument));
-  return topology_from_file_text(text, argument);
+CLI::Validator one_of(std::vector<std::string> words) {
+  const std::string list = fmt::format("{}", fmt::join(words, ", "));
+  return {[words = std::move(words), list](const std::string& given) -> std::string {
+            if (std::ranges::find(words, given) != words.end()) return {};
+            return fmt::format("'{}' is not allowed: write one of {}{}", given, list,
+                               did_you_mean(given, words));
+          },
+          "{" + list + "}"};
 }
 
-std::string format_table(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], width_of(row[c]));
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    for (std::size_t c = 0; c < row.size(); ++c) {
-      const std::string padding(widths[c] - width_of(row[c]), ' ');
-      if (c > 0) text += "  ";
-      text += c == 0 ? row[c] + padding : padding + row[c];
-    }
-    while (text.ends_with(' ')) text.pop_back();
-    text += '\n';
-  }
-  return text;
+void make_headings_bold(CLI::App& program) {
+  if (lab::shows_colour(STDOUT_FILENO)) program.formatter(std::make_shared<BoldHeadings>());
 }
 
-double processor_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+void add_examples(CLI::App& app, const std::vector<std::string>& lines) {
+  std::string text = lines.size() == 1 ? "Example:" : "Examples:";
+  for (const std::string& line : lines) text += "\n  " + line;
+  app.footer(text);
 }
 
-Progress::Progress()
-    : next_(seconds_now() + kQuietSeconds), terminal_(isatty(STDERR_FILENO) != 0) {}
-
-Progress::~Progress() {
-  if (shown_ && terminal_) std::cerr << "\r\033[K" << std::flush;
-}
-
-void Progress::show(const std::string& what) {
-  const double now = seconds_now();
-  if (now < next_) return;
-  next_ = now + (terminal_ ? kSecondsBetweenRedraws : kSecondsBetweenLines);
-  shown_ = true;
-  if (terminal_) {
-    std::cerr << "\r\033[K" << what << " …" << std::flush;
-  } else {
-    std::cerr << what << '\n';
-  }
-}
-
-}  // namespace thalweg
+}  // namespace thalweg::cli

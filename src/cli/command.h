@@ -1,71 +1,51 @@
-// What the subcommands share: exit codes, files, the topology argument, tables, progress.
+// What the subcommands share: exit codes, and how an error ends the program.
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <thalweg/result.h>
 
-#include "topology/topology.h"
-
-namespace thalweg {
+namespace thalweg::cli {
 
 // 0: done. 1: the answer is no (a plan is wrong). 2: the input is bad.
 inline constexpr int kExitNo = 1;
 inline constexpr int kExitBadInput = 2;
 
-// Makes `body`, a function that returns a Result of the exit code, what the subcommand does. An
-// error is printed and ends the program with kExitBadInput.
+// Makes `body` the action of the subcommand. It returns a Result<int> with the exit code. An error
+// is printed and ends the program with kExitBadInput.
 template <class Body>
 void on_run(CLI::App& app, Body body);
+// These end the program through an exception that main() catches. An error is a Failure.
+struct Failure : CLI::RuntimeError {
+  explicit Failure(thalweg::Error why) : CLI::RuntimeError(kExitBadInput), error(std::move(why)) {}
+  thalweg::Error error;
+};
 [[noreturn]] void exit_with_error(const Error& error);
 void exit_unless_zero(int code);
 
-// If a subcommand was due and none came: the word that came instead, and those there are.
-[[nodiscard]] std::optional<Error> missing_subcommand(const CLI::App& program);
+// Whether the arguments ask for JSON. Those of a program that `run` starts do not count.
+[[nodiscard]] bool wants_json(int argc, char** argv);
+// Prints the error on stderr and, with `as_json`, as {"error": …, "exit_code": 2} on stdout, where
+// the caller expects JSON. Returns kExitBadInput.
+[[nodiscard]] int report(const Error& error, bool as_json);
 
-// To standard output, at once: of a command that goes on, somebody may wait for it.
-Status print_now(std::string_view text);
-Result<std::string> read_file(const std::string& path);
-// The first word of a file below /proc or /sys; empty if there is none.
-std::string system_setting(const char* path);
-
-// A file to be written once everything else has succeeded.
-struct OutputFile {
-  std::string path;
-  std::string content;
-};
-// Writes all of them, each to a temporary name first, so that no reader sees half a file.
-Status write_files(const std::vector<OutputFile>& files);
-
-// A shorthand or the path of a topology file.
-Result<Topology> load_topology(const std::string& argument);
-
-// Columns as wide as they need; the first is left-aligned, the others right.
-std::string format_table(const std::vector<std::vector<std::string>>& rows);
-
-// Processor time of this thread: what other programs take of the core does not count.
-double processor_seconds();
-
-// What a long command is at, on stderr: a line that is overwritten on a terminal, a plain line
-// every some seconds otherwise, and nothing at all before it has taken two seconds.
-class Progress {
- public:
-  Progress();
-  ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-  void show(const std::string& what);
-
- private:
-  double next_ = 0;  // when to say something again
-  bool terminal_ = false;
-  bool shown_ = false;
-};
+// What is wrong with a command line that CLI11 refused. An unknown option or subcommand is named
+// before anything that is missing, because the one is often the other, mistyped.
+[[nodiscard]] Error explain(const CLI::App& program, const CLI::ParseError& refused);
+// The words by which a subcommand is called, such as "thalweg plan show".
+[[nodiscard]] std::string path_of(const CLI::App& app);
+// "; did you mean '--topology'?" for an option that the subcommand does not have.
+[[nodiscard]] std::string suggest_option(const CLI::App& app, const std::string& given);
+// A validator that allows these words, and suggests one of them for another.
+[[nodiscard]] CLI::Validator one_of(std::vector<std::string> words);
+// Makes the headings of all help bold where standard output shows colour. To be called before
+// subcommands are added.
+void make_headings_bold(CLI::App& program);
+// Adds examples to the end of the subcommand's help.
+void add_examples(CLI::App& app, const std::vector<std::string>& lines);
 
 template <class Body>
 void on_run(CLI::App& app, Body body) {
@@ -76,4 +56,4 @@ void on_run(CLI::App& app, Body body) {
   });
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::cli

@@ -1,6 +1,7 @@
-#include "cli/manual.h"
+#include "cli/command.h"
+#include "cli/commands.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <iostream>
 #include <string>
@@ -8,12 +9,10 @@
 
 #include <thalweg/version.h>
 
-#include "cli/command.h"
-
-namespace thalweg {
+namespace thalweg::cli {
 namespace {
 
-// Those that users see: a subcommand without a group is the program's own.
+// The subcommands that users see. One without a group is only for the program itself.
 std::vector<const CLI::App*> subcommands_of(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App* one) { return !one->get_group().empty(); });
 }
@@ -22,13 +21,8 @@ std::vector<const CLI::Option*> options_of(const CLI::App& app) {
   return app.get_options([](const CLI::Option* one) { return !one->get_group().empty(); });
 }
 
-// "thalweg plan show"
-std::string path_of(const CLI::App& app) {
-  return app.get_parent() == nullptr ? app.get_name()
-                                     : path_of(*app.get_parent()) + " " + app.get_name();
-}
-
-// Every word that may follow a subcommand's name: its subcommands, or its options' long names.
+// Every word that may follow a subcommand's name: its subcommands, and the long names of its
+// options.
 std::string words_after(const CLI::App& app) {
   std::string words;
   for (const CLI::App* one : subcommands_of(app)) words += one->get_name() + " ";
@@ -44,7 +38,7 @@ void add_cases(const CLI::App& app, std::string& script) {
   for (const CLI::App* one : subcommands_of(app)) add_cases(*one, script);
 }
 
-// Words that are neither options nor subcommands are left to the shell, as files.
+// A script that completes options and subcommands. The shell completes other words, as files.
 std::string bash_completion(const CLI::App& program) {
   std::string script =
       "_thalweg() {\n"
@@ -69,8 +63,70 @@ std::string bash_completion(const CLI::App& program) {
          "complete -o default -F _thalweg thalweg\n";
 }
 
-// A line of text for roff: backslashes and minus signs mean themselves, and so does a dot that
-// begins it.
+// Every subcommand that has its own lines, by its words.
+void add_fish_paths(const CLI::App& app, std::string& script) {
+  for (const CLI::App* one : subcommands_of(app)) {
+    script += fmt::format(" '{}'", path_of(*one));
+    add_fish_paths(*one, script);
+  }
+}
+
+// The text in single quotes, as fish reads it, on one line.
+std::string fish_quoted(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\\' || c == '\'') out += '\\';
+    out += c == '\n' ? ' ' : c;
+  }
+  return out + "'";
+}
+
+// The lines that complete what may follow a subcommand: where `condition` holds, every subcommand
+// and option with its help.
+void add_fish_lines(const CLI::App& app, const std::string& condition, std::string& script) {
+  const std::string begin = fmt::format("complete -c thalweg -n {} ", fish_quoted(condition));
+  for (const CLI::App* one : subcommands_of(app)) {
+    script += fmt::format("{}-f -a {} -d {}\n", begin, one->get_name(),
+                          fish_quoted(one->get_description()));
+  }
+  for (const CLI::Option* one : options_of(app)) {
+    std::string names;
+    for (const std::string& name : one->get_snames()) names += "-s " + name + " ";
+    for (const std::string& name : one->get_lnames()) names += "-l " + name + " ";
+    // An option that takes a value (-r) is completed with files, the shell's default.
+    if (names.empty()) continue;
+    script +=
+        fmt::format("{}{}{}-d {}\n", begin, names, one->get_items_expected_max() > 0 ? "-r " : "",
+                    fish_quoted(one->get_description()));
+  }
+  for (const CLI::App* one : subcommands_of(app)) {
+    add_fish_lines(*one, fmt::format("__thalweg_at {}", path_of(*one)), script);
+  }
+}
+
+// The same for fish. Words after "--" belong to another program.
+std::string fish_completion(const CLI::App& program) {
+  std::string script =
+      "# Whether the command line so far calls this subcommand: its words that are no options.\n"
+      "function __thalweg_at\n"
+      "  set -l words (commandline -opc)\n"
+      "  contains -- -- $words; and return 1\n"
+      "  set -l own (count $argv)\n"
+      "  test (count $words) -ge $own; or return 1\n"
+      "  test \"$words[1..$own]\" = \"$argv\"; or return 1\n"
+      "  # A subcommand that follows has its own lines.\n"
+      "  set -l next (math $own + 1)\n"
+      "  not contains -- \"$argv $words[$next]\" $__thalweg_paths\n"
+      "end\n";
+  script += "set -g __thalweg_paths";
+  add_fish_paths(program, script);
+  script += '\n';
+  add_fish_lines(program, "__thalweg_at thalweg", script);
+  return script;
+}
+
+// The text as a line of roff, in which backslashes, minus signs and a leading dot or quote stand
+// for themselves.
 std::string roff(const std::string& text) {
   std::string out = text.starts_with('.') || text.starts_with('\'') ? "\\&" : "";
   for (const char c : text) {
@@ -88,7 +144,7 @@ std::string roff(const std::string& text) {
 void add_section(const CLI::App& app, std::string& page) {
   page += fmt::format(".SS {}\n{}\n", roff(path_of(app)), roff(app.get_description()));
   for (const CLI::Option* one : options_of(app)) {
-    // They are the same everywhere.
+    // Every subcommand has these.
     if (one == app.get_help_ptr() || one == app.get_help_all_ptr()) continue;
     page += fmt::format(".TP\n.B {}\n{}\n", roff(one->get_name(one->get_positional(), true)),
                         roff(one->get_description()));
@@ -111,15 +167,22 @@ std::string man_page(const CLI::App& program) {
 
 void add_manual(CLI::App& program) {
   CLI::App& man = *program.add_subcommand("man", "a page for man(1): thalweg man > thalweg.1");
+  add_examples(man, {"thalweg man > thalweg.1 && man ./thalweg.1"});
   on_run(man, [&program]() -> Result<int> {
     std::cout << man_page(program);
     return 0;
   });
   CLI::App& completion = *program.add_subcommand(
       "completion", "completion for a shell: source <(thalweg completion bash)");
-  auto& shell = *completion.add_option("shell", "bash or zsh")->required();
-  shell.check(CLI::IsMember({"bash", "zsh"}));
+  auto& shell = *completion.add_option("shell", "bash, zsh or fish")->required();
+  shell.check(one_of({"bash", "zsh", "fish"}));
+  add_examples(completion, {"source <(thalweg completion bash)",
+                            "thalweg completion fish > ~/.config/fish/completions/thalweg.fish"});
   on_run(completion, [&program, &shell]() -> Result<int> {
+    if (shell.as<std::string>() == "fish") {
+      std::cout << fish_completion(program);
+      return 0;
+    }
     if (shell.as<std::string>() == "zsh") {
       std::cout
           << "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n";
@@ -129,4 +192,4 @@ void add_manual(CLI::App& program) {
   });
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::cli

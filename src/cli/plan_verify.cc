@@ -1,23 +1,25 @@
 // `thalweg plan verify FILE`: whether a plan from a file is right, and if not, why.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <iostream>
 #include <memory>
 
-#include "cli/plan.h"
+#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/plan_arguments.h"
-#include "plan/json.h"
+#include "lab/files.h"
+#include "plan/format/json.h"
 
-namespace thalweg {
+namespace thalweg::cli {
 namespace {
 
-struct Arguments {
+struct PlanVerifyArguments {
   std::string file;
   std::string topology;
   bool json = false;
 };
 
-int report_wrong(const Arguments& arguments, const Error& error) {
+int report_wrong(const PlanVerifyArguments& arguments, const Error& error) {
   if (arguments.json) {
     const nlohmann::ordered_json result{{"verified", false}, {"error", error.message()}};
     std::cout << result.dump(2) << '\n';
@@ -27,30 +29,30 @@ int report_wrong(const Arguments& arguments, const Error& error) {
   return kExitNo;
 }
 
-Result<int> run(const Arguments& arguments) {
-  THALWEG_TRY(const std::string text, read_file(arguments.file));
-  THALWEG_TRY(const Plan plan, plan_from_json(text, arguments.file));
+Result<int> run_plan_verify(const PlanVerifyArguments& arguments) {
+  THALWEG_TRY(const std::string text, lab::read_file(arguments.file));
+  THALWEG_TRY(const plan::Plan plan, plan::plan_from_json(text, arguments.file));
   if (!arguments.topology.empty()) {
-    THALWEG_TRY(const Topology topology, load_topology(arguments.topology));
-    THALWEG_TRY_STATUS(check_fits(plan, topology));
-    const Routing routing(topology);
-    Result<EvaluatedPlan> evaluated = evaluate(plan, topology, routing, {});
+    THALWEG_TRY(const topology::Topology topology, lab::load_topology(arguments.topology));
+    THALWEG_TRY_STATUS(plan::check_fits(plan, topology));
+    const topology::Routing routing(topology);
+    Result<plan::EvaluatedPlan> evaluated = plan::evaluate(plan, topology, routing, {});
     if (!evaluated.ok()) return report_wrong(arguments, evaluated.error());
     if (arguments.json) {
-      std::cout << summary_json(*evaluated, topology).dump(2) << '\n';
+      std::cout << lab::summary_json(*evaluated, topology).dump(2) << '\n';
       return 0;
     }
-    std::vector<EvaluatedPlan> one;
+    std::vector<plan::EvaluatedPlan> one;
     one.push_back(std::move(*evaluated));
-    std::cout << "proved\n\n" << summary_table(one, topology);
+    std::cout << "proved\n\n" << lab::summary_table(one, topology);
     return 0;
   }
-  const Result<PlanProof> proof = verify(plan);
+  const Result<plan::PlanProof> proof = plan::verify(plan);
   if (!proof.ok()) return report_wrong(arguments, proof.error());
   if (arguments.json) {
     const nlohmann::ordered_json result{{"verified", true},
                                         {"scheme", plan.scheme},
-                                        {"collective", name_of(plan.collective)},
+                                        {"collective", plan::name_of(plan.collective)},
                                         {"ranks", plan.ranks},
                                         {"steps", proof->steps},
                                         {"staging_bytes", proof->peak_staging().count()}};
@@ -58,8 +60,8 @@ Result<int> run(const Arguments& arguments) {
   } else {
     std::cout << fmt::format(
         "proved: {} of {} over {} ranks by {}: {} steps, {} transfers, at most {} staged\n",
-        name_of(plan.collective), to_human(plan.size()), plan.ranks, plan.scheme, proof->steps,
-        plan.transfers.size(), to_human(proof->peak_staging()));
+        plan::name_of(plan.collective), to_human(plan.size()), plan.ranks, plan.scheme,
+        proof->steps, plan.transfers.size(), to_human(proof->peak_staging()));
   }
   return 0;
 }
@@ -67,13 +69,14 @@ Result<int> run(const Arguments& arguments) {
 }  // namespace
 
 void add_plan_verify(CLI::App& plan) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<PlanVerifyArguments>();
   CLI::App& app = *plan.add_subcommand(
       "verify", "prove a plan from a file; exit code 1 if it is wrong, 2 if it cannot be read");
   app.add_option("file", arguments->file, "a plan in JSON (docs/plan-format.md)")->required();
   app.add_option("--topology", arguments->topology, "also count its cost on this network");
   app.add_flag("--json", arguments->json, "print a JSON object");
-  on_run(app, [arguments] { return run(*arguments); });
+  add_examples(app, {"thalweg plan verify my-plan.json --topology two-racks"});
+  on_run(app, [arguments] { return run_plan_verify(*arguments); });
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::cli

@@ -1,27 +1,32 @@
-#include "cli/ps.h"
+#include "cli/commands.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <memory>
 #include <string>
 
 #include "cli/command.h"
-#include "cli/signals.h"
+#include "lab/console.h"
+#include "launch/signals.h"
+#include "net/io/small_file.h"
 #include "ps/config.h"
 #include "ps/server.h"
 
-namespace thalweg {
+namespace thalweg::cli {
 namespace {
 
-Result<int> run(const std::string& path) {
-  THALWEG_TRY(const std::string text, read_file(path));
-  THALWEG_TRY(const PsConfig config, PsConfig::parse(text, path));
-  const EndSignals ends;
-  THALWEG_TRY(const std::unique_ptr<ParameterServer> server, ParameterServer::start(config));
-  THALWEG_TRY_STATUS(print_now(fmt::format("listen {}\n", server->address())));
+Result<int> run_ps(const std::string& path) {
+  THALWEG_TRY(const std::string text,
+              net::read_small_file(path, "the configuration", net::kMaxConfigFile));
+  THALWEG_TRY(const ps::PsConfig config, ps::PsConfig::parse(text, path));
+  launch::EndSignals ends;
+  THALWEG_TRY(const std::unique_ptr<ps::ParameterServer> server,
+              ps::ParameterServer::start(config));
+  ends.started();
+  THALWEG_TRY_STATUS(lab::print_now(fmt::format("listen {}\n", server->address())));
   ends.wait();
-  const ParameterServer::Counters counted = server->counters();
-  THALWEG_TRY_STATUS(print_now(fmt::format(
+  const ps::ParameterServer::Counters counted = server->counters();
+  THALWEG_TRY_STATUS(lab::print_now(fmt::format(
       "pushes {}\npulls {}\npush_bytes {}\nlost_elements {}\nrefused {}\n", counted.pushes,
       counted.pulls, counted.push_bytes, counted.lost_elements, counted.refused)));
   return 0;
@@ -34,7 +39,8 @@ void add_ps(CLI::App& app) {
   CLI::App& command =
       *app.add_subcommand("ps", "A parameter server with the optimizer on it (until interrupted)");
   command.add_option("--config", *config, "YAML (docs/parameter-server.md)")->required();
-  on_run(command, [config] { return run(*config); });
+  add_examples(command, {"thalweg ps --config server.yaml"});
+  on_run(command, [config] { return run_ps(*config); });
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::cli

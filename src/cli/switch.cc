@@ -1,35 +1,40 @@
-#include "cli/switch.h"
+#include "cli/commands.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <memory>
 #include <string>
 
 #include "cli/command.h"
-#include "cli/signals.h"
+#include "lab/console.h"
+#include "launch/signals.h"
+#include "net/io/small_file.h"
 #include "switchd/config.h"
 #include "switchd/daemon.h"
 
-namespace thalweg {
+namespace thalweg::cli {
 namespace {
 
-struct Arguments {
+struct SwitchArguments {
   std::string config;
 };
 
-Result<int> run(const Arguments& arguments) {
-  SwitchConfig config;
+Result<int> run_switch(const SwitchArguments& arguments) {
+  switchd::SwitchConfig config;
   if (!arguments.config.empty()) {
-    THALWEG_TRY(const std::string text, read_file(arguments.config));
-    THALWEG_TRY(config, SwitchConfig::parse(text, arguments.config));
+    THALWEG_TRY(const std::string text,
+                net::read_small_file(arguments.config, "the configuration", net::kMaxConfigFile));
+    THALWEG_TRY(config, switchd::SwitchConfig::parse(text, arguments.config));
   }
-  const EndSignals ends;
-  THALWEG_TRY(const std::unique_ptr<SwitchDaemon> daemon, SwitchDaemon::start(config));
+  launch::EndSignals ends;
+  THALWEG_TRY(const std::unique_ptr<switchd::SwitchDaemon> daemon,
+              switchd::SwitchDaemon::start(config));
+  ends.started();
   std::string addresses = fmt::format("control {}\n", daemon->control_address());
   for (const std::string& address : daemon->data_addresses()) {
     addresses += fmt::format("data {}\n", address);
   }
-  THALWEG_TRY_STATUS(print_now(addresses));
+  THALWEG_TRY_STATUS(lab::print_now(addresses));
   ends.wait();
   return 0;
 }
@@ -37,11 +42,12 @@ Result<int> run(const Arguments& arguments) {
 }  // namespace
 
 void add_switch(CLI::App& app) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<SwitchArguments>();
   CLI::App& command = *app.add_subcommand(
       "switch", "A software switch that sums gradients on their way (until interrupted)");
   command.add_option("--config", arguments->config, "YAML (docs/switch.md); none: the defaults");
-  on_run(command, [arguments] { return run(*arguments); });
+  add_examples(command, {"thalweg switch", "thalweg switch --config switch.yaml"});
+  on_run(command, [arguments] { return run_switch(*arguments); });
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::cli

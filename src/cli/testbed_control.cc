@@ -1,188 +1,74 @@
-#include <fmt/format.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/signalfd.h>
+#include <fmt/core.h>
 
-#include <algorithm>
-#include <filesystem>
+#include <cstdint>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <string_view>
+#include <utility>
 
 #include "cli/command.h"
-#include "cli/run_job.h"
-#include "cli/testbed.h"
-#include "cli/testbed_hosts.h"
-#include "cli/testbed_place.h"
-#include "net/system.h"
+#include "cli/commands.h"
+#include "lab/testbed/control.h"
+#include "lab/testbed/place.h"
 
-namespace thalweg {
+namespace thalweg::cli {
 namespace {
 
-using nlohmann::json;
-
-constexpr Duration kBetweenCaptureLooks = Duration::milliseconds(100);
-
-struct Arguments {
+struct TestbedControlArguments {
   std::string name;
   bool all = false;
   bool as_json = false;
-  std::string what;   // of set: the word "link"
-  std::string place;  // a link, a host or a switch
+  std::string what;  // of set: the word "link"
+  std::string node;  // of set: a link; else a host or a switch
   std::vector<std::string> changes;
-  std::string file;
-  double seconds = 0;
-  std::uint64_t frames = 0;
-  std::string every;
-  std::string length;
-  std::uint64_t seed = 1;
-  bool off = false;
+  lab::TestbedCapture capture;
+  lab::TestbedStalls stalls;
 };
 
-Result<json> ask(const Arguments& arguments, const json& request) {
-  THALWEG_TRY(const TestbedPlace place, TestbedPlace::of(arguments.name));
-  return place.ask(request);
-}
-
-Result<int> down(const Arguments& arguments) {
-  if (!arguments.all) {
-    THALWEG_TRY(const TestbedPlace place, TestbedPlace::of(arguments.name));
-    THALWEG_TRY_STATUS(place.take_down());
+Result<int> down(const TestbedControlArguments& arguments) {
+  if (arguments.all) {
+    THALWEG_TRY_STATUS(lab::take_down_all_testbeds());
     return 0;
   }
-  std::string failures;
-  for (const TestbedPlace& place : TestbedPlace::all()) {
-    const Status taken = place.take_down();
-    if (!taken.ok()) failures += (failures.empty() ? "" : "; ") + taken.error().message();
-  }
-  if (!failures.empty()) return Error(failures);
+  THALWEG_TRY(const lab::TestbedPlace place, lab::TestbedPlace::of(arguments.name));
+  THALWEG_TRY_STATUS(place.take_down());
   return 0;
 }
 
-Result<int> list(const Arguments& arguments) {
-  std::vector<std::vector<std::string>> rows{{"testbed", "state", "hosts", "process"}};
-  json all = json::array();
-  for (const TestbedPlace& place : TestbedPlace::all()) {
-    const Result<json> stats = place.ask(json{{"do", "stats"}});
-    const std::size_t hosts = stats.ok() ? (*stats)["hosts"].size() : 0;
-    const int pid = stats.ok() ? (*stats)["pid"].get<int>() : 0;
-    const char* state = stats.ok() ? "up" : place.holder() ? "silent" : "dead";
-    rows.push_back({place.name(), state, std::to_string(hosts), std::to_string(pid)});
-    all.push_back({{"name", place.name()}, {"state", state}, {"hosts", hosts}, {"pid", pid}});
-  }
-  std::cout << (arguments.as_json ? all.dump(2) + "\n" : format_table(rows));
+Result<int> list(const TestbedControlArguments& arguments) {
+  const nlohmann::json all = lab::list_testbeds();
+  std::cout << (arguments.as_json ? all.dump(2) + "\n" : lab::testbeds_text(all));
   return 0;
 }
 
-Result<int> stats(const Arguments& arguments) {
-  THALWEG_TRY(const json answer, ask(arguments, {{"do", "stats"}}));
-  if (arguments.as_json) {
-    std::cout << answer.dump(2) << '\n';
-    return 0;
-  }
-  std::vector<std::vector<std::string>> rows{{"link", "from", "rate", "bytes", "queued", "drops"}};
-  for (const json& link : answer["links"]) {
-    const auto rate = Bandwidth::bits_per_second(link["rate_bps"].get<std::int64_t>());
-    for (const json& arc : link["arcs"]) {
-      rows.push_back({link["name"].get<std::string>(), arc["from"].get<std::string>(),
-                      to_string(rate), arc["bytes"].dump(), arc["queued"].dump(),
-                      arc["drops"].dump()});
-    }
-  }
-  std::cout << format_table(rows) << '\n';
-  rows = {{"frames", "count"}};
-  for (const auto& [name, count] : answer["frames"].items()) rows.push_back({name, count.dump()});
-  for (const auto& [name, count] : answer["late"].items()) {
-    rows.push_back({"late " + name, count.dump()});
-  }
-  std::cout << format_table(rows);
+Result<int> stats(const TestbedControlArguments& arguments) {
+  THALWEG_TRY(const nlohmann::json answer, lab::testbed_stats(arguments.name));
+  std::cout << (arguments.as_json ? answer.dump(2) + "\n" : lab::testbed_stats_text(answer));
   return 0;
 }
 
-// The devices of hosts whose links have another rate send at it.
-Status shape_again(const json& stats, const json& ranks) {
-  for (const json& rank : ranks) {
-    const json& host = stats["hosts"][rank.get<std::size_t>()];
-    std::int64_t bps = 0;
-    for (const json& link : stats["links"]) {
-      for (const json& arc : link["arcs"]) {
-        if (arc["from"] == host["name"]) bps += link["rate_bps"].get<std::int64_t>();
-      }
-    }
-    THALWEG_TRY_STATUS(
-        enter_testbed_host(stats["pid"].get<pid_t>(), host["enter"].get<std::string>()));
-    THALWEG_TRY_STATUS(shape_testbed_device(Bandwidth::bits_per_second(bps),
-                                            stats["mtu"].get<std::size_t>(),
-                                            stats["framing"].get<std::uint32_t>()));
-  }
-  return ok_status();
-}
-
-Result<int> set(const Arguments& arguments) {
+Result<int> set(const TestbedControlArguments& arguments) {
   if (arguments.what != "link") {
     return Error(fmt::format("set: '{}' is unknown: thalweg testbed set link A-B rate=100M loss=1%",
                              arguments.what));
   }
-  const std::string change = fmt::format("{}", fmt::join(arguments.changes, " "));
-  THALWEG_TRY(const json answer,
-              ask(arguments, {{"do", "set"}, {"link", arguments.place}, {"change", change}}));
-  if (answer["hosts"].empty()) return 0;
-  THALWEG_TRY(const json now, ask(arguments, {{"do", "stats"}}));
-  THALWEG_TRY_STATUS(shape_again(now, answer["hosts"]));
+  THALWEG_TRY_STATUS(lab::set_testbed_link(arguments.name, arguments.node, arguments.changes));
   return 0;
 }
 
-Result<int> capture(const Arguments& arguments) {
-  THALWEG_TRY(const TestbedPlace place, TestbedPlace::of(arguments.name));
-  sigset_t ends;
-  sigemptyset(&ends);
-  for (const int signal : {SIGINT, SIGTERM}) sigaddset(&ends, signal);
-  sigprocmask(SIG_BLOCK, &ends, nullptr);
-  const Fd signals(signalfd(-1, &ends, SFD_CLOEXEC));
-  THALWEG_TRY(ControlConnection connection, place.connect());
-  THALWEG_TRY(
-      [[maybe_unused]] const json answer,
-      TestbedPlace::ask(connection, {{"do", "capture"},
-                                     {"place", arguments.place},
-                                     {"file", std::filesystem::absolute(arguments.file).string()},
-                                     {"most", arguments.frames}}));
-  std::cout << fmt::format("capturing {} to {}\n", arguments.place, arguments.file) << std::flush;
-  std::optional<Time> until;
-  if (arguments.seconds > 0) until = monotonic_now() + Duration::seconds(arguments.seconds);
-  // The testbed says nothing by itself; a capture of so many frames is over when it has them.
-  for (bool full = false; !full && (!until || monotonic_now() < *until);) {
-    Duration left = kBetweenCaptureLooks;
-    if (until) left = std::min(left, *until - monotonic_now());
-    pollfd wait{.fd = signals.get(), .events = POLLIN, .revents = 0};
-    if (poll(&wait, 1, static_cast<int>(left.ms()) + 1) > 0) break;
-    THALWEG_TRY(const json look, TestbedPlace::ask(connection, {{"do", "capture-look"}}));
-    full = look["full"].get<bool>();
-  }
-  THALWEG_TRY([[maybe_unused]] const json last,
-              TestbedPlace::ask(connection, {{"do", "capture-end"}}));
-  std::cout << fmt::format("{} frames\n", last["frames"].dump());
+Result<int> capture(const TestbedControlArguments& arguments) {
+  const lab::TestbedCapture& wanted = arguments.capture;
+  const auto started = [&] {
+    std::cout << fmt::format("capturing {} to {}\n", wanted.place, wanted.file) << std::flush;
+  };
+  THALWEG_TRY(const std::uint64_t frames, lab::capture_testbed(arguments.name, wanted, started));
+  std::cout << fmt::format("{} frames\n", frames);
   return 0;
 }
 
-Result<int> stall(const Arguments& arguments) {
-  json request{{"do", "stall"}, {"off", arguments.off}, {"seed", arguments.seed}};
-  if (arguments.off == (!arguments.every.empty() || !arguments.length.empty())) {
-    return Error("stall: give --every and --for, or --off");
-  }
-  if (!arguments.off) {
-    THALWEG_TRY(const Duration every, positive_duration("--every", arguments.every));
-    THALWEG_TRY(const Duration length, positive_duration("--for", arguments.length));
-    request["every_ms"] = every.s() * 1e3;
-    request["for_ms"] = length.s() * 1e3;
-  }
-  THALWEG_TRY([[maybe_unused]] const json answer, ask(arguments, request));
-  return 0;
-}
-
-Result<int> tell(const Arguments& arguments, const char* what) {
-  THALWEG_TRY([[maybe_unused]] const json answer,
-              ask(arguments, {{"do", what}, {"node", arguments.place}}));
+Result<int> stall(const TestbedControlArguments& arguments) {
+  THALWEG_TRY_STATUS(lab::stall_testbed(arguments.name, arguments.stalls));
   return 0;
 }
 
@@ -190,25 +76,27 @@ Result<int> tell(const Arguments& arguments, const char* what) {
 
 void add_testbed_name(CLI::App& app, std::string& name) {
   name = "testbed";
-  app.add_option("--name", name, "of the testbed")->capture_default_str();
+  app.add_option("--name", name, "name of the testbed")->capture_default_str();
 }
 
 void add_testbed_control(CLI::App& testbed) {
-  auto arguments = std::make_shared<Arguments>();
-  const auto add = [&](const char* word, const char* help, auto body) {
+  auto arguments = std::make_shared<TestbedControlArguments>();
+  const auto add = [&](const char* word, const char* help, const char* example, auto body) {
     CLI::App* app = testbed.add_subcommand(word, help);
     add_testbed_name(*app, arguments->name);
+    add_examples(*app, {fmt::format("thalweg testbed {}{}", word, example)});
     on_run(*app, [arguments, body] { return body(*arguments); });
     return app;
   };
-  add("down", "end it: processes, namespaces, devices; also after a crash", down)
+  add("down", "end it: processes, namespaces, devices; also after a crash", " --all", down)
       ->add_flag("--all", arguments->all, "every testbed of this user");
-  CLI::App* listed = add("list", "the testbeds there are", list);
-  CLI::App* counted = add("stats", "what its links carry, queue and drop", stats);
+  CLI::App* listed = add("list", "the testbeds there are", " --json", list);
+  CLI::App* counted = add("stats", "what its links carry, queue and drop", "", stats);
   for (CLI::App* app : {listed, counted}) app->add_flag("--json", arguments->as_json, "as JSON");
-  CLI::App* changed = add("set", "change a link: set link A-B rate=100M loss=1%", set);
+  CLI::App* changed = add("set", "change a link: set link A-B rate=100M loss=1%",
+                          " link host0-switch0 loss=1%", set);
   changed->add_option("what", arguments->what, "the word 'link'")->required();
-  changed->add_option("link", arguments->place, "its ends' names, A-B; or all")->required();
+  changed->add_option("link", arguments->node, "its ends' names, A-B; or all")->required();
   changed
       ->add_option("change", arguments->changes,
                    "rate=, delay=, loss=, burst=GOOD:BAD packets, up=yes or up=no")
@@ -216,21 +104,29 @@ void add_testbed_control(CLI::App& testbed) {
   for (const auto& [word, help] :
        {std::pair{"restart", "a switch loses all that waits in it"},
         std::pair{"pause", "a host sends nothing"}, std::pair{"resume", "it sends again"}}) {
-    add(word, help, [word](const Arguments& given) { return tell(given, word); })
-        ->add_option("node", arguments->place, "its name")
+    add(word, help, word == std::string_view("restart") ? " switch0" : " host0",
+        [word](const TestbedControlArguments& given) -> Result<int> {
+          THALWEG_TRY_STATUS(lab::tell_testbed_node(given.name, word, given.node));
+          return 0;
+        })
+        ->add_option("node", arguments->node, "its name")
         ->required();
   }
-  CLI::App* stalled = add("stall", "at random moments a host sends nothing for a while", stall);
-  stalled->add_option("--every", arguments->every, "mean time between two, as in 500ms");
-  stalled->add_option("--for", arguments->length, "how long, as in 20ms");
-  stalled->add_option("--seed", arguments->seed, "of the moments and hosts")->capture_default_str();
-  stalled->add_flag("--off", arguments->off, "no more of it");
-  CLI::App* captured = add("capture", "frames at a host or on a link, to a pcap file", capture);
-  captured->add_option("place", arguments->place, "a host, or a link A-B")->required();
-  captured->add_option("file", arguments->file, "for tcpdump or Wireshark")->required();
-  captured->add_option("--seconds", arguments->seconds, "end after so long (until interrupted)")
+  CLI::App* stalled = add("stall", "at random moments a host sends nothing for a while",
+                          " --every 500ms --for 20ms", stall);
+  stalled->add_option("--every", arguments->stalls.every, "mean time between two, as in 500ms");
+  stalled->add_option("--for", arguments->stalls.length, "how long, as in 20ms");
+  stalled->add_option("--seed", arguments->stalls.seed, "seed for the moments and the hosts")
+      ->capture_default_str();
+  stalled->add_flag("--off", arguments->stalls.off, "no more of it");
+  CLI::App* captured = add("capture", "frames at a host or on a link, to a pcap file",
+                           " host0 host0.pcap --seconds 5", capture);
+  captured->add_option("place", arguments->capture.place, "a host, or a link A-B")->required();
+  captured->add_option("file", arguments->capture.file, "for tcpdump or Wireshark")->required();
+  captured
+      ->add_option("--seconds", arguments->capture.seconds, "end after so long (until interrupted)")
       ->check(CLI::Range(0.001, 1e6));
-  captured->add_option("--frames", arguments->frames, "at most so many");
+  captured->add_option("--frames", arguments->capture.frames, "at most so many");
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::cli

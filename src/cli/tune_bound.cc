@@ -1,7 +1,8 @@
-// The profiler is python/thalweg/bound.py, which trains: this starts it with all arguments.
-#include "cli/tune_bound.h"
+// The profiler, which trains, is python/thalweg/lab/tune_bound.py. This command starts it with all
+// arguments.
+#include "cli/commands.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/wait.h>
 
 #include <cerrno>
@@ -11,26 +12,28 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "cli/home.h"
-#include "cli/spawn.h"
+#include "lab/home.h"
+#include "launch/spawn.h"
 
-namespace thalweg {
+namespace thalweg::cli {
 namespace {
 
-constexpr int kSignalled = 128;  // plus the signal: what a shell says of a program that it ended
+constexpr int kSignalled = 128;  // plus the signal that ended the program, as a shell returns it
 
-Result<int> run(std::vector<std::string> arguments) {
-  const std::string package = home_folder() + "/python";
+Result<int> run_tune_bound(std::vector<std::string> arguments) {
+  const std::string package = lab::home_folder() + "/python";
   std::error_code ignored;
-  if (!std::filesystem::exists(package + "/thalweg/bound.py", ignored)) {
+  if (!std::filesystem::exists(package + "/thalweg/lab/tune_bound.py", ignored)) {
     return Error(fmt::format(
-        "there is no {}/thalweg/bound.py (THALWEG_HOME names the folder of Thalweg)", package));
+        "there is no {}/thalweg/lab/tune_bound.py (THALWEG_HOME names the folder of Thalweg)",
+        package));
   }
-  const char* others = std::getenv("PYTHONPATH");  // NOLINT(concurrency-mt-unsafe): nobody sets any
-  std::vector<std::string> command = {python_interpreter(), "-m", "thalweg.bound"};
+  const char* others = std::getenv("PYTHONPATH");  // NOLINT(concurrency-mt-unsafe): none is set
+  std::vector<std::string> command = {lab::python_interpreter(), "-m", "thalweg.lab.tune_bound"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   const std::string path = others == nullptr ? package : package + ":" + others;
-  const Result<pid_t> child = spawn({.command = command, .environment = {"PYTHONPATH=" + path}});
+  const Result<pid_t> child =
+      launch::spawn({.command = command, .environment = {"PYTHONPATH=" + path}});
   if (!child.ok()) {
     return Error(child.error().message() +
                  "; tools/setup installs Python, THALWEG_PYTHON names another");
@@ -46,10 +49,10 @@ Result<int> run(std::vector<std::string> arguments) {
 
 void add_tune_bound(CLI::App& tune) {
   CLI::App& app = *tune.add_subcommand(
-      "bound", "How much of a model's gradients may be lost, by training it (docs/convergence.md)");
-  app.set_help_flag();  // the program that it starts has it
+      "bound", "how much of a model's gradients may be lost, by training it (docs/convergence.md)");
+  app.set_help_flag();  // the Python program has its own
   app.prefix_command();
-  on_run(app, [&app] { return run(app.remaining()); });
+  on_run(app, [&app] { return run_tune_bound(app.remaining()); });
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::cli

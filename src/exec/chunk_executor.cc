@@ -7,10 +7,10 @@
 #include "base/check.h"
 #include "tensor/reduce.h"
 
-namespace thalweg {
+namespace thalweg::exec {
 namespace {
 
-// A count as the bits of one element, whose type is at least 16 bits wide.
+// Stores a count as the bits of one element. The element's type is at least 16 bits wide.
 void put_count(std::byte* element, std::uint16_t count, std::size_t size) {
   std::memset(element, 0, size);
   std::memcpy(element, &count, sizeof(count));
@@ -22,20 +22,20 @@ std::uint16_t get_count(const std::byte* element) {
   return count;
 }
 
-// values *= factor, by doubling: exact where the type is.
+// values *= factor, by doubling, which is exact where the type's sums are.
 void multiply(DType type, std::byte* values, std::size_t elements, int factor) {
   const std::vector<std::byte> once(values, values + elements * size_of(type));
   int bit = 1;
   while (bit * 2 <= factor) bit *= 2;
   for (bit /= 2; bit > 0; bit /= 2) {
-    reduce(type, ReduceOp::kSum, values, values, values, elements);
+    tensor::reduce(type, ReduceOp::kSum, values, values, values, elements);
     if ((factor & bit) != 0) {
-      reduce(type, ReduceOp::kSum, values, values, once.data(), elements);
+      tensor::reduce(type, ReduceOp::kSum, values, values, once.data(), elements);
     }
   }
 }
 
-// The types are IEEE's: the sign is the highest bit, in the last byte.
+// The sign of every floating-point type is the highest bit, in the last byte.
 void negate(std::byte* values, std::size_t elements, std::size_t size) {
   for (std::size_t i = 1; i <= elements; ++i) values[i * size - 1] ^= std::byte{0x80};
 }
@@ -63,7 +63,8 @@ ChunkExecutor::ChunkExecutor(const RankPlan& plan, DType type, ReduceOp op,
       outgoing_(plan.sends().size()),
       unfinished_(plan.arrivals().size() + plan.sends().size()) {
   CHECK(memory.size() == plan.buffers().size());
-  CHECK(segment_elements == 0 || (segment_elements >= 2 && is_floating(type)));
+  CHECK(segment_elements == 0 ||
+        (segment_elements >= 2 && is_floating(type) && element_ >= sizeof(std::uint16_t)));
   if (segment_elements_ > 0) {
     for (std::uint32_t b = 0; b < plan.buffers().size(); ++b) {
       counts_.emplace_back(static_cast<std::size_t>(segments_of(b)), std::uint16_t{1});
@@ -145,10 +146,10 @@ void ChunkExecutor::apply(std::uint32_t slot) {
   Incoming& in = incoming_[slot];
   if (segment_elements_ == 0) {
     std::byte* target = memory_[arrival.buffer];
-    if (arrival.kind == TransferKind::kCopy) {
+    if (arrival.kind == plan::TransferKind::kCopy) {
       std::memcpy(target, in.wire.memory.get(), in.wire.size);
     } else {
-      reduce(type_, op_, target, target, in.wire.memory.get(), in.wire.size / element_);
+      tensor::reduce(type_, op_, target, target, in.wire.memory.get(), in.wire.size / element_);
     }
   } else {
     std::int64_t next = 0;
@@ -157,7 +158,7 @@ void ChunkExecutor::apply(std::uint32_t slot) {
       const std::int64_t end = (lost.end + segment_elements_ - 1) / segment_elements_;
       apply_segments(slot, next, begin);
       segments_lost_ += end - begin;
-      if (arrival.kind == TransferKind::kCopy) {
+      if (arrival.kind == plan::TransferKind::kCopy) {
         for (std::int64_t s = begin; s < end; ++s) {
           forgone_[arrival.buffer][static_cast<std::size_t>(s)] = true;
         }
@@ -180,13 +181,13 @@ void ChunkExecutor::apply_segments(std::uint32_t slot, std::int64_t begin, std::
         static_cast<std::size_t>(std::min(data_elements(), elements_of(arrival.buffer) - first));
     std::byte* target = memory_[arrival.buffer] + static_cast<std::size_t>(first) * element_;
     std::uint16_t& count = counts_[arrival.buffer][static_cast<std::size_t>(s)];
-    if (arrival.kind == TransferKind::kCopy) {
+    if (arrival.kind == plan::TransferKind::kCopy) {
       count = get_count(from);
       forgone_[arrival.buffer][static_cast<std::size_t>(s)] = false;
       std::memcpy(target, from + element_, elements * element_);
     } else {
       count = static_cast<std::uint16_t>(count + get_count(from));
-      reduce(type_, op_, target, target, from + element_, elements);
+      tensor::reduce(type_, op_, target, target, from + element_, elements);
     }
   }
 }
@@ -202,7 +203,7 @@ void ChunkExecutor::finish(bool mean, int ranks) {
           static_cast<std::size_t>(std::min(data_elements(), elements_of(b) - first));
       std::byte* values = memory_[b] + static_cast<std::size_t>(first) * element_;
       if (!mean && count == ranks) continue;
-      finish_mean(type_, values, elements, count);
+      tensor::finish_mean(type_, values, elements, count);
       if (!mean) multiply(type_, values, elements, ranks);
     }
   }
@@ -222,7 +223,7 @@ void ChunkExecutor::keep_residual(int ranks, const std::byte* tensor, std::byte*
         continue;
       }
       negate(own, elements, element_);
-      reduce(type_, ReduceOp::kSum, own, own, average, elements);
+      tensor::reduce(type_, ReduceOp::kSum, own, own, average, elements);
       negate(own, elements, element_);
     }
   }
@@ -233,4 +234,4 @@ double ChunkExecutor::arrived_fraction() const {
   return 1 - static_cast<double>(segments_lost_) / static_cast<double>(segments_wanted_);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::exec

@@ -1,17 +1,17 @@
-// ChunkExecutor: runs one rank's part of a plan by whole chunks, without I/O: for transports that
-// carry tensors instead of streams, and may lose segments of them (DLCP).
+// ChunkExecutor: runs one rank's part of a plan chunk by chunk, without I/O. It is for transports
+// that carry whole tensors instead of streams, and may lose segments of them (DLCP).
 //
-// Exact: what travels is the chunk. With loss, every segment stands for itself: it carries how many
-// contributions are in it, and then as many elements as fit. A reduction adds what arrived, sums
-// and counts; a copy replaces what arrived; what did not arrive stays as it was, which is the
-// average of the contributions that this rank knows. finish() turns sums into averages over their
-// counts (DLCP, appendix A), or, for a sum, into those averages times the number of ranks.
+// Exact: a transfer carries the chunk as it is. With loss, every segment stands for itself: it
+// carries the number of contributions in it, followed by as many elements as fit. A reduction adds
+// what arrived, sums and counts. A copy replaces what arrived. What did not arrive stays as it was,
+// which is the sum of the contributions that this rank knows. finish() divides the sums by their
+// counts (DLCP, appendix A), and for a sum multiplies these averages by the number of ranks.
 //
 //   segment on the wire   │ count (one element) │ elements │
 //
-// What a send carries is copied when its version is there, so that later arrivals need not wait
-// for it to leave; and what arrives is received into memory of the executor's own. So the tensor is
-// touched in start(), arrived() and finish() only.
+// The data of a send is copied as soon as its version is complete, so that later arrivals need not
+// wait until it has left. Arrivals are received into memory of the executor. So only the
+// constructor, arrived() and finish() touch the tensor.
 #pragma once
 
 #include <cstddef>
@@ -25,36 +25,37 @@
 
 #include "exec/rank_plan.h"
 
-namespace thalweg {
+namespace thalweg::exec {
 
-// Gives memory of at least so many bytes, whatever is in it; it is free again with the last
-// pointer.
+// Returns at least so many bytes of undefined content, which are free again when the last pointer
+// is gone.
 using BlockSource = std::function<std::shared_ptr<std::byte>(std::size_t)>;
 [[nodiscard]] std::shared_ptr<std::byte> block_from_heap(std::size_t bytes);
 
 class ChunkExecutor {
  public:
-  // [begin, end), in elements on the wire; whole segments.
+  // Lost elements [begin, end), counted on the wire: whole segments.
   struct Lost {
     std::int64_t begin = 0;
     std::int64_t end = 0;
   };
 
   // `segment_elements`: elements that fit a segment on the wire, at least 2; 0: exact. The memory
-  // of each buffer holds this rank's contribution. Plan and memory must outlive the run. What
-  // arrives and leaves lies in blocks of `blocks`.
+  // of each buffer holds this rank's contribution. Plan and memory must outlive the run. `blocks`
+  // provides the memory for what arrives and leaves.
   ChunkExecutor(const RankPlan& plan, DType type, ReduceOp op, std::int64_t segment_elements,
                 std::span<std::byte* const> memory, BlockSource blocks = block_from_heap);
 
-  // Sends whose tensor is there, each once. Poll after construction and arrived().
+  // Returns a send whose data is complete, each send once. False: there is none now. Poll after
+  // construction and after arrived().
   bool poll_ready(std::uint32_t& send);
-  // On the wire: what a polled send carries, until sent().
+  // The bytes on the wire of a polled send, valid until sent().
   [[nodiscard]] std::span<const std::byte> outgoing(std::uint32_t send) const {
     return outgoing_[send].bytes();
   }
   void sent(std::uint32_t send);
 
-  // Where the slot's tensor is to be received, until arrived().
+  // The memory to receive the slot's data into, valid until arrived().
   [[nodiscard]] std::span<std::byte> incoming(std::uint32_t slot) {
     return incoming_[slot].wire.bytes();
   }
@@ -62,14 +63,15 @@ class ChunkExecutor {
   [[nodiscard]] bool outstanding(std::uint32_t slot) const { return !incoming_[slot].here; }
 
   [[nodiscard]] bool done() const { return unfinished_ == 0; }
-  // Requires done(), once: the averages, if segments may be lost. `mean`: else they are sums, of
-  // `ranks`.
+  // Requires done(). Call once. If segments may be lost, it turns sums into averages (`mean`), or
+  // into averages times `ranks`.
   void finish(bool mean, int ranks);
-  // Error feedback. Requires finish(true, ranks). `residual` holds this rank's contribution to the
-  // tensor that begins at `tensor`, over which the plan is laid. Leaves of it: less the average
-  // where that is one of fewer than all, and zeros elsewhere, also where no average arrived.
+  // Error feedback. Requires finish(true, ranks). The plan lies over the tensor that begins at
+  // `tensor`, and `residual` holds this rank's contribution to it. Afterwards `residual` holds
+  // contribution − average where the average lacks contributions, and zeros elsewhere, including
+  // where no average arrived.
   void keep_residual(int ranks, const std::byte* tensor, std::byte* residual) const;
-  // Of the segments that were to arrive here, those that did.
+  // The fraction of the segments for this rank that arrived.
   [[nodiscard]] double arrived_fraction() const;
 
  private:
@@ -87,7 +89,7 @@ class ChunkExecutor {
   [[nodiscard]] std::int64_t elements_of(std::uint32_t buffer) const {
     return static_cast<std::int64_t>(plan_.buffers()[buffer].bytes / element_);
   }
-  // Elements of the chunk in one segment.
+  // Elements of the chunk that one segment carries.
   [[nodiscard]] std::int64_t data_elements() const { return segment_elements_ - 1; }
   [[nodiscard]] std::int64_t segments_of(std::uint32_t buffer) const {
     return (elements_of(buffer) + data_elements() - 1) / data_elements();
@@ -117,4 +119,4 @@ class ChunkExecutor {
   std::int64_t segments_lost_ = 0;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::exec

@@ -4,9 +4,10 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/encode.h"
 #include "tensor/reduce.h"
 
-namespace thalweg {
+namespace thalweg::exec {
 
 void Executor::start(const RankPlan& plan, DType type, ReduceOp op,
                      std::span<std::byte* const> memory) {
@@ -59,6 +60,30 @@ bool Executor::poll_ready(std::uint32_t& send) {
   return true;
 }
 
+bool Executor::has_data_for(Rank target) const {
+  for (std::uint32_t i = 0; i < plan_->sends().size(); ++i) {
+    if (plan_->sends()[i].target == target && !sent_all(i)) return true;
+  }
+  return false;
+}
+
+bool Executor::needs(Rank rank) const {
+  for (std::uint32_t slot = 0; slot < plan_->arrivals().size(); ++slot) {
+    if (plan_->arrivals()[slot].source == rank && outstanding(slot) > 0) return true;
+  }
+  return has_data_for(rank);
+}
+
+std::optional<Rank> Executor::waits_for() const {
+  for (std::uint32_t slot = 0; slot < plan_->arrivals().size(); ++slot) {
+    if (outstanding(slot) > 0) return plan_->arrivals()[slot].source;
+  }
+  for (std::uint32_t i = 0; i < plan_->sends().size(); ++i) {
+    if (!sent_all(i)) return plan_->sends()[i].target;
+  }
+  return std::nullopt;
+}
+
 std::size_t Executor::allowed(std::uint32_t slot) const {
   const RankPlan::Arrival& arrival = plan_->arrivals()[slot];
   const RankPlan::Buffer& buffer = plan_->buffers()[arrival.buffer];
@@ -75,14 +100,14 @@ std::size_t Executor::allowed(std::uint32_t slot) const {
 std::size_t Executor::appliable(std::uint32_t slot) const {
   const ArrivalState& state = arrivals_[slot];
   std::size_t limit = std::min(state.received, allowed(slot));
-  if (plan_->arrivals()[slot].kind == TransferKind::kReduce) limit -= limit % element_;
+  if (plan_->arrivals()[slot].kind == plan::TransferKind::kReduce) limit -= limit % element_;
   return limit - state.applied;
 }
 
 std::span<std::byte> Executor::place(std::uint32_t slot) const {
   const RankPlan::Arrival& arrival = plan_->arrivals()[slot];
   const ArrivalState& state = arrivals_[slot];
-  if (arrival.kind != TransferKind::kCopy || state.applied != state.received) return {};
+  if (arrival.kind != plan::TransferKind::kCopy || state.applied != state.received) return {};
   return {memory_[arrival.buffer] + state.received, allowed(slot) - state.received};
 }
 
@@ -123,10 +148,10 @@ void Executor::apply(std::uint32_t slot, std::span<const std::byte> bytes) {
   const RankPlan::Arrival& arrival = plan_->arrivals()[slot];
   ArrivalState& state = arrivals_[slot];
   std::byte* target = memory_[arrival.buffer] + state.applied;
-  if (arrival.kind == TransferKind::kCopy) {
+  if (arrival.kind == plan::TransferKind::kCopy) {
     std::memcpy(target, bytes.data(), bytes.size());
   } else {
-    reduce(type_, op_, target, target, bytes.data(), bytes.size() / element_);
+    tensor::reduce(type_, op_, target, target, bytes.data(), bytes.size() / element_);
   }
   state.applied += bytes.size();
   after_applied(slot);
@@ -149,4 +174,17 @@ void Executor::mark_ready(std::uint32_t send) {
   marked_sends_.push_back(send);
 }
 
-}  // namespace thalweg
+void Executor::encode_state(std::string& out) const {
+  CHECK(marked_sends_.empty());
+  for (std::size_t slot = 0; slot < plan_->arrivals().size(); ++slot) {
+    const ArrivalState& state = arrivals_[slot];
+    encode(out, state.received);
+    encode(out, state.applied);
+    for (std::size_t i = state.applied; i < state.received; ++i) {
+      out += static_cast<char>(state.stage[i - state.stage_base]);
+    }
+  }
+  for (const std::size_t sent : sent_) encode(out, sent);
+}
+
+}  // namespace thalweg::exec

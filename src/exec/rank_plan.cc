@@ -5,9 +5,9 @@
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::exec {
 
-RankPlan::RankPlan(const Plan& plan, Rank rank)
+RankPlan::RankPlan(const plan::Plan& plan, Rank rank)
     : tensor_bytes_(static_cast<std::size_t>(plan.elements * plan.element_bytes)),
       least_chunk_(tensor_bytes_) {
   CHECK(rank.valid() && rank.value() < plan.ranks);
@@ -25,7 +25,7 @@ RankPlan::RankPlan(const Plan& plan, Rank rank)
     return place->second;
   };
   std::vector<std::uint32_t> next_slot(static_cast<std::size_t>(plan.ranks), 0);
-  for (const PlanTransfer& transfer : plan.transfers) {
+  for (const plan::PlanTransfer& transfer : plan.transfers) {
     const std::uint32_t slot = next_slot[transfer.target.index()]++;
     if (transfer.source == rank) {
       const std::uint32_t buffer = buffer_of(transfer.chunk);
@@ -67,14 +67,14 @@ RankPlan RankPlan::part(std::size_t index, std::size_t count) const {
 }
 
 RankPlan message_plan(std::int64_t elements, int element_bytes, bool sends) {
-  Plan plan;
+  plan::Plan plan;
   plan.ranks = 2;
   plan.contributors = 2;
   plan.elements = elements;
   plan.element_bytes = element_bytes;
   plan.chunks = {{.offset = 0, .length = elements, .source = Rank(0), .target = Rank(1)}};
-  plan.transfers = {{Rank(0), Rank(1), ChunkIndex(0), 0, TransferKind::kCopy}};
+  plan.transfers = {{Rank(0), Rank(1), ChunkIndex(0), 0, plan::TransferKind::kCopy}};
   return {plan, Rank(sends ? 0 : 1)};
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::exec

@@ -1,8 +1,8 @@
-// RankPlan: one rank's part of a plan, laid out for running it.
+// RankPlan: one rank's part of a plan, arranged for running it.
 //
-// A buffer is a chunk that this rank sends or receives. Its arrivals stand in the order in which
-// they are applied; arrival k makes version k + 1. Both ends of a transfer number it by its place
-// among all arrivals at the target, in plan order: its slot.
+// A buffer is a chunk that this rank sends or receives. Its arrivals are listed in the order in
+// which they are applied; arrival k makes version k + 1. Both ends of a transfer identify it by its
+// slot: its number among all arrivals at the target, in the plan's order.
 #pragma once
 
 #include <cstdint>
@@ -12,49 +12,51 @@
 #include "base/units.h"
 #include "plan/plan.h"
 
-namespace thalweg {
+namespace thalweg::exec {
 
 class RankPlan {
  public:
   struct Arrival {
     Rank source;
     std::uint32_t buffer = 0;
-    std::uint32_t order = 0;  // among the arrivals of its buffer
-    TransferKind kind = TransferKind::kReduce;
+    std::uint32_t order = 0;  // its place among the arrivals of its buffer
+    plan::TransferKind kind = plan::TransferKind::kReduce;
   };
   struct Send {
     Rank target;
     std::uint32_t slot = 0;  // of the arrival at the target
     std::uint32_t buffer = 0;
     std::uint32_t after = 0;  // the version it carries
-    TransferKind kind = TransferKind::kReduce;
+    plan::TransferKind kind = plan::TransferKind::kReduce;
   };
   struct Buffer {
     ChunkIndex chunk;
     std::size_t bytes = 0;
-    std::vector<std::uint32_t> arrivals;  // slots, in order
-    std::vector<std::uint32_t> sends;     // by version
+    std::vector<std::uint32_t> arrivals;  // slots, in the order of application
+    std::vector<std::uint32_t> sends;     // indices of sends(), ordered by version
   };
 
-  // The plan must be proved (verify.h). Requires a rank of it.
-  RankPlan(const Plan& plan, Rank rank);
+  // Requires a plan that was proved (plan/verify.h) and a rank of it.
+  RankPlan(const plan::Plan& plan, Rank rank);
 
-  // Its transfers with part `index` of `count` of every buffer alone. What is added to an element,
-  // and in which order, is the same as undivided. Requires kLeastPart bytes a part in each buffer.
+  // Returns the same transfers for part `index` of `count` of every buffer. What is added to an
+  // element, and in which order, is the same as without division. Requires at least kLeastPart
+  // bytes per part in each buffer.
   [[nodiscard]] RankPlan part(std::size_t index, std::size_t count) const;
-  // Where part `index` of a buffer begins, the same at all ranks; between elements of any type.
+  // The byte at which part `index` of a buffer begins. It is the same on all ranks, and between
+  // elements of any type.
   [[nodiscard]] static std::size_t part_begin(std::size_t bytes, std::size_t index,
                                               std::size_t count);
   static constexpr std::size_t kLeastPart = 64;
 
-  // Of the whole plan.
+  // Sizes of the whole plan, in bytes.
   [[nodiscard]] std::size_t tensor_bytes() const { return tensor_bytes_; }
   [[nodiscard]] std::size_t least_chunk() const { return least_chunk_; }  // in bytes
 
   [[nodiscard]] const std::vector<Arrival>& arrivals() const { return arrivals_; }  // [slot]
   [[nodiscard]] const std::vector<Send>& sends() const { return sends_; }           // in plan order
   [[nodiscard]] const std::vector<Buffer>& buffers() const { return buffers_; }
-  // Whom it sends to or receives from, ascending.
+  // The ranks it sends to or receives from, ascending.
   [[nodiscard]] const std::vector<Rank>& peers() const { return peers_; }
 
  private:
@@ -66,7 +68,7 @@ class RankPlan {
   std::vector<Rank> peers_;
 };
 
-// The part of rank 0, which sends, or 1, which receives, in a plan of one transfer between the two.
+// A plan of one transfer from rank 0 to rank 1: the part of rank 0 if `sends`, or of rank 1.
 [[nodiscard]] RankPlan message_plan(std::int64_t elements, int element_bytes, bool sends);
 
-}  // namespace thalweg
+}  // namespace thalweg::exec

@@ -1,6 +1,6 @@
 #include "plan/accounting.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,12 +9,12 @@
 #include "base/check.h"
 #include "plan/buckets.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
 // Calls visit(from, to, bytes) once for every pair of ranks between which the plan moves anything.
 template <class Visit>
-void for_each_pair(const Plan& plan, Visit visit) {
+void for_each_transfer_pair(const Plan& plan, Visit visit) {
   const auto ranks = static_cast<std::size_t>(plan.ranks);
   const Buckets by_source(plan.transfers.size(), ranks,
                           [&](std::uint32_t i) { return plan.transfers[i].source.index(); });
@@ -34,21 +34,24 @@ void for_each_pair(const Plan& plan, Visit visit) {
   }
 }
 
-void count_boundaries(const Topology& topology, Rank from, Rank to, Bytes bytes, Accounting& sum) {
-  const RegionId source = topology.region_of(from);
-  const RegionId target = topology.region_of(to);
+void count_boundaries(const topology::Topology& topology, Rank from, Rank to, Bytes bytes,
+                      Accounting& sum) {
+  const topology::RegionId source = topology.region_of(from);
+  const topology::RegionId target = topology.region_of(to);
   if (source == target) return;
   sum.cross_region += bytes;
-  for (RegionId r = source; !topology.contains(r, target); r = topology.region(r).parent) {
+  for (topology::RegionId r = source; !topology.contains(r, target);
+       r = topology.region(r).parent) {
     sum.regions[r.index()].out += bytes;
   }
-  for (RegionId r = target; !topology.contains(r, source); r = topology.region(r).parent) {
+  for (topology::RegionId r = target; !topology.contains(r, source);
+       r = topology.region(r).parent) {
     sum.regions[r.index()].in += bytes;
   }
 }
 
-// Distinct senders a (rank, step), by sorting: a ring has as many steps as ranks, and a table of
-// them would be mostly empty.
+// Counts the distinct senders per (rank, step) by sorting: a ring has as many steps as ranks, and a
+// table of all pairs would be mostly empty.
 int peak_fan_in(const Plan& plan, const PlanProof& proof) {
   static_assert(kMaxPlanRanks <= 1 << 14);
   std::vector<std::uint64_t> keys(plan.transfers.size());
@@ -75,7 +78,7 @@ Bytes Accounting::busiest_arc_bytes() const {
   return Bytes(static_cast<std::int64_t>(std::llround(arc_bytes[busiest_arc.index()])));
 }
 
-Status check_fits(const Plan& plan, const Topology& topology) {
+Status check_fits(const Plan& plan, const topology::Topology& topology) {
   if (plan.ranks == topology.host_count()) return ok_status();
   return Error(
       fmt::format("the plan is for {} ranks, and topology '{}' has {} hosts: they must be "
@@ -83,23 +86,23 @@ Status check_fits(const Plan& plan, const Topology& topology) {
                   plan.ranks, topology.name(), topology.host_count()));
 }
 
-Accounting account(const Plan& plan, const PlanProof& proof, const Topology& topology,
-                   const Routing& routing) {
+Accounting account(const Plan& plan, const PlanProof& proof, const topology::Topology& topology,
+                   const topology::Routing& routing) {
   CHECK(check_fits(plan, topology).ok());
   CHECK(proof.step_of.size() == plan.transfers.size());
   Accounting sum;
   sum.regions.resize(topology.regions().size());
   sum.arc_bytes.resize(topology.arc_count());
-  for_each_pair(plan, [&](Rank from, Rank to, Bytes bytes) {
+  for_each_transfer_pair(plan, [&](Rank from, Rank to, Bytes bytes) {
     sum.total += bytes;
     count_boundaries(topology, from, to, bytes, sum);
-    for (const ArcShare& share : routing.shares(from, to)) {
+    for (const topology::ArcShare& share : routing.shares(from, to)) {
       sum.arc_bytes[share.arc.index()] += share.fraction * static_cast<double>(bytes.count());
     }
   });
   double slowest = 0;
   for (std::int32_t a = 0; a < static_cast<std::int32_t>(topology.arc_count()); ++a) {
-    const ArcId arc(a);
+    const topology::ArcId arc(a);
     const double bytes = sum.arc_bytes[arc.index()];
     if (bytes > 0 &&
         (!sum.busiest_arc.valid() || bytes > sum.arc_bytes[sum.busiest_arc.index()] * (1 + 1e-9))) {
@@ -116,4 +119,4 @@ Accounting account(const Plan& plan, const PlanProof& proof, const Topology& top
   return sum;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -1,4 +1,4 @@
-// What a plan costs the network, counted from its transfers, not from formulas.
+// How many bytes a plan moves over the network, counted from its transfers, not from formulas.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 #include "plan/verify.h"
 #include "topology/routing.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 
 struct RegionTraffic {
   Bytes in;
@@ -18,24 +18,24 @@ struct Accounting {
   Bytes total;  // sum over all transfers
   // Sum over the transfers between hosts of different innermost regions.
   Bytes cross_region;
-  // Per region: what transfers carry over its boundary.
+  // Per region: the bytes that transfers carry over its boundary.
   std::vector<RegionTraffic> regions;
-  // Per arc, with flows split evenly over equal-cost paths.
+  // Bytes per arc, with flows split evenly over equal-cost paths.
   std::vector<double> arc_bytes;
-  ArcId busiest_arc;          // the arc with the most bytes; invalid if nothing moves
-  ArcId slowest_arc;          // the arc that needs the longest for its bytes
-  Duration slowest_arc_time;  // how long: no schedule of this plan is faster
+  topology::ArcId busiest_arc;  // the arc with the most bytes; invalid if nothing moves
+  topology::ArcId slowest_arc;  // the arc that needs the longest for its bytes
+  Duration slowest_arc_time;    // how long that takes: no schedule of this plan is faster
   // The most ranks that send to one rank in the same step.
   int peak_fan_in = 0;
 
   [[nodiscard]] Bytes busiest_arc_bytes() const;
 };
 
-// A plan runs on a topology if it has one rank a host.
-Status check_fits(const Plan& plan, const Topology& topology);
+// Fails unless the plan has one rank per host of the topology.
+Status check_fits(const Plan& plan, const topology::Topology& topology);
 
-// Requires the plan's own proof and a topology it fits.
-Accounting account(const Plan& plan, const PlanProof& proof, const Topology& topology,
-                   const Routing& routing);
+// Requires the plan's own proof and a topology that the plan fits.
+Accounting account(const Plan& plan, const PlanProof& proof, const topology::Topology& topology,
+                   const topology::Routing& routing);
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -1,4 +1,4 @@
-// Buckets by counting: which of the items 0 … count−1 fall into each bucket, in their order.
+// Sorts the items 0 … count−1 into buckets by counting; items keep their order within a bucket.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace thalweg {
+namespace thalweg::plan {
 
 class Buckets {
  public:
@@ -23,7 +23,7 @@ class Buckets {
   [[nodiscard]] std::span<const std::uint32_t> operator[](std::size_t bucket) const {
     return {items_.data() + begin_[bucket], items_.data() + begin_[bucket + 1]};
   }
-  // A bucket's items may be put into another order.
+  // The caller may put a bucket's items into another order.
   [[nodiscard]] std::span<std::uint32_t> operator[](std::size_t bucket) {
     return {items_.data() + begin_[bucket], items_.data() + begin_[bucket + 1]};
   }
@@ -33,4 +33,4 @@ class Buckets {
   std::vector<std::uint32_t> items_;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

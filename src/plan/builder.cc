@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 
 ChunkIndex PlanBuilder::add_chunk(Share share, Rank source, Rank target) {
   if (share.length == 0) return {};
@@ -33,4 +33,4 @@ void PlanBuilder::add(Rank from, Rank to, ChunkIndex chunk, TransferKind kind) {
   ++target.version;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -1,9 +1,9 @@
-// PlanBuilder: how generators write plans. It keeps the version of every buffer, so a generator
-// says only who sends what to whom, round by round.
+// PlanBuilder: generators write plans with it. It keeps the version of every buffer, so a generator
+// only says who sends what to whom, round by round.
 //
-// Within a round every transfer carries the version its source had when the round began, so ranks
-// that swap in one round do not see each other's half-done work. Rounds order only transfers of
-// the same chunk; they are no barrier.
+// Within a round every transfer carries the version that its source had when the round began, so
+// ranks that swap in one round do not see each other's half-done work. Rounds order only transfers
+// of the same chunk; they are not a barrier.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 
 #include "plan/plan.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 
 class PlanBuilder {
  public:
-  // Fills in everything but chunks and transfers. contributors == ranks unless set later.
+  // `header` has everything but chunks and transfers.
   explicit PlanBuilder(Plan header) : plan_(std::move(header)) {}
 
-  // An empty chunk (length 0) is not added: the id is invalid, and transfers of it vanish. Small
-  // tensors over many ranks need no special case.
+  // An empty chunk (length 0) is not added: its id is invalid, and its transfers are ignored. So
+  // small tensors over many ranks need no special case.
   ChunkIndex add_chunk(Share share, Rank source = {}, Rank target = {});
 
   void begin_round() { ++round_; }
@@ -41,9 +41,9 @@ class PlanBuilder {
   [[nodiscard]] std::uint64_t key(Rank rank, ChunkIndex chunk) const;
 
   Plan plan_;
-  // The buffers that something has arrived at; all others stand at version 0.
+  // The buffers that something has arrived at; all others are at version 0.
   std::unordered_map<std::uint64_t, Buffer> buffers_;
   std::int32_t round_ = 0;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

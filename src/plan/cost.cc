@@ -11,7 +11,7 @@
 #include "plan/max_min.h"
 #include "plan/progress.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
 using TransferIndex = std::uint32_t;
@@ -19,11 +19,11 @@ using Seconds = double;
 
 constexpr Seconds kNever = std::numeric_limits<Seconds>::infinity();
 
-// Everything from one rank to another.
+// The connection from one rank to another.
 struct Connection {
   std::vector<MaxMinFair::Use> uses;
   Seconds delay = 0;
-  // Ready transfers, first in plan order on top.
+  // Ready transfers; the first in plan order is on top.
   std::priority_queue<TransferIndex, std::vector<TransferIndex>, std::greater<>> ready;
   bool busy = false;  // a transfer is starting or flowing
   Seconds last_ready = -1;
@@ -33,7 +33,7 @@ struct Flow {
   TransferIndex transfer = 0;
   std::uint32_t connection = 0;
   Seconds start = 0;
-  Seconds since = 0;  // the instant that bytes_left is of
+  Seconds since = 0;  // the time for which bytes_left holds
   double bytes_left = 0;
 };
 
@@ -48,8 +48,8 @@ struct Event {
 
 class FluidRun {
  public:
-  FluidRun(const Plan& plan, const Accounting& accounting, const Topology& topology,
-           const Routing& routing, const CostOptions& options)
+  FluidRun(const Plan& plan, const Accounting& accounting, const topology::Topology& topology,
+           const topology::Routing& routing, const CostOptions& options)
       : plan_(plan),
         options_(options),
         quantum_(accounting.slowest_arc_time.s() * options.resolution),
@@ -71,16 +71,16 @@ class FluidRun {
   }
 
  private:
-  static std::vector<double> capacities(const Topology& topology) {
+  static std::vector<double> capacities(const topology::Topology& topology) {
     std::vector<double> result(topology.arc_count());
     for (std::size_t a = 0; a < result.size(); ++a) {
-      const ArcId arc(static_cast<std::int32_t>(a));
+      const topology::ArcId arc(static_cast<std::int32_t>(a));
       result[a] = topology.arc(arc).spec.rate.bytes_per_second();
     }
     return result;
   }
 
-  void connect(const Routing& routing) {
+  void connect(const topology::Routing& routing) {
     std::unordered_map<std::uint64_t, std::uint32_t> ids;
     connection_of_.reserve(plan_.transfers.size());
     for (const PlanTransfer& t : plan_.transfers) {
@@ -88,7 +88,7 @@ class FluidRun {
       const auto [entry, fresh] = ids.try_emplace(key, connections_.size());
       if (fresh) {
         Connection connection;
-        for (const ArcShare& share : routing.shares(t.source, t.target)) {
+        for (const topology::ArcShare& share : routing.shares(t.source, t.target)) {
           connection.uses.push_back({.arc = static_cast<std::uint32_t>(share.arc.value()),
                                      .weight = static_cast<float>(share.fraction)});
         }
@@ -155,8 +155,9 @@ class FluidRun {
     stale_ = false;
   }
 
-  // To the next instant at which anything starts, ends or arrives, with all that happens within a
-  // quantum of it. Each keeps its own exact time; only the rates change together, at the first.
+  // Advances to the next instant at which anything starts, ends or arrives, and handles everything
+  // within a quantum of it. Each event keeps its own exact time; only the rates change together, at
+  // the first event.
   void step() {
     if (stale_) solve_rates();
     Seconds next = events_.empty() ? kNever : events_.top().at;
@@ -203,21 +204,22 @@ class FluidRun {
   std::vector<std::uint32_t> connection_of_;  // [transfer]
   PlanProgress progress_;
   std::vector<Seconds> ready_at_;  // [transfer]
-  Seconds finish_ = 0;             // of the last arrival
+  Seconds finish_ = 0;             // time of the last arrival
   std::size_t arrived_ = 0;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<Flow> flows_;
   std::vector<double> rates_;  // [flow], bytes per second
-  bool stale_ = false;         // rates_ do not fit flows_
+  bool stale_ = false;         // flows_ changed since rates_ were computed
   std::vector<std::span<const MaxMinFair::Use>> uses_;
   CostEstimate estimate_;
 };
 
 }  // namespace
 
-CostEstimate estimate_cost(const Plan& plan, const Accounting& accounting, const Topology& topology,
-                           const Routing& routing, const CostOptions& options) {
+CostEstimate estimate_cost(const Plan& plan, const Accounting& accounting,
+                           const topology::Topology& topology, const topology::Routing& routing,
+                           const CostOptions& options) {
   return FluidRun(plan, accounting, topology, routing, options).run();
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

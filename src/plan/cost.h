@@ -1,12 +1,12 @@
 // How long a plan takes: an α–β model with max-min fair sharing of links over time.
 //
 // Every transfer waits for its version, then for its turn: from one rank to another one transfer
-// flows at a time, in plan order among those that are ready, as on one connection. A connection
-// that was idle then takes α to start; a busy one takes a smaller overhead, unless the transfer
-// became ready together with the one before it and goes out in the same message. Then it flows at
-// its max-min fair share of every arc on its paths until its bytes are through, and arrives a
+// flows at a time, in plan order among those that are ready, as on one connection. An idle
+// connection then takes α to start; a busy one takes a smaller overhead, unless the transfer became
+// ready together with the one before it and goes out in the same message. Then the transfer flows
+// at its max-min fair share of every arc on its paths until all its bytes have left, and arrives a
 // propagation delay later. Rates change whenever a transfer starts or ends. Flows are fluid and
-// split evenly over equal-cost paths; loss, headers and slow start are the simulator's business.
+// split evenly over equal-cost paths; loss, headers and slow start are left to the simulator.
 #pragma once
 
 #include <vector>
@@ -15,19 +15,26 @@
 #include "plan/plan.h"
 #include "topology/routing.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 
 struct CostOptions {
-  // α: what starting a message on an idle connection costs beside propagation. 10 us is a kernel
+  // α: the cost of starting a message on an idle connection, beside propagation. 10 us is a kernel
   // TCP message.
   Duration per_message = Duration::microseconds(10);
-  // What one more message on a busy connection costs: mostly system calls.
+  // The cost of one more message on a busy connection: mostly system calls.
   Duration per_follow_up = Duration::microseconds(2);
-  // Starts and ends that lie within this part of the plan's lower bound are taken together, so that
-  // a plan of a million transfers needs some thousand rate computations. It moves the prediction by
-  // about this part for every dependency step at most.
+  // Starts and ends that lie within this fraction of the plan's lower bound are taken together, so
+  // that a plan of a million transfers needs some thousand rate computations. It changes the
+  // prediction by at most about this fraction for every dependency step.
   double resolution = 1e-4;
-  // Record when each transfer ran.
+  // What predict.h knows of packets; the fluid model does not use these. A full packet's payload,
+  // the header in every packet, and the packet that acknowledges one.
+  Bytes payload{1460};
+  Bytes header{40};
+  Bytes acknowledgement{40};
+  // Ranks pass on a chunk in parts of at most so many bytes, as they arrive.
+  Bytes message{64 * 1024};
+  // Whether to record when each transfer ran.
   bool timeline = false;
 };
 
@@ -41,11 +48,13 @@ struct TransferSpan {
 struct CostEstimate {
   Duration total;
   int rate_computations = 0;
-  std::vector<TransferSpan> timeline;  // by end, if asked for
+  std::vector<TransferSpan> timeline;  // in order of end; empty unless asked for
 };
 
-// Requires a plan that verify() has proved, a topology it fits, and the plan's accounting there.
-CostEstimate estimate_cost(const Plan& plan, const Accounting& accounting, const Topology& topology,
-                           const Routing& routing, const CostOptions& options);
+// Requires a plan that verify() has proved, a topology that it fits, and the plan's accounting
+// there.
+CostEstimate estimate_cost(const Plan& plan, const Accounting& accounting,
+                           const topology::Topology& topology, const topology::Routing& routing,
+                           const CostOptions& options);
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

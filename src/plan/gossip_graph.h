@@ -3,11 +3,12 @@
 
 #include <bit>
 
-namespace thalweg {
+namespace thalweg::plan {
 
-// ⌈log2 w⌉ distances, one an iteration, in turn; 0 for a rank alone, which has nobody to send to.
+// The number of distances, ⌈log2 w⌉, of which each iteration uses one in turn; 0 for a single rank,
+// which has no other to send to.
 inline int gossip_distances(int ranks) {
   return static_cast<int>(std::bit_width(static_cast<unsigned>(ranks - 1)));
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

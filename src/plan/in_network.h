@@ -1,10 +1,14 @@
-// How long an allreduce takes that a switch sums on its way (docs/switch.md), in the words of
-// cost.h, so that the planner may hold it against plans among the ranks.
+// How long an allreduce takes if switches sum the tensors on their way (docs/switch.md), in the
+// terms of cost.h, so that the planner can compare it with plans among the ranks.
 //
-// The ranks agree on the exponents of all blocks; then each sends its tensor once, and gets the sum
-// once, at the same time. What is summed also passes the lines of the ranks that are servers: of
-// each, its share of the sums comes in and goes out once more. Where the ranks are in several
-// regions, whose switches sum first, a region's links carry its sums out and all others' in.
+// Each rank sends its tensor once and receives the sum once, at the same time; besides, the ranks
+// compare their calls. A rank that is also a server has more traffic on its link: its share
+// of the sums comes in and goes out once more.
+//
+// If the ranks are in several regions, it matters who sums. With one level one switch above the
+// regions sums, and a region's links carry the tensors of all its ranks out and as many results in.
+// With two levels the regions' switches sum first, and the links carry the region's own sums out
+// and those of all other regions in.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +17,25 @@
 #include "plan/cost.h"
 #include "topology/topology.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 
-// As sockets have them, unless the switch says otherwise.
+// The values of sockets, unless the switch says otherwise.
 inline constexpr std::int64_t kInNetworkElements = 256;
 inline constexpr Bytes kInNetworkOverhead{74};
 
 struct InNetworkRequest {
-  std::int64_t elements = 0;  // of 32 bits on the line, whatever the tensor has; above 0
-  std::int64_t block_elements = kInNetworkElements;  // of a packet; above 0
-  Bytes packet_overhead = kInNetworkOverhead;        // on the line beside its elements
+  std::int64_t elements = 0;  // above 0; each has 32 bits on the link, whatever the tensor's type
+  std::int64_t block_elements = kInNetworkElements;  // per packet; above 0
+  Bytes packet_overhead = kInNetworkOverhead;        // bytes on the link beside the elements
   int servers = 1;                                   // above 0
-  Duration agreement;                                // how long the ranks take to agree
+  int levels = 1;                                    // of switches that sum: 1 or 2
+  Duration agreement;  // how long the ranks take to compare their calls
 };
 
-// By the slowest line of a host or of an innermost region: a switch passes on what the slowest
-// sends. Servers are taken to be spread over the regions as the ranks are.
-[[nodiscard]] Duration in_network_time(const InNetworkRequest& request, const Topology& topology,
+// The time is that of the slowest link of a host or of an innermost region, because a switch is as
+// fast as its slowest sender. Servers are assumed to be spread over the regions as the ranks are.
+[[nodiscard]] Duration in_network_time(const InNetworkRequest& request,
+                                       const topology::Topology& topology,
                                        const CostOptions& options);
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -6,10 +6,10 @@
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
-// Weights are sums of floats; what is left below this part of the whole is rounding.
+// Weights are sums of floats; what is left below this fraction of the whole is rounding.
 constexpr double kRounding = 1e-9;
 
 }  // namespace
@@ -26,7 +26,7 @@ void MaxMinFair::solve(std::span<const std::span<const Use>> uses, std::span<dou
       ArcState& arc = arcs_[use.arc];
       if (arc.end == 0) busy_.push_back(use.arc);
       arc.weight += static_cast<double>(use.weight);
-      ++arc.end;  // for now the number of flows
+      ++arc.end;  // the number of flows, for now
     }
     entries += flow.size();
   }
@@ -43,8 +43,8 @@ void MaxMinFair::solve(std::span<const std::span<const Use>> uses, std::span<dou
     for (const Use& use : uses[f]) members_[arcs_[use.arc].end++] = f;
   }
 
-  // The arc that fills up first, at the lowest common rate, settles its flows; others fill later
-  // for it, never earlier, so an entry that is out of date can simply go back with its new level.
+  // The arc that fills up first, at the lowest common rate, settles its flows. That makes other
+  // arcs fill up later, never earlier, so an outdated entry can simply go back with its new level.
   using Entry = std::pair<double, std::uint32_t>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> levels;
   for (const std::uint32_t a : busy_) levels.emplace(arcs_[a].left / arcs_[a].weight, a);
@@ -80,4 +80,4 @@ void MaxMinFair::settle(std::uint32_t flow, double rate, std::span<const std::sp
   }
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace thalweg {
+namespace thalweg::plan {
 
 class MaxMinFair {
  public:
@@ -20,14 +20,14 @@ class MaxMinFair {
   // Capacities in bytes per second, each above 0.
   explicit MaxMinFair(std::vector<double> capacities);
 
-  // rates[i] becomes the rate of the flow that uses uses[i]; every flow uses at least one arc.
+  // Sets rates[i] to the rate of the flow that uses uses[i]; every flow must use at least one arc.
   void solve(std::span<const std::span<const Use>> uses, std::span<double> rates);
 
  private:
   struct ArcState {
     double left = 0;          // capacity not taken by settled flows
-    double weight = 0;        // sum over unsettled flows
-    std::uint32_t begin = 0;  // of its flows in members_
+    double weight = 0;        // sum over the flows not yet settled
+    std::uint32_t begin = 0;  // its flows are members_[begin … end)
     std::uint32_t end = 0;
   };
 
@@ -40,4 +40,4 @@ class MaxMinFair {
   std::vector<std::uint32_t> members_;  // flows by arc
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

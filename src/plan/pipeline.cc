@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 
 Plan pipelined(const Plan& plan, int parts) {
   CHECK(parts >= 1);
@@ -36,4 +36,4 @@ Plan pipelined(const Plan& plan, int parts) {
   return result;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -8,15 +8,16 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/suggest.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
 constexpr std::array<const char*, kCollectiveCount> kCollectiveNames{
     "allreduce", "reduce",  "broadcast", "reduce-scatter", "all-gather", "all-to-all",
     "gather",    "scatter", "mix"};
 
-// Whether a chunk of this collective names one source, and one target.
+// Whether a chunk of this collective names a single source, and a single target.
 struct Ends {
   bool one_source = false;
   bool one_target = false;
@@ -111,7 +112,7 @@ Status check_chunk(const Plan& plan, std::size_t index) {
   if (plan.root.valid() && (to_root ? chunk.target : chunk.source) != plan.root) {
     return bad(fmt::format("must name the root, rank {}", plan.root.value()));
   }
-  // The collectives of shares: the share belongs to the target, or, where it is gathered, the
+  // In these collectives each rank has a share: it belongs to the target or, when gathering, to the
   // source.
   const bool shared =
       plan.collective == Collective::kReduceScatter || plan.collective == Collective::kAllGather ||
@@ -130,7 +131,7 @@ Status check_chunk(const Plan& plan, std::size_t index) {
   return ok_status();
 }
 
-// Every element is in exactly one chunk; in an all-to-all, once for every source.
+// Checks that every element is in exactly one chunk; in an all-to-all, in one per source.
 Status check_tiling(const Plan& plan) {
   std::vector<std::size_t> order(plan.chunks.size());
   std::iota(order.begin(), order.end(), 0);
@@ -193,8 +194,9 @@ Result<Collective> parse_collective(std::string_view name) {
   for (std::size_t i = 0; i < kCollectiveNames.size(); ++i) {
     if (name == kCollectiveNames.at(i)) return static_cast<Collective>(i);
   }
-  return Error(
-      fmt::format("'{}' is not a collective: {}", name, fmt::join(kCollectiveNames, ", ")));
+  return Error(fmt::format("'{}' is not a collective: {}{}", name,
+                           fmt::join(kCollectiveNames, ", "),
+                           did_you_mean(name, kCollectiveNames)));
 }
 
 Share share_of(std::int64_t elements, std::int64_t parts, std::int64_t index) {
@@ -213,4 +215,4 @@ Status check_shape(const Plan& plan) {
   return check_transfers(plan);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

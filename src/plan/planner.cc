@@ -1,6 +1,6 @@
 #include "plan/planner.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
@@ -8,17 +8,26 @@
 #include "base/check.h"
 #include "plan/pipeline.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
-// Variants beside the defaults that are worth a look: other degrees of trees, fewer trees or
-// levels. Small tensors like few messages, large ones many paths.
+// Variants worth trying beside the defaults: other degrees of trees, fewer trees or levels. Small
+// tensors do best with few messages, large ones with many paths.
 constexpr std::array<std::string_view, 6> kVariants{"k-nomial:k=4", "k-nomial:k=8",
                                                     "ps:servers=1", "rat:trees=1",
                                                     "rat:trees=8",  "rat:regions=oversubscribed"};
 
-// A prediction this close to another is a tie, and the scheme with fewer steps is taken.
-constexpr double kTie = 0.005;
+// Predictions this close are a tie. The one that leaves the least to rounds that overlap wins,
+// because that is what the model knows least about.
+constexpr double kTie = 0.05;
+
+// Weights of RAT's trees come from a linear program; for more hosts than this it takes too long.
+constexpr int kMostWeighed = 64;
+
+struct Candidate {
+  std::string spec;
+  Prediction prediction;
+};
 
 std::string_view scheme_name(std::string_view spec) { return spec.substr(0, spec.find(':')); }
 
@@ -30,59 +39,90 @@ void report(const PlannerOptions& options, std::string_view spec) {
   if (options.progress) options.progress(std::string(spec));
 }
 
-bool better(const EvaluatedPlan& a, const EvaluatedPlan& b) {
-  const double ratio = a.cost.total.s() / b.cost.total.s();
+bool better(const Candidate& a, const Candidate& b) {
+  const double ratio = a.prediction.total.s() / b.prediction.total.s();
   if (ratio < 1 - kTie || ratio > 1 + kTie) return ratio < 1;
-  return a.proof.steps != b.proof.steps ? a.proof.steps < b.proof.steps : ratio < 1;
+  const Duration first = a.prediction.unfilled;
+  const Duration second = b.prediction.unfilled;
+  return first != second ? first < second : ratio < 1;
 }
 
-std::string label(const EvaluatedPlan& e) {
-  return e.pipeline == 1 ? e.plan.scheme : fmt::format("{} in {} parts", e.plan.scheme, e.pipeline);
+// Whether all hosts have the same rate, all innermost regions as many hosts, and all other links
+// the same rate: then equal weights are best for RAT.
+bool is_even(const topology::Topology& topology) {
+  Bandwidth of_hosts;
+  Bandwidth of_switches;
+  for (const topology::Link& link : topology.links()) {
+    const bool at_host = topology.rank_of(link.a).valid() || topology.rank_of(link.b).valid();
+    Bandwidth& rate = at_host ? of_hosts : of_switches;
+    if (rate == Bandwidth()) rate = link.spec.rate;
+    if (rate != link.spec.rate) return false;
+  }
+  const auto groups = innermost_groups(topology);
+  return std::ranges::all_of(
+      groups, [&](const auto& group) { return group.size() == groups.front().size(); });
 }
 
-std::string explain(const EvaluatedPlan& best, const EvaluatedPlan* second,
-                    const Topology& topology) {
-  const Accounting& a = best.accounting;
-  std::string reason =
-      fmt::format("{} steps, {} across regions", best.proof.steps, to_human(a.cross_region));
-  if (a.slowest_arc.valid()) {
-    const double part = a.slowest_arc_time.s() / best.cost.total.s();
-    reason += fmt::format("; {} is busy {:.0f} % of the time, {}", topology.arc_name(a.slowest_arc),
+std::vector<std::string_view> candidates_of(const PlanRequest& request) {
+  std::vector<std::string_view> specs;
+  for (const Scheme* scheme : all_schemes()) {
+    if (!supports(*scheme, request.collective)) continue;
+    const bool weighs = request.topology.host_count() <= kMostWeighed && !is_even(request.topology);
+    if (scheme->name != "rat-weighted" || weighs) specs.push_back(scheme->name);
+  }
+  for (const std::string_view spec : kVariants) {
+    const auto scheme = find_scheme(scheme_name(spec));
+    if (supports(**scheme, request.collective)) specs.push_back(spec);
+  }
+  return specs;
+}
+
+std::string explain(const Candidate& best, const Candidate* second,
+                    const topology::Topology& topology) {
+  const Prediction& p = best.prediction;
+  std::string reason = fmt::format("{} steps", p.steps);
+  if (p.busiest_arc.valid()) {
+    const double part = p.busiest.s() / p.total.s();
+    reason += fmt::format("; {} is busy {:.0f} % of the time, {}", topology.arc_name(p.busiest_arc),
                           100 * part, part > 0.5 ? "so bandwidth decides" : "so latency decides");
   }
   if (second != nullptr) {
-    reason += fmt::format("; next is {} ({:.2f} times as long, {} steps, {} across regions)",
-                          label(*second), second->cost.total.s() / best.cost.total.s(),
-                          second->proof.steps, to_human(second->accounting.cross_region));
+    reason += fmt::format("; next is {} ({:.2f} times as long, {} steps)", second->spec,
+                          second->prediction.total.s() / p.total.s(), second->prediction.steps);
   }
   return reason;
 }
 
 }  // namespace
 
-Result<EvaluatedPlan> evaluate(Plan plan, const Topology& topology, const Routing& routing,
-                               const CostOptions& options) {
+Result<EvaluatedPlan> evaluate(Plan plan, const topology::Topology& topology,
+                               const topology::Routing& routing, const CostOptions& options) {
   THALWEG_TRY(PlanProof proof, verify(plan));
   THALWEG_TRY_STATUS(check_fits(plan, topology));
   EvaluatedPlan result{.plan = std::move(plan),
                        .pipeline = 1,
                        .proof = std::move(proof),
                        .accounting = {},
-                       .cost = {}};
+                       .cost = {},
+                       .predicted = {}};
   result.accounting = account(result.plan, result.proof, topology, routing);
   result.cost = estimate_cost(result.plan, result.accounting, topology, routing, options);
+  result.predicted =
+      Predictor(topology, routing, options).predict(outline_of(result.plan, result.proof)).total;
   return result;
 }
 
 Result<EvaluatedPlan> evaluate_scheme(std::string_view spec, const PlanRequest& request,
-                                      const Routing& routing, const PlannerOptions& options) {
+                                      const topology::Routing& routing,
+                                      const PlannerOptions& options) {
   CHECK(!options.pipelines.empty() && options.pipelines.front() == 1);
   report(options, spec);
   THALWEG_TRY(const Plan plan, make_plan(spec, request));
   THALWEG_TRY(EvaluatedPlan best, evaluate(plan, request.topology, routing, options.cost));
   int without_gain = 0;
   for (const int parts : options.pipelines) {
-    // No chunking beats the busiest arc; and after two that did not help, finer ones will not.
+    // No chunking beats the busiest arc; and after two that did not help, finer ones will not
+    // either.
     if (best.cost.total <= best.accounting.slowest_arc_time || without_gain == 2) break;
     if (parts == 1) continue;
     THALWEG_TRY(EvaluatedPlan finer,
@@ -95,11 +135,13 @@ Result<EvaluatedPlan> evaluate_scheme(std::string_view spec, const PlanRequest& 
     finer.pipeline = parts;
     best = std::move(finer);
   }
+  THALWEG_TRY(const Outline outline, make_outline(spec, request));
+  best.predicted = Predictor(request.topology, routing, options.cost).predict(outline).total;
   return best;
 }
 
 Result<std::vector<EvaluatedPlan>> compare_schemes(const PlanRequest& request,
-                                                   const Routing& routing,
+                                                   const topology::Routing& routing,
                                                    const PlannerOptions& options) {
   std::vector<EvaluatedPlan> result;
   for (const Scheme* scheme : all_schemes()) {
@@ -110,35 +152,49 @@ Result<std::vector<EvaluatedPlan>> compare_schemes(const PlanRequest& request,
   return result;
 }
 
-Result<Choice> best_plan(const PlanRequest& request, const Routing& routing,
-                         const PlannerOptions& options) {
-  THALWEG_TRY(std::vector<EvaluatedPlan> candidates, compare_schemes(request, routing, options));
-  for (const std::string_view spec : kVariants) {
-    THALWEG_TRY(const Scheme* scheme, find_scheme(scheme_name(spec)));
-    if (!supports(*scheme, request.collective)) continue;
-    THALWEG_TRY(EvaluatedPlan evaluated, evaluate_scheme(spec, request, routing, options));
-    candidates.push_back(std::move(evaluated));
+Result<SchemeChoice> choose_scheme(const PlanRequest& request, const topology::Routing& routing,
+                                   const PlannerOptions& options) {
+  Predictor predictor(request.topology, routing, options.cost);
+  std::vector<Candidate> candidates;
+  for (const std::string_view spec : candidates_of(request)) {
+    report(options, spec);
+    THALWEG_TRY(const Outline outline, make_outline(spec, request));
+    candidates.push_back({.spec = std::string(spec), .prediction = predictor.predict(outline)});
   }
   if (candidates.empty()) {
     return Error(fmt::format("no scheme does '{}'", name_of(request.collective)));
   }
+  std::ranges::stable_sort(candidates, {}, [](const Candidate& c) { return c.prediction.total; });
+  // Ties are those of the fastest, so that one tie does not lead to the next.
+  const Candidate fastest = candidates.front();
   std::size_t first = 0;
   for (std::size_t i = 1; i < candidates.size(); ++i) {
-    if (better(candidates[i], candidates[first])) first = i;
+    const bool tie =
+        candidates[i].prediction.total.s() <= fastest.prediction.total.s() * (1 + kTie);
+    if (tie && better(candidates[i], candidates[first])) first = i;
   }
-  std::swap(candidates.front(), candidates[first]);
-  std::stable_sort(candidates.begin() + 1, candidates.end(),
-                   [](const auto& a, const auto& b) { return a.cost.total < b.cost.total; });
+  std::rotate(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(first),
+              candidates.begin() + static_cast<std::ptrdiff_t>(first) + 1);
   // The runner-up worth naming is another scheme, not a variant of the winner.
-  const auto other = std::find_if(candidates.begin() + 1, candidates.end(), [&](const auto& e) {
-    return scheme_name(e.plan.scheme) != scheme_name(candidates.front().plan.scheme);
+  const auto other = std::find_if(candidates.begin() + 1, candidates.end(), [&](const auto& c) {
+    return scheme_name(c.spec) != scheme_name(candidates.front().spec);
   });
-  Choice choice;
+  SchemeChoice choice;
   choice.reason =
       explain(candidates.front(), other == candidates.end() ? nullptr : &*other, request.topology);
-  for (const EvaluatedPlan& e : candidates) choice.ranking.emplace_back(label(e), e.cost.total);
-  choice.best = std::move(candidates.front());
+  for (const Candidate& c : candidates) choice.ranking.emplace_back(c.spec, c.prediction.total);
+  choice.scheme = candidates.front().spec;
+  choice.prediction = candidates.front().prediction;
   return choice;
 }
 
-}  // namespace thalweg
+Result<Choice> best_plan(const PlanRequest& request, const topology::Routing& routing,
+                         const PlannerOptions& options) {
+  THALWEG_TRY(SchemeChoice chosen, choose_scheme(request, routing, options));
+  THALWEG_TRY(EvaluatedPlan best, evaluate_scheme(chosen.scheme, request, routing, options));
+  return Choice{.best = std::move(best),
+                .reason = std::move(chosen.reason),
+                .ranking = std::move(chosen.ranking)};
+}
+
+}  // namespace thalweg::plan

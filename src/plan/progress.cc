@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace thalweg {
+namespace thalweg::plan {
 
 struct PlanProgress::Index {
   std::vector<std::uint32_t> source_buffer;
@@ -14,7 +14,7 @@ struct PlanProgress::Index {
     const auto& transfers = plan.transfers;
     const Buckets by_chunk(transfers.size(), plan.chunks.size(),
                            [&](std::uint32_t i) { return transfers[i].chunk.index(); });
-    // number[rank] is the rank's buffer of this chunk if it was given out for this chunk.
+    // number[rank] is the rank's buffer of this chunk, if the number was assigned for this chunk.
     std::vector<std::uint32_t> number(static_cast<std::size_t>(plan.ranks));
     for (std::size_t c = 0; c < by_chunk.size(); ++c) {
       const std::size_t first_of_chunk = rank_of.size();
@@ -56,4 +56,4 @@ PlanProgress::PlanProgress(const Plan& plan, Index index)
   for (const PlanTransfer& t : plan.transfers) ++arrivals_left_[t.target.index()];
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -1,7 +1,9 @@
-// PlanProgress: what may be sent next. The versions of a plan (plan.h) as a machine without time:
-// told that a rank's own tensor is there and what has arrived, it says which transfers are ready.
+// PlanProgress: which transfers may be sent next. It keeps the versions of a plan (plan.h) without
+// any notion of time: the caller says when a rank's own tensor is ready and what has arrived, and
+// learns which transfers are ready.
 //
-// Whoever runs a plan, as fluid flows or as packets, keeps one of these and the network apart.
+// A caller that runs a plan, as fluid flows or as packets, keeps one of these apart from its
+// network.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +14,15 @@
 #include "plan/buckets.h"
 #include "plan/plan.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 
 class PlanProgress {
  public:
-  // The plan must be proved (verify.h) and outlive this.
+  // The plan must be proved (verify.h) and outlive this object.
   explicit PlanProgress(const Plan& plan);
 
-  // The rank's own contribution is there (or it has none). Once a rank. `ready(transfer)` is called
-  // for each transfer, by its index in the plan, that may now be sent.
+  // The rank's own contribution is ready (or it has none). Must be called once per rank. Calls
+  // `ready(transfer)` for each transfer, by its index in the plan, that may now be sent.
   template <class Ready>
   void start(Rank rank, Ready ready) {
     for (const std::uint32_t buffer : buffers_of_rank_[rank.index()]) {
@@ -29,7 +31,7 @@ class PlanProgress {
     }
   }
 
-  // The transfer has reached its target. Once a transfer, in any order.
+  // The transfer has reached its target. Must be called once per transfer, in any order.
   template <class Ready>
   void arrive(std::size_t transfer, Ready ready) {
     has_arrived_[transfer] = true;
@@ -37,7 +39,7 @@ class PlanProgress {
     if (version_[buffer] != kNotStarted) advance(buffer, ready);
   }
 
-  // Everything that the rank waits for has been applied.
+  // Whether everything that the rank waits for has been applied.
   [[nodiscard]] bool done(Rank rank) const { return arrivals_left_[rank.index()] == 0; }
 
  private:
@@ -46,7 +48,8 @@ class PlanProgress {
   struct Index;
   explicit PlanProgress(const Plan& plan, Index index);
 
-  // Applies the arrivals whose turn it is, then names the transfers that carry what is there now.
+  // Applies the arrivals whose turn it is, then reports the transfers that carry the current
+  // version.
   template <class Ready>
   void advance(std::uint32_t buffer, Ready ready) {
     const auto arrivals = arrivals_[buffer];
@@ -77,4 +80,4 @@ class PlanProgress {
   std::vector<std::int32_t> arrivals_left_;  // [rank]
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

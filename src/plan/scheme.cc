@@ -8,9 +8,10 @@
 
 #include "base/check.h"
 #include "base/number.h"
+#include "base/suggest.h"
 #include "plan/schemes/schemes.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
 constexpr std::array kSchemes{
@@ -48,13 +49,35 @@ Status check_request(const Scheme& scheme, const PlanRequest& request) {
   return ok_status();
 }
 
-void append_groups(const Topology& topology, RegionId id, std::vector<std::vector<Rank>>& groups) {
+// A scheme with the parameters of one use.
+struct UsedScheme {
+  const Scheme* scheme;
+  Parameters parameters;
+};
+
+Result<UsedScheme> parse_spec(std::string_view spec, const PlanRequest& request) {
+  const std::size_t colon = spec.find(':');
+  THALWEG_TRY(const Scheme* scheme, find_scheme(spec.substr(0, colon)));
+  THALWEG_TRY_STATUS(check_request(*scheme, request));
+  const bool has_parameters = colon != std::string_view::npos;
+  if (has_parameters && colon + 1 == spec.size()) {
+    return Error(fmt::format("scheme '{}': nothing after ':'", scheme->name));
+  }
+  THALWEG_TRY(Parameters parameters,
+              parse_parameters(scheme->name, scheme->parameters,
+                               has_parameters ? spec.substr(colon + 1) : ""));
+  return UsedScheme{.scheme = scheme, .parameters = std::move(parameters)};
+}
+
+void append_groups(const topology::Topology& topology, topology::RegionId id,
+                   std::vector<std::vector<Rank>>& groups) {
   std::vector<Rank> direct;
   for (const Rank rank : topology.region(id).hosts) {
     if (topology.region_of(rank) == id) direct.push_back(rank);
   }
   if (!direct.empty()) groups.push_back(std::move(direct));
-  for (const RegionId child : topology.region(id).children) append_groups(topology, child, groups);
+  for (const topology::RegionId child : topology.region(id).children)
+    append_groups(topology, child, groups);
 }
 
 }  // namespace
@@ -79,8 +102,8 @@ Result<std::string> Parameters::choice(std::string_view name,
                                        std::span<const std::string_view> allowed) const {
   const std::string& value = text(name);
   if (std::find(allowed.begin(), allowed.end(), value) == allowed.end()) {
-    return Error(fmt::format("parameter {}: '{}' is not allowed: {}", name, value,
-                             fmt::join(allowed, " or ")));
+    return Error(fmt::format("parameter {}: '{}' is not allowed: {}{}", name, value,
+                             fmt::join(allowed, " or "), did_you_mean(value, allowed)));
   }
   return value;
 }
@@ -93,7 +116,8 @@ Result<const Scheme*> find_scheme(std::string_view name) {
     if (scheme->name == name) return scheme;
     names.push_back(scheme->name);
   }
-  return Error(fmt::format("'{}' is not a scheme: {}", name, fmt::join(names, ", ")));
+  return Error(fmt::format("'{}' is not a scheme: {}{}", name, fmt::join(names, ", "),
+                           did_you_mean(name, names)));
 }
 
 Result<Parameters> parse_parameters(std::string_view scheme, std::span<const ParameterSpec> specs,
@@ -110,8 +134,10 @@ Result<Parameters> parse_parameters(std::string_view scheme, std::span<const Par
     const std::string_view key = entry.substr(0, equals);
     const auto known = values.find(key);
     if (known == values.end()) {
-      return Error(
-          fmt::format("scheme '{}' has no parameter '{}': {}", scheme, key, parameter_list(specs)));
+      std::vector<std::string_view> names;
+      for (const ParameterSpec& spec : specs) names.push_back(spec.name);
+      return Error(fmt::format("scheme '{}' has no parameter '{}': {}{}", scheme, key,
+                               parameter_list(specs), did_you_mean(key, names)));
     }
     if (equals == std::string_view::npos || equals + 1 == entry.size()) {
       return Error(fmt::format("scheme '{}': parameter '{}' needs a value, as in {}={}", scheme,
@@ -127,20 +153,23 @@ Result<Parameters> parse_parameters(std::string_view scheme, std::span<const Par
 }
 
 Result<Plan> make_plan(std::string_view spec, const PlanRequest& request) {
-  const std::size_t colon = spec.find(':');
-  THALWEG_TRY(const Scheme* scheme, find_scheme(spec.substr(0, colon)));
-  THALWEG_TRY_STATUS(check_request(*scheme, request));
-  const bool has_parameters = colon != std::string_view::npos;
-  if (has_parameters && colon + 1 == spec.size()) {
-    return Error(fmt::format("scheme '{}': nothing after ':'", scheme->name));
-  }
-  THALWEG_TRY(const Parameters parameters,
-              parse_parameters(scheme->name, scheme->parameters,
-                               has_parameters ? spec.substr(colon + 1) : ""));
-  Result<Plan> plan = scheme->generate(request, parameters);
-  if (!plan.ok()) return plan.error().within(fmt::format("scheme '{}'", scheme->name));
+  THALWEG_TRY(const UsedScheme used, parse_spec(spec, request));
+  Result<Plan> plan = used.scheme->generate(request, used.parameters);
+  if (!plan.ok()) return plan.error().within(fmt::format("scheme '{}'", used.scheme->name));
   plan->scheme = spec;
   return plan;
+}
+
+Result<Outline> make_outline(std::string_view spec, const PlanRequest& request) {
+  THALWEG_TRY(const UsedScheme used, parse_spec(spec, request));
+  if (used.scheme->outline != nullptr && request.collective == Collective::kAllreduce) {
+    Result<Outline> outline = used.scheme->outline(request, used.parameters);
+    if (!outline.ok()) return outline.error().within(fmt::format("scheme '{}'", used.scheme->name));
+    return outline;
+  }
+  THALWEG_TRY(const Plan plan, make_plan(spec, request));
+  THALWEG_TRY(const PlanProof proof, verify(plan));
+  return outline_of(plan, proof);
 }
 
 Plan plan_header(const PlanRequest& request) {
@@ -154,7 +183,7 @@ Plan plan_header(const PlanRequest& request) {
   return plan;
 }
 
-std::vector<Rank> ranks_in_region_order(const Topology& topology) {
+std::vector<Rank> ranks_in_region_order(const topology::Topology& topology) {
   std::vector<Rank> order;
   for (const std::vector<Rank>& group : innermost_groups(topology)) {
     order.insert(order.end(), group.begin(), group.end());
@@ -170,10 +199,10 @@ std::vector<Rank> spread_over(std::span<const Rank> ranks, std::size_t count) {
   return chosen;
 }
 
-std::vector<std::vector<Rank>> innermost_groups(const Topology& topology) {
+std::vector<std::vector<Rank>> innermost_groups(const topology::Topology& topology) {
   std::vector<std::vector<Rank>> groups;
-  append_groups(topology, kWholeNetwork, groups);
+  append_groups(topology, topology::kWholeNetwork, groups);
   return groups;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -1,10 +1,10 @@
 // Chunks are independent, so each is executed on its own, over the ranks that take part in it,
-// renumbered from 0. Beside the contributions, every value carries its causes: for each rank the
-// latest version of that rank's buffer without which the value could not exist. They tell which
-// arrivals can be early, and so how much a rank may have to stage.
+// renumbered from 0. Beside its contributions, every value carries its causes: for each rank the
+// latest version of that rank's buffer without which the value could not exist. The causes tell
+// which arrivals can be early, and so how much a rank may have to stage.
 #include "plan/verify.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <bit>
@@ -13,7 +13,7 @@
 
 #include "plan/buckets.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
 using Word = std::uint64_t;
@@ -28,17 +28,17 @@ struct Value {
 };
 
 // A transfer within its chunk, in local rank numbers.
-struct Move {
+struct AppliedTransfer {
   std::uint32_t transfer = 0;  // index in the plan
   std::uint32_t source = 0;
   std::uint32_t target = 0;
-  std::uint32_t arrival = 0;  // which arrival at the target it is, from 1
+  std::uint32_t arrival = 0;  // the number of this arrival at the target, from 1
   std::uint32_t value = kNoValue;
 
   static constexpr std::uint32_t kNoValue = ~std::uint32_t{0};
 };
 
-// One rank's part in a chunk.
+// One rank's buffer of a chunk.
 struct Buffer {
   Rank rank;
   std::uint32_t version = 0;
@@ -48,27 +48,29 @@ struct Buffer {
   std::size_t next_send = 0;
 };
 
-// The symbolic execution of one chunk. Objects are reused from chunk to chunk.
+// The symbolic execution of one chunk. The object is reused from chunk to chunk.
 class ChunkRun {
  public:
   ChunkRun(const Plan& plan, PlanProof& proof)
       : plan_(plan), proof_(proof), local_(static_cast<std::size_t>(plan.ranks), kAbsent) {}
 
-  // `transfers`: indices of this chunk's transfers in plan order.
+  // `transfers` are the indices of this chunk's transfers in plan order.
   Status run(ChunkIndex chunk, std::span<const std::uint32_t> transfers) {
     set_up(chunk, transfers);
     for (std::uint32_t b = 0; b < used_; ++b) {
       if (std::string problem = send_from(b); !problem.empty()) return fail(problem);
     }
-    for (const Move& move : moves_) {
-      if (move.value == Move::kNoValue) return fail(never_happens(move));
+    for (const AppliedTransfer& move : moves_) {
+      if (move.value == AppliedTransfer::kNoValue) return fail(never_happens(move));
       if (std::string problem = apply(move); !problem.empty()) return fail(problem);
       if (std::string problem = send_from(move.target); !problem.empty()) return fail(problem);
     }
     if (std::string problem = wrong_result(); !problem.empty()) return fail(problem);
     count_staging();
-    for (const Move& move : moves_) local_[plan_.transfers[move.transfer].target.index()] = kAbsent;
-    for (const Move& move : moves_) local_[plan_.transfers[move.transfer].source.index()] = kAbsent;
+    for (const AppliedTransfer& move : moves_)
+      local_[plan_.transfers[move.transfer].target.index()] = kAbsent;
+    for (const AppliedTransfer& move : moves_)
+      local_[plan_.transfers[move.transfer].source.index()] = kAbsent;
     return ok_status();
   }
 
@@ -78,7 +80,7 @@ class ChunkRun {
   [[nodiscard]] Error fail(const std::string& problem) const {
     return Error(fmt::format("chunk {}: {}", chunk_.value(), problem));
   }
-  [[nodiscard]] std::string describe(const Move& move) const {
+  [[nodiscard]] std::string describe(const AppliedTransfer& move) const {
     const PlanTransfer& t = plan_.transfers[move.transfer];
     return fmt::format("transfer {} ({} → {})", move.transfer, t.source.value(), t.target.value());
   }
@@ -133,22 +135,22 @@ class ChunkRun {
     }
   }
 
-  [[nodiscard]] std::uint32_t after(const Move& move) const {
+  [[nodiscard]] std::uint32_t after(const AppliedTransfer& move) const {
     return static_cast<std::uint32_t>(plan_.transfers[move.transfer].after);
   }
 
-  // Gives the current version of a buffer to the moves that carry it.
+  // Gives the current version of a buffer to the moves that carry it. Returns the problem, if any.
   std::string send_from(std::uint32_t b) {
     Buffer& buffer = buffers_[b];
-    std::uint32_t value = Move::kNoValue;
+    std::uint32_t value = AppliedTransfer::kNoValue;
     for (; buffer.next_send < buffer.sends.size(); ++buffer.next_send) {
-      Move& move = moves_[buffer.sends[buffer.next_send]];
+      AppliedTransfer& move = moves_[buffer.sends[buffer.next_send]];
       if (after(move) != buffer.version) break;
       if (buffer.now.empty) {
         return fmt::format("{} carries nothing: rank {} holds no value at version {}",
                            describe(move), buffer.rank.value(), buffer.version);
       }
-      if (value == Move::kNoValue) {
+      if (value == AppliedTransfer::kNoValue) {
         value = values_used_++;
         if (values_.size() < values_used_) values_.emplace_back();
         values_[value] = buffer.now;
@@ -159,8 +161,8 @@ class ChunkRun {
     return {};
   }
 
-  // Makes the next version of the target's buffer.
-  std::string apply(const Move& move) {
+  // Makes the next version of the target's buffer. Returns the problem, if any.
+  std::string apply(const AppliedTransfer& move) {
     Buffer& buffer = buffers_[move.target];
     const Value& value = values_[move.value];
     const bool replace =
@@ -193,7 +195,7 @@ class ChunkRun {
     return {};
   }
 
-  [[nodiscard]] std::string never_happens(const Move& move) const {
+  [[nodiscard]] std::string never_happens(const AppliedTransfer& move) const {
     return fmt::format(
         "{} waits for version {} of rank {}, which stands at version {} when the transfers before "
         "it in the plan are done",
@@ -201,7 +203,8 @@ class ChunkRun {
         buffers_[move.source].version);
   }
 
-  // The ranks whose contributions `rank` must end with, as they are wanted; false: it needs none.
+  // Sets `wanted` to the ranks whose contributions `rank` must end with; returns false if it needs
+  // none.
   [[nodiscard]] bool wants(Rank rank, std::vector<Rank>& wanted) const {
     const Chunk& chunk = plan_.chunks[chunk_.index()];
     wanted.clear();
@@ -223,7 +226,7 @@ class ChunkRun {
     const bool same_for_all = plan_.collective != Collective::kMix;
     const Buffer* checked = nullptr;
     for (int r = 0; r < plan_.contributors; ++r) {
-      // Most ranks end with the very same set: compare with the last one that was right.
+      // Most ranks end with the same set, so compare with the last one that was right.
       const std::uint32_t id = local_[static_cast<std::size_t>(r)];
       const Buffer* buffer = id == kAbsent ? nullptr : &buffers_[id];
       if (same_for_all && checked != nullptr && buffer != nullptr && !buffer->now.empty &&
@@ -266,16 +269,16 @@ class ChunkRun {
     return {};
   }
 
-  // Arrival j (from 1) can be there once its causes at this rank, version q, are; it is applied
-  // when the buffer stands at version j−1. It is held at versions q … j−2, and at j−1 too if a send
-  // of an older version may still be reading the buffer.
+  // Arrival j (from 1) can come once its causes at this rank, version q, exist; it is applied when
+  // the buffer is at version j−1. It is held at versions q … j−2, and at j−1 too if a send of an
+  // older version may still be reading the buffer.
   void count_staging() {
     for (std::uint32_t b = 0; b < used_; ++b) {
       const Buffer& buffer = buffers_[b];
       if (buffer.arrivals.empty()) continue;
       held_.assign(buffer.arrivals.size() + 1, 0);
       for (const std::uint32_t m : buffer.arrivals) {
-        const Move& move = moves_[m];
+        const AppliedTransfer& move = moves_[m];
         const std::uint32_t since = values_[move.value].causes[b];
         const std::uint32_t until = move.arrival - (may_be_read(buffer, move) ? 0 : 1);
         if (since < until) {
@@ -290,11 +293,11 @@ class ChunkRun {
     }
   }
 
-  // Whether, when `arrival` comes, an earlier send of the same buffer may still be under way: one
+  // Whether an earlier send of the same buffer may still be under way when `arrival` comes: one
   // whose delivery is not among the causes of the arrival.
-  [[nodiscard]] bool may_be_read(const Buffer& buffer, const Move& arrival) const {
+  [[nodiscard]] bool may_be_read(const Buffer& buffer, const AppliedTransfer& arrival) const {
     for (const std::uint32_t m : buffer.sends) {
-      const Move& send = moves_[m];
+      const AppliedTransfer& send = moves_[m];
       if (after(send) >= arrival.arrival) break;
       if (values_[arrival.value].causes[send.target] < send.arrival) return true;
     }
@@ -309,7 +312,7 @@ class ChunkRun {
   std::vector<Buffer> buffers_;
   std::uint32_t values_used_ = 0;
   std::vector<Value> values_;
-  std::vector<Move> moves_;
+  std::vector<AppliedTransfer> moves_;
   std::vector<Rank> wanted_;
   std::vector<int> held_;
 };
@@ -334,4 +337,4 @@ Result<PlanProof> verify(const Plan& plan) {
   return proof;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -1,5 +1,5 @@
-// A queue that keeps its memory: what is pushed and popped in turn allocates nothing once it has
-// grown to its longest.
+// A first-in first-out queue that keeps its memory: push() and pop() allocate only when the queue
+// grows longer than it ever was.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 
 template <class T>
 class Fifo {
@@ -17,7 +17,7 @@ class Fifo {
   [[nodiscard]] std::size_t size() const { return items_.size() - head_; }
 
   void push(T item) {
-    // At least half is popped: moving the rest costs each item once for every one popped.
+    // Moves the items only when at least half were popped: at most one move per popped item.
     if (items_.size() == items_.capacity() && head_ > 0 && head_ >= items_.size() / 2) {
       std::move(items_.begin() + static_cast<std::ptrdiff_t>(head_), items_.end(), items_.begin());
       items_.resize(size());
@@ -25,7 +25,7 @@ class Fifo {
     }
     items_.push_back(std::move(item));
   }
-  // Requires that it is not empty.
+  // Requires a queue that is not empty.
   T pop() {
     CHECK(!empty());
     T item = std::move(items_[head_]);
@@ -42,4 +42,4 @@ class Fifo {
   std::size_t head_ = 0;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

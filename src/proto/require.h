@@ -1,7 +1,7 @@
-// Checks of options: an error names the field, its value and what is allowed.
+// Helpers that check options. Their errors name the field, its value and what is allowed.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <string>
@@ -10,7 +10,7 @@
 
 #include "base/units.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 
 inline Status require(bool condition, const char* field, const std::string& value,
                       const char* allowed) {
@@ -26,4 +26,4 @@ inline Status require_positive(Duration value, const char* field) {
   return require(value > Duration(), field, to_string(value), "above 0");
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

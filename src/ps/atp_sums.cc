@@ -5,9 +5,9 @@
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::ps {
 
-void AtpSums::begin(std::uint64_t elements, std::vector<BlockExponent> exponents) {
+void AtpSums::begin(std::uint64_t elements, std::vector<tensor::BlockExponent> exponents) {
   const std::lock_guard lock(mutex_);
   CHECK(left_ == 0 && exponents.size() == (elements + block_ - 1) / block_);
   first_ = next_;
@@ -18,18 +18,18 @@ void AtpSums::begin(std::uint64_t elements, std::vector<BlockExponent> exponents
   sum_.assign(elements, 0);
 }
 
-void AtpSums::on_sum(const AtpHeader& header, const std::int32_t* sum) {
+void AtpSums::on_sum(const wire::AtpHeader& header, const std::int32_t* sum) {
   std::vector<float> whole;
   bool saturated = false;
   {
     const std::lock_guard lock(mutex_);
-    // The server completes a sequence once; of others than begun there are none but forged.
+    // The server completes each sequence once. A sequence outside this tensor can only be forged.
     if (left_ == 0 || header.sequence < first_ || header.sequence >= next_) return;
     const std::uint64_t index = header.sequence - first_;
     const std::uint64_t begin = index * block_;
     if (header.elements != std::min<std::uint64_t>(block_, sum_.size() - begin)) return;
-    from_fixed_point(DType::kFloat32, sum, header.elements, block_,
-                     std::span(exponents_).subspan(index, 1), workers_, &sum_[begin]);
+    tensor::from_fixed_point(DType::kFloat32, sum, header.elements, block_,
+                             std::span(exponents_).subspan(index, 1), workers_, &sum_[begin]);
     saturated_ |= header.saturated;
     if (--left_ > 0) return;
     whole = std::move(sum_);
@@ -38,4 +38,4 @@ void AtpSums::on_sum(const AtpHeader& header, const std::int32_t* sum) {
   done_(std::move(whole), saturated);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::ps

@@ -1,5 +1,5 @@
-// The sum of a tensor over all workers, as its blocks come from an ATP server: one tensor at a
-// time. No I/O. begin() is for the owner's thread, on_sum() for the node's.
+// Collects the sum of a tensor over all workers from the blocks that an ATP server completes, one
+// tensor at a time. No I/O. The owner's thread calls begin(), the ATP node's thread on_sum().
 #pragma once
 
 #include <cstdint>
@@ -10,32 +10,33 @@
 #include "tensor/fixed_point.h"
 #include "wire/atp_packet.h"
 
-namespace thalweg {
+namespace thalweg::ps {
 
 class AtpSums {
  public:
-  // `done` is called by on_sum() with the sum, and whether some element of it was beyond 32 bits.
+  // `block`: elements of a block. on_sum() calls `done` with the complete sum; `saturated`: some
+  // element did not fit 32 bits.
   AtpSums(std::uint32_t block, int workers,
           std::function<void(std::vector<float> sum, bool saturated)> done)
       : block_(block), workers_(workers), done_(std::move(done)) {}
 
-  // The next tensor, in the order in which workers start them; the one before must be done.
-  // `exponents`: of its blocks, agreed.
-  void begin(std::uint64_t elements, std::vector<BlockExponent> exponents);
-  void on_sum(const AtpHeader& header, const std::int32_t* sum);
+  // Starts the next tensor, in the order in which the workers start theirs. Requires that the one
+  // before is done. `exponents`: those that the workers agreed on, one per block.
+  void begin(std::uint64_t elements, std::vector<tensor::BlockExponent> exponents);
+  void on_sum(const wire::AtpHeader& header, const std::int32_t* sum);
 
  private:
   const std::uint32_t block_;
   const int workers_;
   const std::function<void(std::vector<float>, bool)> done_;
 
-  std::mutex mutex_;         // guards what follows
-  std::uint64_t first_ = 0;  // sequence of the tensor's first block
-  std::uint64_t next_ = 0;   // and of the next tensor's
-  std::uint64_t left_ = 0;   // blocks that have not come
+  std::mutex mutex_;         // guards all members below
+  std::uint64_t first_ = 0;  // sequence of this tensor's first block
+  std::uint64_t next_ = 0;   // sequence of the next tensor's first block
+  std::uint64_t left_ = 0;   // blocks that have not arrived
   bool saturated_ = false;
-  std::vector<BlockExponent> exponents_;
+  std::vector<tensor::BlockExponent> exponents_;
   std::vector<float> sum_;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::ps

@@ -1,28 +1,28 @@
 #include "ps/config.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <yaml-cpp/yaml.h>
 
 #include <array>
 #include <utility>
 
-#include "net/address.h"
-#include "net/parameter/words.h"
-#include "topology/text.h"
-#include "topology/yaml_document.h"
-#include "topology/yaml_source.h"
+#include "net/io/address.h"
+#include "net/ps/words.h"
+#include "topology/format/text.h"
+#include "topology/format/yaml_document.h"
+#include "topology/format/yaml_source.h"
 #include "wire/atp_packet.h"
 
-namespace thalweg {
+namespace thalweg::ps {
 namespace {
 
 constexpr std::int64_t kMaxWorkers = 4096;
 constexpr std::int64_t kMaxStaleness = 1'000'000;
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 36;
 
-class ConfigReader : private YamlSource {
+class ConfigReader : private topology::YamlSource {
  public:
-  explicit ConfigReader(std::string_view source) : YamlSource(source) {}
+  explicit ConfigReader(std::string_view source) : topology::YamlSource(source) {}
 
   Result<PsConfig> read(const YAML::Node& root) {
     static constexpr std::array<std::string_view, 1> kRequired{"workers"};
@@ -79,13 +79,13 @@ class ConfigReader : private YamlSource {
     if (const auto found = fields.find("token"); found != fields.end()) {
       THALWEG_TRY(config.switch_token, text_of(found->second, "token"));
     }
-    return whole_into(fields, "elements", 1, kAtpMostElements, config.elements);
+    return whole_into(fields, "elements", 1, wire::kAtpMostElements, config.elements);
   }
   Status host_port(const Fields& fields, std::string_view field, std::string& out) const {
     const auto found = fields.find(field);
     if (found == fields.end()) return ok_status();
     THALWEG_TRY(out, text_of(found->second, field));
-    if (const auto parsed = HostPort::parse(out); !parsed.ok()) {
+    if (const auto parsed = net::HostPort::parse(out); !parsed.ok()) {
       return error(found->second, fmt::format("'{}': {}", field, parsed.error().message()));
     }
     return ok_status();
@@ -123,7 +123,7 @@ Status PsConfig::validate() const {
   if (transport != Transport::kDlcp && (push_loss > 0 || pull_loss > 0)) {
     return Error(fmt::format(
         "'push_loss' and 'pull_loss': {} and {} over {}, which is exact; above 0 is for dlcp",
-        push_loss, pull_loss, ps_transport_name(transport)));
+        push_loss, pull_loss, name_of(transport)));
   }
   if (pull_loss > push_loss) {
     return Error(
@@ -131,25 +131,25 @@ Status PsConfig::validate() const {
   }
   if (transport != Transport::kAtp) {
     if (switch_address.empty()) return ok_status();
-    return Error(fmt::format("'switch': {} over {}; it is for atp", switch_address,
-                             ps_transport_name(transport)));
+    return Error(
+        fmt::format("'switch': {} over {}; it is for atp", switch_address, name_of(transport)));
   }
   if (parameters.mode != PsMode::kSynchronous) {
     return Error(
         "'transport': atp sums the gradients of all workers, which is for 'mode' synchronous; the "
         "others step with every push and go over tcp or dlcp");
   }
-  if (parameters.workers > static_cast<int>(kMaxJobWorkers)) {
+  if (parameters.workers > static_cast<int>(net::kMaxJobWorkers)) {
     return Error(fmt::format("'workers': {}; over atp up to {} are allowed", parameters.workers,
-                             kMaxJobWorkers));
+                             net::kMaxJobWorkers));
   }
   return ok_status();
 }
 
 Result<PsConfig> PsConfig::parse(std::string_view text, std::string_view source) {
-  THALWEG_TRY_STATUS(check_text(text, source));
-  THALWEG_TRY(const YAML::Node root, load_yaml_document(text, source));
+  THALWEG_TRY_STATUS(topology::check_text(text, source));
+  THALWEG_TRY(const YAML::Node root, topology::load_yaml_document(text, source));
   return ConfigReader(source).read(root);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::ps

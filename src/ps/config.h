@@ -1,8 +1,8 @@
-// How a parameter server is set up: the file of `thalweg ps --config` (docs/parameter-server.md).
+// The configuration of a parameter server: the file of `thalweg ps --config`
+// (docs/parameter-server.md).
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 
@@ -11,28 +11,27 @@
 
 #include "ps/parameter_table.h"
 
-namespace thalweg {
+namespace thalweg::ps {
 
 struct PsConfig {
   std::string listen = "127.0.0.1:7900";  // "host:port" or "*:port"
-  // Of gradients and values. What names them is always on TCP, and so are the first values.
+  // How gradients and values travel. Names of tensors and initial values always go over TCP.
   Transport transport = Transport::kTcp;
-  // Of DLCP: the part of a gradient's packets, and of a value's, that may be lost; the second is at
-  // most the first. 0: exact.
+  // For DLCP: the fraction of packets that may be lost, of a gradient and of a value. 0: exact.
+  // pull_loss is at most push_loss.
   double push_loss = 0;
   double pull_loss = 0;
-  // Of ATP: "host:port" of the switch's control socket, and its token. No address: no switch.
+  // For ATP: "host:port" of the switch's control socket, and its token. An empty address: no
+  // switch.
   std::string switch_address = {};
   std::string switch_token = {};
-  std::uint32_t elements = 256;  // of a packet; a switch may allow fewer
+  std::uint32_t elements = 256;  // in a packet; a switch may allow fewer
   ParameterOptions parameters;
-  // For tests: EndpointOptions::lose, over DLCP.
-  std::function<bool(std::uint64_t sequence)> lose = {};
 
-  // From YAML; errors name the file and the line.
+  // Reads YAML and validates it. Errors name `source` and the line.
   static Result<PsConfig> parse(std::string_view text, std::string_view source);
-  // What no field says alone; parse() has checked it.
+  // Checks the rules that involve several fields.
   [[nodiscard]] Status validate() const;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::ps

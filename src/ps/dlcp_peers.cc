@@ -2,20 +2,18 @@
 
 #include <utility>
 
-#include "net/address.h"
-#include "net/system.h"
+#include "net/io/address.h"
+#include "net/io/system.h"
 
-namespace thalweg {
+namespace thalweg::ps {
 
-Result<DlcpPeers> DlcpPeers::listen(const std::string& host,
-                                    std::function<bool(std::uint64_t)> lose) {
+Result<DlcpPeers> DlcpPeers::listen(const std::string& host) {
   EndpointOptions options;
-  options.listen = HostPort{host, 0}.to_string();
-  options.job_token = random_number();
+  options.listen = net::HostPort{host, 0}.to_string();
+  options.job_token = net::random_number();
   options.name = "the parameter server";
-  options.lose = std::move(lose);
   THALWEG_TRY(Endpoint endpoint, Endpoint::create(options));
-  THALWEG_TRY(const HostPort at, HostPort::parse(endpoint.address()));
+  THALWEG_TRY(const net::HostPort at, net::HostPort::parse(endpoint.address()));
   return DlcpPeers(std::move(endpoint), at.port, options.job_token);
 }
 
@@ -24,7 +22,7 @@ std::optional<Peer> DlcpPeers::find(const std::string& name) {
     const Result<Peer> next = endpoint_.accept(std::chrono::nanoseconds(0));
     if (!next.ok()) return std::nullopt;
     std::erase_if(peers_, [](const auto& peer) { return !peer.second.connected(); });
-    // "name (address)"
+    // Peer::name() is "name (address)".
     peers_.insert_or_assign(next->name().substr(0, next->name().rfind(" (")), *next);
   }
   return peers_.at(name);
@@ -37,4 +35,4 @@ void DlcpPeers::forget(const std::string& name) {
   peers_.erase(found);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::ps

@@ -1,9 +1,8 @@
-// The DLCP connections of a parameter server's clients: one endpoint, whose peers have the names
-// that their clients were told. For the server's thread.
+// The DLCP connections of a parameter server's clients: one endpoint. Each client connects under
+// the name that the server gave it. Used by the server's thread only.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,18 +10,18 @@
 #include <thalweg/endpoint.h>
 #include <thalweg/result.h>
 
-namespace thalweg {
+namespace thalweg::ps {
 
 class DlcpPeers {
  public:
-  // `host`: where the endpoint listens, at any port. `lose`: EndpointOptions::lose.
-  [[nodiscard]] static Result<DlcpPeers> listen(const std::string& host,
-                                                std::function<bool(std::uint64_t)> lose);
+  // `host`: the address that the endpoint listens at, with any port.
+  [[nodiscard]] static Result<DlcpPeers> listen(const std::string& host);
 
   [[nodiscard]] std::uint16_t port() const { return port_; }
   [[nodiscard]] std::uint64_t token() const { return token_; }
-  // None: it has not connected yet.
+  // The peer of this name; none if it has not connected yet.
   [[nodiscard]] std::optional<Peer> find(const std::string& name);
+  // Closes the connection of this peer, if there is one.
   void forget(const std::string& name);
 
  private:
@@ -35,4 +34,4 @@ class DlcpPeers {
   std::map<std::string, Peer> peers_;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::ps

@@ -1,24 +1,24 @@
 #include "ps/parameter_table.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 
-namespace thalweg {
+namespace thalweg::ps {
 
 Status ParameterTable::may_init(const std::string& name, std::uint64_t elements) const {
   const auto found = tensors_.find(name);
   if (found != tensors_.end()) {
     if (found->second.values.size() == elements) return ok_status();
-    return Error(
-        fmt::format("'{}' has {} elements, not {}", name, found->second.values.size(), elements));
+    return Error(ErrorCode::kMismatch, fmt::format("'{}' has {} elements, not {}", name,
+                                                   found->second.values.size(), elements));
   }
   if (elements == 0) return Error(fmt::format("'{}': 0 elements; above 0 is allowed", name));
   const std::uint64_t left = options_.max_elements - elements_;
   if (elements <= left) return ok_status();
-  return Error(fmt::format("'{}': {} elements; {} of {} are left", name, elements, left,
-                           options_.max_elements));
+  return Error(ErrorCode::kNoResource, fmt::format("'{}': {} elements; {} of {} are left", name,
+                                                   elements, left, options_.max_elements));
 }
 
 Result<ParameterTable::View> ParameterTable::init(const std::string& name,
@@ -53,8 +53,8 @@ Status ParameterTable::may_push(std::uint32_t worker, const std::string& name,
                                 std::uint64_t elements) const {
   THALWEG_TRY(const Tensor* const tensor, find(worker, name));
   if (elements != tensor->values.size()) {
-    return Error(
-        fmt::format("'{}' has {} elements, not {}", name, tensor->values.size(), elements));
+    return Error(ErrorCode::kMismatch, fmt::format("'{}' has {} elements, not {}", name,
+                                                   tensor->values.size(), elements));
   }
   if (options_.mode == PsMode::kSynchronous && tensor->pushes[worker] > tensor->steps) {
     return Error(fmt::format("worker {} has pushed '{}' for step {} already, and others have not",
@@ -171,7 +171,9 @@ Result<std::optional<ParameterTable::View>> ParameterTable::pull(std::uint32_t w
       if (tensor->steps >= own) return view;
       for (const std::uint32_t gone : left_) {
         if (gone < tensor->pushes.size() && tensor->pushes[gone] < own) {
-          return Error(fmt::format("'{}': worker {} has left before step {}", name, gone, own));
+          return Error(ErrorCode::kPeerLost,
+                       fmt::format("'{}': worker {} has left before step {}", name, gone, own),
+                       static_cast<int>(gone));
         }
       }
       return std::optional<View>();
@@ -186,4 +188,4 @@ Result<std::optional<ParameterTable::View>> ParameterTable::pull(std::uint32_t w
   return view;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::ps

@@ -1,20 +1,22 @@
-// The tensors of a parameter server, without I/O: who has pushed what, the optimizer's step, and
-// when a worker may see a value.
+// The tensors of a parameter server, without I/O: counts the pushes of each worker, makes the
+// optimizer's steps, and decides when a worker may see a value.
 //
-//   synchronous   a step when all workers have pushed, with the mean of their gradients; a worker
-//                 sees the value with as many steps as it has pushed
-//   asynchronous  a step with every push; a worker sees what there is
-//   stale         a step with every push; a worker that has pushed c times waits until every other
-//                 has pushed at least c − staleness times
+//   synchronous   one step when all workers have pushed, with the mean of their gradients; a
+//                 worker that has pushed c times sees the value after c steps
+//   asynchronous  one step per push; a worker sees the current value
+//   stale         one step per push; a worker that has pushed c times waits until every other has
+//                 pushed at least c − staleness times
 //
-// 1. In the synchronous mode values do not depend on the order in which workers come: gradients are
+// Invariants:
+// 1. In the synchronous mode values do not depend on the order in which workers push: gradients are
 //    added in the order of workers.
-// 2. A worker that has left holds nobody up: in the stale mode it no longer counts, in the
-//    synchronous one waiting for it is an error.
-// 3. A worker that comes back has pushed as often as before; in the stale mode, if that is less,
-//    as often as the slowest of the others, so that nobody waits for what it missed.
-// 4. What is missing of a gradient is nobody's zero: a mean is of those that are there. Where there
-//    is none the gradient is 0.
+// 2. A worker that has left delays no other: the stale mode ignores it, and in the synchronous mode
+//    waiting for it is an error.
+// 3. A worker that comes back keeps its number of pushes. In the stale mode a lower number is
+//    raised to that of the slowest other worker, so that no other waits for pushes that this one
+//    missed.
+// 4. Missing elements of a gradient do not count as zeros: the mean of an element is over the
+//    workers whose gradient has it. An element that no worker has is 0.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +30,7 @@
 #include <thalweg/endpoint.h>
 #include <thalweg/result.h>
 
-namespace thalweg {
+namespace thalweg::ps {
 
 enum class PsMode : std::uint8_t { kSynchronous, kAsynchronous, kStale };
 enum class PsOptimizer : std::uint8_t { kSgd, kMomentum, kAdam };
@@ -36,14 +38,14 @@ enum class PsOptimizer : std::uint8_t { kSgd, kMomentum, kAdam };
 struct ParameterOptions {
   int workers = 1;  // above 0
   PsMode mode = PsMode::kSynchronous;
-  std::uint64_t staleness = 1;  // of the stale mode: pushes that a worker may be ahead
+  std::uint64_t staleness = 1;  // stale mode: pushes that a worker may be ahead of the slowest
   PsOptimizer optimizer = PsOptimizer::kSgd;
   float rate = 0.01F;     // step size
-  float momentum = 0.9F;  // of momentum: what is kept of the last step
-  float beta1 = 0.9F;     // of Adam
-  float beta2 = 0.999F;
-  float epsilon = 1e-8F;
-  std::uint64_t max_elements = std::uint64_t{1} << 30;  // of all tensors
+  float momentum = 0.9F;  // momentum: fraction of the last step that is kept
+  float beta1 = 0.9F;     // Adam
+  float beta2 = 0.999F;   // Adam
+  float epsilon = 1e-8F;  // Adam
+  std::uint64_t max_elements = std::uint64_t{1} << 30;  // of all tensors together
 };
 
 class ParameterTable {
@@ -52,31 +54,32 @@ class ParameterTable {
 
   struct View {
     std::span<const float> values;
-    std::uint64_t clock = 0;  // steps that are in it
+    std::uint64_t clock = 0;  // steps that the values include
   };
-  // Whether these would be refused, before the elements are there.
+  // Whether init() and push() would accept such a request; for use before its elements arrive.
   [[nodiscard]] Status may_init(const std::string& name, std::uint64_t elements) const;
   [[nodiscard]] Status may_push(std::uint32_t worker, const std::string& name,
                                 std::uint64_t elements) const;
 
-  // Makes the tensor unless there is one, which must have as many elements.
+  // Makes the tensor. If it exists, it must have the same number of elements and keeps its values.
   [[nodiscard]] Result<View> init(const std::string& name, std::span<const float> values);
-  // `missing`: elements that did not arrive, in order; they are 0.
+  // `missing`: ranges of elements that did not arrive, in order; those elements must be 0.
   [[nodiscard]] Status push(std::uint32_t worker, const std::string& name,
                             std::span<const float> gradient,
                             std::span<const ElementRange> missing = {});
-  // None: not yet; ask again after a push or a leave.
+  // Returns none if the worker must wait; ask again after a push or a leave.
   [[nodiscard]] Result<std::optional<View>> pull(std::uint32_t worker,
                                                  const std::string& name) const;
 
-  // A push of all workers at once, in the synchronous mode: each may_push(). From begin_push() on
-  // it counts as pushed; end_push() makes the step, cancel_push() undoes it.
+  // A push by all workers at once, in the synchronous mode. begin_push() counts it for every worker
+  // and requires may_push() for each. Then end_push() makes the step with the sum of the gradients,
+  // or cancel_push() undoes begin_push().
   void begin_push(const std::string& name);
   void end_push(const std::string& name, std::span<float> sum);
   void cancel_push(const std::string& name);
 
   void leave(std::uint32_t worker) { left_.insert(worker); }
-  // Requires worker < workers.
+  // The worker has connected, perhaps after it had left. Requires worker < options.workers.
   void come(std::uint32_t worker);
   [[nodiscard]] const std::set<std::uint32_t>& left() const { return left_; }
 
@@ -87,7 +90,8 @@ class ParameterTable {
     std::vector<float> second;
     std::uint64_t steps = 0;
     std::vector<std::uint64_t> pushes;  // of each worker
-    // Synchronous: of workers that are a step ahead, and what is missing in them.
+    // Synchronous mode: the gradient of each worker that has pushed for the next step, and the
+    // ranges that are missing in it.
     std::vector<std::vector<float>> gradients;
     std::vector<std::vector<ElementRange>> missing;
   };
@@ -101,4 +105,4 @@ class ParameterTable {
   std::uint64_t elements_ = 0;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::ps

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace thalweg {
+namespace thalweg::ps {
 
 std::span<std::byte> RequestReader::room() {
   switch (part_) {
@@ -22,8 +22,8 @@ std::span<std::byte> RequestReader::room() {
 RequestReader::Progress RequestReader::on_received(std::size_t bytes) {
   received_ += bytes;
   if (part_ == Part::kHead) {
-    if (received_ < kPsHeaderSize) return Progress::kMore;
-    if (decode_ps_header(head_, header_) != WireError::kNone) return Progress::kBad;
+    if (received_ < wire::kPsHeaderSize) return Progress::kMore;
+    if (wire::decode_ps_header(head_, header_) != wire::WireError::kNone) return Progress::kBad;
     part_ = Part::kText;
     received_ = 0;
     text_.resize(header_.text);
@@ -44,4 +44,4 @@ void RequestReader::next() {
   refusal_.reset();
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::ps

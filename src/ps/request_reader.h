@@ -1,7 +1,8 @@
-// The requests of one client, as their bytes arrive. No I/O.
+// Assembles the requests of one client from the bytes that arrive. No I/O.
 //
-// 1. Memory grows with what has arrived, by kStep at a time, never with what a header claims.
-// 2. A request that is refused is read to its end, so that its client hears the refusal.
+// Invariants:
+// 1. Memory grows by kStep bytes at a time as bytes arrive, never to the size that a header claims.
+// 2. A refused request is read to its end, so that its client gets the refusal.
 #pragma once
 
 #include <array>
@@ -17,7 +18,7 @@
 
 #include "wire/ps_message.h"
 
-namespace thalweg {
+namespace thalweg::ps {
 
 class RequestReader {
  public:
@@ -25,20 +26,21 @@ class RequestReader {
 
   enum class Progress : std::uint8_t {
     kMore,
-    kNamed,     // header and text are there, a body is to come: refuse() it or go on
-    kComplete,  // next() when it has been served
-    kBad,       // no request: the stream cannot be trusted further
+    kNamed,     // header and text have arrived, a body follows: refuse() it or go on
+    kComplete,  // the request has arrived: serve it and call next()
+    kBad,       // not a request: the stream cannot be trusted any more
   };
 
-  // Where the next bytes go: at least one, and none of the request after this.
+  // Memory for the next bytes: at least one, and none beyond the end of this request.
   [[nodiscard]] std::span<std::byte> room();
-  // So many bytes are there.
+  // This many bytes were written to room().
   [[nodiscard]] Progress on_received(std::size_t bytes);
-  // Its body is not kept, and serving it means to say why.
+  // Refuses the request: its body is not kept, and the server answers it with `why`.
   void refuse(Error why) { refusal_ = std::move(why); }
+  // Begins the next request.
   void next();
 
-  [[nodiscard]] const PsHeader& header() const { return header_; }
+  [[nodiscard]] const wire::PsHeader& header() const { return header_; }
   [[nodiscard]] const std::string& text() const { return text_; }
   [[nodiscard]] const std::optional<Error>& refusal() const { return refusal_; }
   [[nodiscard]] std::span<const std::byte> body() const { return {body_.data(), received_}; }
@@ -52,12 +54,12 @@ class RequestReader {
   [[nodiscard]] Progress begin_body();
 
   Part part_ = Part::kHead;
-  std::size_t received_ = 0;  // of the part
-  std::array<std::byte, kPsHeaderSize> head_ = {};
-  PsHeader header_;
+  std::size_t received_ = 0;  // bytes of part_ that have arrived
+  std::array<std::byte, wire::kPsHeaderSize> head_ = {};
+  wire::PsHeader header_;
   std::string text_;
   std::vector<std::byte> body_;
   std::optional<Error> refusal_;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::ps

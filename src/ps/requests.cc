@@ -1,36 +1,36 @@
 // What a parameter server's clients ask for, and the answers.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
 #include <utility>
 
-#include "net/address.h"
-#include "net/parameter/words.h"
-#include "net/system.h"
+#include "net/io/address.h"
+#include "net/io/system.h"
+#include "net/ps/words.h"
 #include "ps/server_core.h"
 
-namespace thalweg {
+namespace thalweg::ps {
 namespace {
 
-// How long a client may take to connect for DLCP, after it has asked for a transfer.
+// How long a client may take to connect its DLCP endpoint after asking for a transfer.
 constexpr Duration kPeerTime = Duration::milliseconds(5'000);
-// A transfer ends earlier if its client gives it up.
+// The deadline of a transfer; it ends earlier if its client cancels it.
 constexpr std::chrono::seconds kTransferTime(60);
 
 }  // namespace
 
 Status ParameterServer::Core::check(const Client& client) const {
-  const PsHeader& header = client.state.reader.header();
+  const wire::PsHeader& header = client.state.reader.header();
   const std::string& name = client.state.reader.text();
   if (!client.state.worker) return Error("a connection begins with a hello");
   switch (header.kind) {
-    case PsKind::kInit:
+    case wire::PsKind::kInit:
       return table_.may_init(name, header.elements);
-    case PsKind::kPush:
-    case PsKind::kPushTransfer:
+    case wire::PsKind::kPush:
+    case wire::PsKind::kPushTransfer:
       return table_.may_push(*client.state.worker, name, header.elements);
-    case PsKind::kPushSum:
+    case wire::PsKind::kPushSum:
       if (header.bytes > header.elements) return Error("more exponents than elements");
       return table_.may_push(*client.state.worker, name, header.elements);
     default:
@@ -40,8 +40,8 @@ Status ParameterServer::Core::check(const Client& client) const {
 
 bool ParameterServer::Core::serve(Client& client) {
   const RequestReader& reader = client.state.reader;
-  const PsHeader& header = reader.header();
-  if (header.kind == PsKind::kHello) {
+  const wire::PsHeader& header = reader.header();
+  if (header.kind == wire::PsKind::kHello) {
     greet(client);
     return true;
   }
@@ -52,12 +52,12 @@ bool ParameterServer::Core::serve(Client& client) {
   }
   const std::uint32_t worker = *client.state.worker;
   switch (header.kind) {
-    case PsKind::kInit: {
+    case wire::PsKind::kInit: {
       const Result<ParameterTable::View> view = table_.init(reader.text(), reader.elements());
       view.ok() ? answer(client, *view) : refuse(client, view.error());
       return true;
     }
-    case PsKind::kPush: {
+    case wire::PsKind::kPush: {
       const Status pushed = table_.push(worker, reader.text(), reader.elements());
       ++counters_.pushes;
       counters_.push_bytes += reader.body().size();
@@ -65,23 +65,24 @@ bool ParameterServer::Core::serve(Client& client) {
       retry();
       return true;
     }
-    case PsKind::kPull:
-    case PsKind::kPullTransfer:
+    case wire::PsKind::kPull:
+    case wire::PsKind::kPullTransfer:
       pull(client);
       return true;
-    case PsKind::kPushTransfer:
+    case wire::PsKind::kPushTransfer:
       push_transfer(client);
       return true;
-    case PsKind::kJoin:
-    case PsKind::kPushSum:
+    case wire::PsKind::kJoin:
+    case wire::PsKind::kPushSum:
       if (config_.transport != Transport::kAtp) {
         refuse(client, Error("this server is not set up for atp"));
         return true;
       }
       client.state.waiting = Waiting::kOthers;
-      deliver(header.kind == PsKind::kJoin
-                  ? group_.join(worker, reader.text(), SocketAddress::local_of(client.fd.get()))
-                  : group_.push(worker, header, reader.text(), reader.body()));
+      deliver(
+          header.kind == wire::PsKind::kJoin
+              ? group_.join(worker, reader.text(), net::SocketAddress::local_of(client.fd.get()))
+              : group_.push(worker, header, reader.text(), reader.body()));
       return true;
     default:
       return false;
@@ -107,18 +108,18 @@ void ParameterServer::Core::greet(Client& client) {
     streams_.close(earlier);
   }
   table_.come(worker);
-  PsWelcome welcome;
+  net::PsWelcome welcome;
   welcome.transport = config_.transport;
   if (peers_) {
-    client.state.peer_name = fmt::format("worker {} {:016x}", worker, random_number());
+    client.state.peer_name = fmt::format("worker {} {:016x}", worker, net::random_number());
     welcome.name = client.state.peer_name;
     welcome.port = peers_->port();
     welcome.token = peers_->token();
     welcome.push_loss = config_.push_loss;
     welcome.pull_loss = config_.pull_loss;
   }
-  const std::string text = to_text(welcome);
-  reply(client, {.kind = PsKind::kWelcome, .bytes = static_cast<std::uint32_t>(text.size())},
+  const std::string text = net::to_text(welcome);
+  reply(client, {.kind = wire::PsKind::kWelcome, .bytes = static_cast<std::uint32_t>(text.size())},
         std::as_bytes(std::span(text)));
 }
 
@@ -128,7 +129,7 @@ void ParameterServer::Core::pull(Client& client) {
     refuse(client, view.error());
   } else if (!view->has_value()) {
     client.state.waiting = Waiting::kValue;
-  } else if (client.state.reader.header().kind == PsKind::kPullTransfer) {
+  } else if (client.state.reader.header().kind == wire::PsKind::kPullTransfer) {
     send_value(client, **view);
   } else {
     ++counters_.pulls;
@@ -137,15 +138,16 @@ void ParameterServer::Core::pull(Client& client) {
 }
 
 void ParameterServer::Core::send_value(Client& client, const ParameterTable::View& view) {
-  const PsHeader& header = client.state.reader.header();
+  const wire::PsHeader& header = client.state.reader.header();
   if (header.elements != view.values.size()) {
-    refuse(client, Error(fmt::format("'{}' has {} elements, not {}", client.state.reader.text(),
+    refuse(client, Error(ErrorCode::kMismatch,
+                         fmt::format("'{}' has {} elements, not {}", client.state.reader.text(),
                                      view.values.size(), header.elements)));
     return;
   }
   const std::optional<Peer> peer = peer_of(client);
   if (!peer) return;
-  // The value may have changed before it has left.
+  // Sends a copy, because the value may change before it has been sent.
   const auto copy = std::make_shared<std::vector<float>>(view.values.begin(), view.values.end());
   const Result<Transfer> transfer =
       peer->send(TensorView::of(*copy),
@@ -154,7 +156,7 @@ void ParameterServer::Core::send_value(Client& client, const ParameterTable::Vie
     refuse(client, transfer.error());
     return;
   }
-  // Whether it arrives is the client's to see.
+  // The client's end of the transfer shows whether it arrived.
   transfer->on_done([copy](const Result<TransferReport>& /*report*/) {});
   ++counters_.pulls;
   answer(client, {.values = {}, .clock = view.clock});
@@ -163,8 +165,8 @@ void ParameterServer::Core::send_value(Client& client, const ParameterTable::Vie
 void ParameterServer::Core::push_transfer(Client& client) {
   const std::optional<Peer> peer = peer_of(client);
   if (!peer) return;
-  const PsHeader& header = client.state.reader.header();
-  // What does not arrive stays 0.
+  const wire::PsHeader& header = client.state.reader.header();
+  // Elements that do not arrive stay 0.
   const auto gradient = std::make_shared<std::vector<float>>(header.elements);
   const Result<Transfer> transfer =
       peer->recv(TensorSpan::of(*gradient),
@@ -214,9 +216,9 @@ std::optional<Peer> ParameterServer::Core::peer_of(Client& client) {
   if (peer) return peer;
   if (client.state.waiting != Waiting::kPeer) {
     client.state.waiting = Waiting::kPeer;
-    client.state.peer_by = monotonic_now() + kPeerTime;
-  } else if (monotonic_now() >= client.state.peer_by) {
-    refuse(client, Error("there is no connection for dlcp"));
+    client.state.peer_by = net::monotonic_now() + kPeerTime;
+  } else if (net::monotonic_now() >= client.state.peer_by) {
+    refuse(client, Error(ErrorCode::kTimeout, "there is no connection for dlcp"));
   }
   return std::nullopt;
 }
@@ -233,36 +235,40 @@ void ParameterServer::Core::deliver(const AtpGroup::Replies& replies) {
     if (found == by_worker_.end()) continue;
     Client& client = streams_.clients().at(found->second);
     if (client.state.waiting != Waiting::kOthers) continue;
-    if (told.kind == PsKind::kError) {
-      refuse(client, Error(told.text));
+    if (told.kind == wire::PsKind::kError) {
+      refuse(client, Error(told.code, told.text, told.rank));
       continue;
     }
     reply(client, {.kind = told.kind, .bytes = static_cast<std::uint32_t>(told.text.size())},
           std::as_bytes(std::span(told.text)));
-    // The sum is still to come.
-    if (told.kind == PsKind::kGo) client.state.waiting = Waiting::kOthers;
+    // The worker now waits for the sum.
+    if (told.kind == wire::PsKind::kGo) client.state.waiting = Waiting::kOthers;
   }
 }
 
 void ParameterServer::Core::answer(Client& client, const ParameterTable::View& view) {
-  reply(client, {.kind = PsKind::kValue, .elements = view.values.size(), .clock = view.clock},
+  reply(client, {.kind = wire::PsKind::kValue, .elements = view.values.size(), .clock = view.clock},
         std::as_bytes(view.values));
 }
 
 void ParameterServer::Core::refuse(Client& client, const Error& error) {
   ++counters_.refused;
-  const std::string text = error.message().substr(0, kMaxPsText);
-  reply(client, {.kind = PsKind::kError, .text = static_cast<std::uint32_t>(text.size())},
+  const std::string text = error.message().substr(0, wire::kMaxPsText);
+  reply(client,
+        {.kind = wire::PsKind::kError,
+         .worker = error.rank() ? static_cast<std::uint32_t>(*error.rank()) : wire::kNoPsWorker,
+         .text = static_cast<std::uint32_t>(text.size()),
+         .clock = static_cast<std::uint64_t>(error.code())},
         std::as_bytes(std::span(text)));
 }
 
-void ParameterServer::Core::reply(Client& client, const PsHeader& header,
+void ParameterServer::Core::reply(Client& client, const wire::PsHeader& header,
                                   std::span<const std::byte> body) {
   client.state.waiting = Waiting::kNothing;
   client.state.reader.next();
-  std::array<std::byte, kPsHeaderSize> bytes;
-  encode_ps_header(header, bytes);
+  std::array<std::byte, wire::kPsHeaderSize> bytes;
+  wire::encode_ps_header(header, bytes);
   streams_.send(client, bytes, body);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::ps

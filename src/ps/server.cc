@@ -6,40 +6,39 @@
 #include <future>
 #include <utility>
 
-#include "net/address.h"
-#include "net/system.h"
-#include "net/tcp.h"
+#include "net/io/address.h"
+#include "net/io/system.h"
+#include "net/io/tcp.h"
 #include "ps/server_core.h"
 
-namespace thalweg {
+namespace thalweg::ps {
 namespace {
 
-// So that a client that sends much does not keep the others waiting.
+// A limit, so that a client that sends much does not make the others wait.
 constexpr std::size_t kBytesPerTurn = std::size_t{8} << 20;
-// How often a client's DLCP connection is looked for.
+// The interval between two looks for a client's DLCP connection.
 constexpr Duration kLook = Duration::milliseconds(1);
 
 }  // namespace
 
-ParameterServer::Core::Core(const PsConfig& config, std::unique_ptr<EventLoop> loop, Fd listener,
-                            std::optional<DlcpPeers> peers)
+ParameterServer::Core::Core(const PsConfig& config, std::unique_ptr<net::EventLoop> loop,
+                            net::Fd listener, std::optional<DlcpPeers> peers)
     : config_(config),
       loop_(std::move(loop)),
       streams_(*loop_, std::move(listener), kMaxClients, *this),
-      address_(SocketAddress::local_of(streams_.listener()).unmapped().to_string()),
+      address_(net::SocketAddress::local_of(streams_.listener()).unmapped().to_string()),
       table_(config.parameters),
       group_(
           config_, table_, [this](std::function<void()> work) { loop_->post(std::move(work)); },
           [this](const AtpGroup::Replies& replies) {
-            if (replies.front().kind == PsKind::kValue) ++counters_.pushes;
+            if (replies.front().kind == wire::PsKind::kValue) ++counters_.pushes;
             deliver(replies);
             retry();
           }),
       peers_(std::move(peers)) {}
 
 ParameterServer::Core::~Core() {
-  // What ends after this (transfers, the ATP node) is told to a loop that is over, and nothing
-  // runs.
+  // Transfers and the ATP node may end later; the stopped loop does not run the work they post.
   loop_->stop();
   if (thread_.joinable()) thread_.join();
 }
@@ -67,7 +66,7 @@ bool ParameterServer::Core::on_readable(Client& client) {
     const ssize_t got = recv(client.fd.get(), room.data(), room.size(), 0);
     if (got == 0) return false;
     if (got < 0) return errno == EAGAIN || errno == EINTR;
-    // A client asks one thing at a time: more before the answer is not listened to.
+    // A client must wait for the answer before its next request; otherwise it is closed.
     if (client.state.waiting != Waiting::kNothing || client.unsent() > 0) return false;
     read += static_cast<std::size_t>(got);
     switch (reader.on_received(static_cast<std::size_t>(got))) {
@@ -90,7 +89,7 @@ void ParameterServer::Core::on_closed(Client& client) {
   if (peers_) peers_->forget(client.state.peer_name);
   if (!client.state.worker) return;
   const auto own = by_worker_.find(*client.state.worker);
-  // A worker that has come back has another connection.
+  // If the worker has come back, it has another connection already.
   if (own == by_worker_.end() || own->second != client.number) return;
   by_worker_.erase(own);
   worker_left(*client.state.worker);
@@ -107,14 +106,14 @@ std::optional<Time> ParameterServer::Core::turn() {
   bool waits = false;
   for (auto& [number, client] : streams_.clients()) {
     if (client.state.waiting != Waiting::kPeer) continue;
-    if (client.state.reader.header().kind == PsKind::kPushTransfer) {
+    if (client.state.reader.header().kind == wire::PsKind::kPushTransfer) {
       push_transfer(client);
     } else {
       pull(client);
     }
     waits |= client.state.waiting == Waiting::kPeer;
   }
-  return waits ? std::optional(monotonic_now() + kLook) : std::nullopt;
+  return waits ? std::optional(net::monotonic_now() + kLook) : std::nullopt;
 }
 
 ParameterServer::ParameterServer(std::unique_ptr<Core> core) : core_(std::move(core)) {}
@@ -124,12 +123,12 @@ ParameterServer::Counters ParameterServer::counters() { return core_->counters()
 
 Result<std::unique_ptr<ParameterServer>> ParameterServer::start(const PsConfig& config) {
   THALWEG_TRY_STATUS(config.validate());
-  THALWEG_TRY(Fd listener, listen_tcp(config.listen));
-  THALWEG_TRY(std::unique_ptr<EventLoop> loop, EventLoop::make());
+  THALWEG_TRY(net::Fd listener, net::listen_tcp(config.listen));
+  THALWEG_TRY(std::unique_ptr<net::EventLoop> loop, net::EventLoop::make());
   std::optional<DlcpPeers> peers;
   if (config.transport == Transport::kDlcp) {
-    THALWEG_TRY(const HostPort at, HostPort::parse(config.listen));
-    THALWEG_TRY(peers, DlcpPeers::listen(at.host, config.lose));
+    THALWEG_TRY(const net::HostPort at, net::HostPort::parse(config.listen));
+    THALWEG_TRY(peers, DlcpPeers::listen(at.host));
   }
   auto core =
       std::make_unique<Core>(config, std::move(loop), std::move(listener), std::move(peers));
@@ -137,4 +136,4 @@ Result<std::unique_ptr<ParameterServer>> ParameterServer::start(const PsConfig& 
   return std::unique_ptr<ParameterServer>(new ParameterServer(std::move(core)));
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::ps

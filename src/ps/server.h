@@ -9,21 +9,21 @@
 
 #include "ps/config.h"
 
-namespace thalweg {
+namespace thalweg::ps {
 
 class ParameterServer {
  public:
   static constexpr std::size_t kMaxClients = 4096;
 
   struct Counters {
-    std::uint64_t pushes = 0;         // over ATP one of all workers is one
-    std::uint64_t pulls = 0;          // answered
-    std::uint64_t push_bytes = 0;     // of gradients that arrived; over ATP of packets
-    std::uint64_t lost_elements = 0;  // of gradients, within the bound
-    std::uint64_t refused = 0;        // requests that were answered by an error
+    std::uint64_t pushes = 0;         // over ATP a push by all workers counts once
+    std::uint64_t pulls = 0;          // pulls that were answered
+    std::uint64_t push_bytes = 0;     // of gradients that arrived; over ATP, of packets
+    std::uint64_t lost_elements = 0;  // of gradients, within the loss bound
+    std::uint64_t refused = 0;        // requests that were answered with an error
   };
 
-  // Listens; its thread runs from here on.
+  // Listens and starts the server's thread.
   [[nodiscard]] static Result<std::unique_ptr<ParameterServer>> start(const PsConfig& config);
   ~ParameterServer();
   ParameterServer(const ParameterServer&) = delete;
@@ -39,4 +39,4 @@ class ParameterServer {
   std::unique_ptr<Core> core_;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::ps

@@ -1,4 +1,4 @@
-// The inside of a ParameterServer: its clients and what they ask for, in the loop's thread.
+// The implementation of a ParameterServer: its clients and their requests, in the loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -13,87 +13,88 @@
 #include <thalweg/result.h>
 
 #include "base/units.h"
-#include "net/event_loop.h"
-#include "net/fd.h"
-#include "net/stream_server.h"
+#include "net/io/event_loop.h"
+#include "net/io/fd.h"
+#include "net/io/stream_server.h"
 #include "ps/atp_group.h"
 #include "ps/dlcp_peers.h"
 #include "ps/parameter_table.h"
 #include "ps/request_reader.h"
 #include "ps/server.h"
 
-namespace thalweg {
+namespace thalweg::ps {
 
-// What the server keeps of a client.
+// What the server stores for each client.
 struct PsClientState {
   enum class Waiting : std::uint8_t {
     kNothing,
-    kValue,     // its pull may not be answered yet
-    kPeer,      // its DLCP connection is not there yet
-    kTransfer,  // its gradient is under way
-    kOthers,    // the other workers, over ATP
+    kValue,     // its pull must wait for a step or for other workers
+    kPeer,      // its DLCP connection has not been made yet
+    kTransfer,  // its gradient is in flight
+    kOthers,    // it waits for the other workers, over ATP
   };
   RequestReader reader;
-  std::optional<std::uint32_t> worker;  // once it has said so
+  std::optional<std::uint32_t> worker;  // set by its hello
   std::string peer_name;                // of its DLCP connection
   Waiting waiting = Waiting::kNothing;
-  Time peer_by;
+  Time peer_by;  // kPeer: when the request is refused
 };
 
-class ParameterServer::Core final : public StreamServer<PsClientState>::Owner {
+class ParameterServer::Core final : public net::StreamServer<PsClientState>::Owner {
  public:
-  Core(const PsConfig& config, std::unique_ptr<EventLoop> loop, Fd listener,
+  Core(const PsConfig& config, std::unique_ptr<net::EventLoop> loop, net::Fd listener,
        std::optional<DlcpPeers> peers);
   ~Core() override;
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
   [[nodiscard]] Status start();
-  // From any thread.
+  // These may be called from any thread.
   [[nodiscard]] const std::string& address() const { return address_; }
   [[nodiscard]] Counters counters();
 
  private:
-  using Client = StreamServer<PsClientState>::Client;
+  using Client = net::StreamServer<PsClientState>::Client;
   using Waiting = PsClientState::Waiting;
 
   [[nodiscard]] bool on_readable(Client& client) override;
   void on_closed(Client& client) override;
   std::optional<Time> turn();
 
-  // Whether the request would be refused, before its body is there.
+  // Whether the request is acceptable, as far as known before its body arrives.
   [[nodiscard]] Status check(const Client& client) const;
-  // The request is complete. False: it is none of ours, and the connection is over.
+  // Serves a complete request. Returns false if its kind is not a request; the connection is then
+  // closed.
   [[nodiscard]] bool serve(Client& client);
   void greet(Client& client);
   void pull(Client& client);
   void push_transfer(Client& client);
-  // The transfer with a client's gradient is over.
+  // The transfer of this client's gradient is over.
   void end_push(std::uint64_t client, std::span<const float> gradient,
                 const Result<TransferReport>& report);
   void send_value(Client& client, const ParameterTable::View& view);
-  // Its DLCP connection. None: it waits for it, or was refused.
+  // The client's DLCP connection. None: the client waits for it, or was refused.
   [[nodiscard]] std::optional<Peer> peer_of(Client& client);
-  // Pulls that wait may be answered now.
+  // Tries again to answer the pulls that wait.
   void retry();
   void deliver(const AtpGroup::Replies& replies);
   void worker_left(std::uint32_t worker);
 
   void answer(Client& client, const ParameterTable::View& view);
   void refuse(Client& client, const Error& error);
-  // Ends the request.
-  void reply(Client& client, const PsHeader& header, std::span<const std::byte> body);
+  // Sends the answer and gets ready for the client's next request.
+  void reply(Client& client, const wire::PsHeader& header, std::span<const std::byte> body);
 
   PsConfig config_;
-  std::unique_ptr<EventLoop> loop_;
-  StreamServer<PsClientState> streams_;
+  std::unique_ptr<net::EventLoop> loop_;
+  net::StreamServer<PsClientState> streams_;
   std::string address_;
   ParameterTable table_;
-  std::map<std::uint32_t, std::uint64_t> by_worker_;  // the client that is this worker
+  std::map<std::uint32_t, std::uint64_t> by_worker_;  // number of each worker's client
   Counters counters_;
   AtpGroup group_;
-  std::optional<DlcpPeers> peers_;  // with DLCP
+  std::optional<DlcpPeers> peers_;  // set if the transport is DLCP
   std::thread thread_;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::ps

@@ -1,39 +1,41 @@
 #include "switchd/config.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <yaml-cpp/yaml.h>
 
 #include <array>
 #include <utility>
 
-#include "net/address.h"
 #include "net/atp/job_message.h"
-#include "net/udp_socket.h"
-#include "topology/text.h"
-#include "topology/yaml_document.h"
-#include "topology/yaml_source.h"
+#include "net/io/address.h"
+#include "net/io/udp_socket.h"
+#include "topology/format/text.h"
+#include "topology/format/yaml_document.h"
+#include "topology/format/yaml_source.h"
 
-namespace thalweg {
+namespace thalweg::switchd {
 namespace {
 
 constexpr std::int64_t kMaxShards = 64;
 constexpr std::int64_t kMaxAggregators = std::int64_t{1} << 24;
-constexpr std::int64_t kMaxElements = 2048;  // of a packet in jumbo frames
+constexpr std::int64_t kMaxElements = 2048;  // fit a packet in a jumbo frame
 constexpr std::int64_t kMaxJobs = 4096;
+constexpr std::int64_t kMaxIdleSeconds = 24 * 3600;
 constexpr std::int64_t kMaxReceiveBuffer = std::int64_t{1} << 30;
-// Of elements, and of packets that leave together: each end of each job may have a train of them in
-// each shard.
-constexpr std::int64_t kTrainsOfJob = kMaxJobWorkers + kMaxJobServers + 1;
+// Limits the memory for elements and for packets that leave together: in each shard, each end of
+// each job may have a train of such packets, and all its workers together another.
+constexpr std::int64_t kTrainsOfJob = net::kMaxJobWorkers + net::kMaxJobServers + 1;
 constexpr std::int64_t kMaxMemory = std::int64_t{16} << 30;
 
-class ConfigReader : private YamlSource {
+class ConfigReader : private topology::YamlSource {
  public:
-  explicit ConfigReader(std::string_view source) : YamlSource(source) {}
+  explicit ConfigReader(std::string_view source) : topology::YamlSource(source) {}
 
   Result<SwitchConfig> read(const YAML::Node& root) {
-    static constexpr std::array<std::string_view, 11> kOptional{
-        "data",        "control",  "advertise", "token",          "shards", "xdp_generic",
-        "aggregators", "elements", "max_jobs",  "receive_buffer", "xdp"};
+    static constexpr std::array<std::string_view, 13> kOptional{
+        "data",        "control",           "advertise",   "token",    "shards",
+        "xdp_generic", "aggregators",       "elements",    "max_jobs", "receive_buffer",
+        "xdp",         "max_jobs_per_host", "idle_seconds"};
     THALWEG_TRY(const Fields fields, fields_of(root, "a switch", {}, kOptional));
     SwitchConfig config;
     for (const auto& [field, out] :
@@ -45,7 +47,7 @@ class ConfigReader : private YamlSource {
       if (found == fields.end()) continue;
       THALWEG_TRY(*out, text_of(found->second, field));
       if (field != "data" && field != "control") continue;
-      if (const auto parsed = HostPort::parse(*out); !parsed.ok()) {
+      if (const auto parsed = net::HostPort::parse(*out); !parsed.ok()) {
         return error(found->second, fmt::format("'{}': {}", field, parsed.error().message()));
       }
     }
@@ -53,6 +55,9 @@ class ConfigReader : private YamlSource {
     THALWEG_TRY_STATUS(whole_into(fields, "aggregators", 1, kMaxAggregators, config.aggregators));
     THALWEG_TRY_STATUS(whole_into(fields, "elements", 1, kMaxElements, config.elements));
     THALWEG_TRY_STATUS(whole_into(fields, "max_jobs", 1, kMaxJobs, config.max_jobs));
+    THALWEG_TRY_STATUS(
+        whole_into(fields, "max_jobs_per_host", 1, kMaxJobs, config.max_jobs_per_host));
+    THALWEG_TRY_STATUS(whole_into(fields, "idle_seconds", 1, kMaxIdleSeconds, config.idle_seconds));
     THALWEG_TRY_STATUS(
         whole_into(fields, "receive_buffer", 1, kMaxReceiveBuffer, config.receive_buffer));
     THALWEG_TRY_STATUS(read_xdp(fields, config));
@@ -85,7 +90,7 @@ class ConfigReader : private YamlSource {
     }
     const std::int64_t elements = std::int64_t{config.aggregators} * config.elements * 4;
     const std::int64_t trains = std::int64_t{config.max_jobs} * config.shards * kTrainsOfJob *
-                                static_cast<std::int64_t>(UdpSocket::kMaxMessage);
+                                static_cast<std::int64_t>(net::UdpSocket::kMaxMessage);
     if (elements + trains > kMaxMemory) {
       return error(root,
                    fmt::format("'aggregators' times 'elements': {} bytes, and {} for packets of "
@@ -99,9 +104,9 @@ class ConfigReader : private YamlSource {
 }  // namespace
 
 Result<SwitchConfig> SwitchConfig::parse(std::string_view text, std::string_view source) {
-  THALWEG_TRY_STATUS(check_text(text, source));
-  THALWEG_TRY(const YAML::Node root, load_yaml_document(text, source));
+  THALWEG_TRY_STATUS(topology::check_text(text, source));
+  THALWEG_TRY(const YAML::Node root, topology::load_yaml_document(text, source));
   return ConfigReader(source).read(root);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::switchd

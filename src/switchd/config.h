@@ -1,4 +1,4 @@
-// How a software switch is set up: the file of `thalweg switch --config` (docs/switch.md).
+// The configuration of a software switch: the file of `thalweg switch --config` (docs/switch.md).
 #pragma once
 
 #include <cstdint>
@@ -8,35 +8,39 @@
 
 #include <thalweg/result.h>
 
-namespace thalweg {
+namespace thalweg::switchd {
 
 struct SwitchConfig {
-  // "host:port" of the first shard's data socket; shard i has the port after it by i. Port 0: any
-  // for each.
+  // "host:port" of the first shard's data socket; shard i uses that port + i. With port 0 each
+  // shard takes any free port.
   std::string data = "127.0.0.1:0";
-  // "host:port" of the control socket, or "*:port". Whoever reaches it may create jobs, unless
-  // there is a token.
+  // "host:port" of the control socket, or "*:port". Without a token, everyone who can reach it may
+  // create jobs.
   std::string control = "127.0.0.1:7700";
-  // Where it is to be found: data addresses are told with this host. Empty: that of `data`.
+  // The host that the switch names when it tells jobs its data addresses. Empty: that of `data`.
   std::string advertise = {};
   // A secret that requests must carry; empty: none.
   std::string token = {};
-  // Threads with a data socket and a part of the aggregators each.
+  // Threads, each with a data socket and a part of the slots.
   int shards = 1;
-  // In all; divided among the shards.
+  // Slots of all shards together; divided evenly among them.
   std::uint32_t aggregators = 16'384;
-  // Of 32 bits, of the largest packet that can be aggregated.
+  // Elements (of 32 bits) of the largest packet that can be aggregated.
   std::uint32_t elements = 256;
   std::uint32_t max_jobs = 64;
-  // Of each data socket, in bytes.
+  // Jobs at a time that clients of one address may have, so that no host takes all of max_jobs.
+  std::uint32_t max_jobs_per_host = 32;
+  // A job that was created without a lease ends when no packet of it has come for this long.
+  std::uint32_t idle_seconds = 3600;
+  // Buffer of each data socket, in bytes.
   std::uint32_t receive_buffer = 8U << 20;
   // Devices at which packets of up to 64 elements are aggregated in the kernel (XDP, needs root).
   std::vector<std::string> xdp = {};
-  // Behind the driver, also where the driver could do it: slower, and works with every device.
+  // Runs XDP behind the driver even if the driver supports it: slower, but works with every device.
   bool xdp_generic = false;
 
-  // From YAML; errors name the file and the line.
+  // Reads YAML; errors name the file and the line.
   static Result<SwitchConfig> parse(std::string_view text, std::string_view source);
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::switchd

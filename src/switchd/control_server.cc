@@ -7,9 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "net/atp/job_message.h"
+#include "net/io/address.h"
+#include "net/io/control_connection.h"
+#include "net/io/system.h"
 
-namespace thalweg {
+namespace thalweg::switchd {
 
 using nlohmann::json;
 
@@ -24,18 +26,23 @@ bool ControlServer::on_readable(Server::Client& client) {
     answer(client, std::string_view(in).substr(begin, end - begin));
   }
   in.erase(0, begin);
-  // Who asks without listening, or never ends a line, is not served further.
-  return in.size() <= kMaxControlLine && client.unsent() <= kMaxControlAnswer;
+  // Drops a client that does not read its answers or never ends a line.
+  return in.size() <= net::kMaxControlLine && client.unsent() <= net::kMaxControlAnswer;
 }
 
 void ControlServer::answer(Server::Client& client, std::string_view line) {
-  const Result<json> request = parse_control_line(line);
+  const Result<json> request = net::parse_control_line(line);
   Result<json> answer =
-      request.ok() ? requests_.on_request(client.number, *request) : request.error();
-  json out = answer.ok() ? std::move(*answer) : json{{"error", answer.error().message()}};
+      request.ok() ? requests_.on_request(
+                         {.client = client.number,
+                          .host = net::SocketAddress::remote_of(client.fd.get()).unmapped().host(),
+                          .now = net::monotonic_now()},
+                         *request)
+                   : request.error();
+  json out = answer.ok() ? std::move(*answer) : net::refusal_of(answer.error());
   out["ok"] = answer.ok();
   const std::string text = out.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
   server_.send(client, std::as_bytes(std::span(text)));
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::switchd

@@ -1,5 +1,5 @@
-// The control socket of a switch: JSON requests, one a line, each answered in turn. Runs in one
-// event loop; what a request does is the handler's.
+// ControlServer: the control socket of a switch. It reads JSON requests, one per line, and answers
+// each in turn. It runs in one event loop; a Requests object decides what a request does.
 #pragma once
 
 #include <cstddef>
@@ -10,34 +10,42 @@
 
 #include <thalweg/result.h>
 
-#include "net/event_loop.h"
-#include "net/fd.h"
-#include "net/stream_server.h"
+#include "base/units.h"
+#include "net/io/event_loop.h"
+#include "net/io/fd.h"
+#include "net/io/stream_server.h"
 
-namespace thalweg {
+namespace thalweg::switchd {
 
-class ControlServer final : private StreamServer<std::string>::Owner {
+class ControlServer final : private net::StreamServer<std::string>::Owner {
  public:
   static constexpr std::size_t kMaxClients = 1024;
+
+  // Who asks, and when.
+  struct Requester {
+    std::uint64_t client = 0;  // its number
+    std::string host;          // the address that it connected from, without the port
+    Time now;
+  };
 
   class Requests {
    public:
     virtual ~Requests() = default;
-    // The answer to a request of the connection numbered `client`.
-    [[nodiscard]] virtual Result<nlohmann::json> on_request(std::uint64_t client,
+    // Returns the answer to a request.
+    [[nodiscard]] virtual Result<nlohmann::json> on_request(const Requester& from,
                                                             const nlohmann::json& request) = 0;
     virtual void on_closed(std::uint64_t client) = 0;
   };
 
-  // Both outlive it; `listener` listens.
-  ControlServer(EventLoop& loop, Fd listener, Requests& requests)
+  // `loop` and `requests` must outlive the server. `listener` is a listening socket.
+  ControlServer(net::EventLoop& loop, net::Fd listener, Requests& requests)
       : requests_(requests), server_(loop, std::move(listener), kMaxClients, *this) {}
 
   [[nodiscard]] Status start() { return server_.start(); }
 
  private:
-  // Of each, the line that has not ended.
-  using Server = StreamServer<std::string>;
+  // The server keeps for each client the line that has not ended.
+  using Server = net::StreamServer<std::string>;
 
   [[nodiscard]] bool on_readable(Server::Client& client) override;
   void on_closed(Server::Client& client) override { requests_.on_closed(client.number); }
@@ -47,4 +55,4 @@ class ControlServer final : private StreamServer<std::string>::Owner {
   Server server_;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::switchd

@@ -1,44 +1,65 @@
 #include "switchd/controller.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
-#include "net/system.h"
+#include "net/auth/atp_key.h"
+#include "net/io/system.h"
 
-namespace thalweg {
+namespace thalweg::switchd {
 namespace {
 
 using nlohmann::json;
 
-JobKey random_key() {
-  std::array<std::byte, kJobKeySize> bytes;
+wire::JobKey random_key() {
+  std::array<std::byte, wire::kJobKeySize> bytes;
   for (std::size_t at = 0; at < bytes.size(); at += sizeof(std::uint64_t)) {
-    const std::uint64_t word = random_number();
+    const std::uint64_t word = net::random_number();
     std::memcpy(&bytes[at], &word, sizeof(word));
   }
-  return JobKey(bytes);
+  return wire::JobKey(bytes);
 }
 
-std::string hex_of(const JobKey& key) {
-  std::string text;
-  for (const std::byte b : key.bytes()) text += fmt::format("{:02x}", static_cast<unsigned>(b));
-  return text;
+// An end of a job must be one host that is not the switch itself: whatever the switch sent to its
+// own data socket would come back as a member's packet, and be sent again for ever.
+Status check_end(const net::SocketAddress& end, const std::string& text, const SwitchPlane& plane) {
+  if (end.port() == 0 || end.wildcard() || end.family() != plane.family()) {
+    return Error(fmt::format("'{}'; an {} address of one host with a port above 0 is allowed", text,
+                             plane.family() == AF_INET ? "IPv4" : "IPv6"));
+  }
+  if (end.multicast() || end.broadcast()) {
+    return Error(fmt::format("'{}' is a {} address; the address of one host is allowed", text,
+                             end.multicast() ? "multicast" : "broadcast"));
+  }
+  if (plane.own(end)) {
+    return Error(fmt::format(
+        "'{}' is a data address of this switch, which would send to itself for ever; the address "
+        "of a worker, a server or another switch is allowed",
+        text));
+  }
+  if (plane.control(end)) {
+    return Error(fmt::format(
+        "'{}' is the control address of this switch; the address of a worker, a server or another "
+        "switch is allowed",
+        text));
+  }
+  return ok_status();
 }
 
-// Where packets may go by a socket of this family: to each of the ends, once.
-Result<std::vector<SocketAddress>> ends_of(const std::vector<std::string>& texts, const char* field,
-                                           int family) {
-  std::vector<SocketAddress> ends;
+// Parses the addresses of a job's ends; each may occur once.
+Result<std::vector<net::SocketAddress>> ends_of(const std::vector<std::string>& texts,
+                                                const char* field, const SwitchPlane& plane) {
+  std::vector<net::SocketAddress> ends;
   for (const std::string& text : texts) {
-    const Result<SocketAddress> end = SocketAddress::numeric(text);
+    const Result<net::SocketAddress> end = net::SocketAddress::numeric(text);
     if (!end.ok()) return end.error().within(field);
-    if (end->port() == 0 || end->wildcard() || end->family() != family) {
-      return Error(fmt::format("{}: '{}'; an {} address of one host with a port above 0 is allowed",
-                               field, text, family == AF_INET ? "IPv4" : "IPv6"));
+    if (const Status status = check_end(*end, text, plane); !status.ok()) {
+      return status.error().within(field);
     }
     if (std::ranges::find(ends, *end) != ends.end()) {
       return Error(fmt::format("{}: '{}' is there twice", field, text));
@@ -54,15 +75,27 @@ json counters_json(const SwitchPlane::Counters& counters) {
   return out;
 }
 
-json job_json(std::uint32_t id, const JobRequest& request) {
-  json out = to_json(request);
+// A number that changes with every packet of a member. Packets that are refused do not count:
+// strangers must not keep a job alive.
+std::uint64_t packets_in(const SwitchPlane::Counters& counters) {
+  constexpr std::array<std::string_view, 3> kRefused{"foreign", "keying", "forged"};
+  std::uint64_t sum = 0;
+  for (const auto& [name, count] : counters) {
+    if (std::ranges::find(kRefused, name) == kRefused.end()) sum += count;
+  }
+  return sum;
+}
+
+json job_json(std::uint32_t id, const net::JobRequest& request) {
+  json out = net::to_json(request);
   out["job"] = id;
+  out.erase("key");  // a secret of the job's members
   return out;
 }
 
 }  // namespace
 
-AggregateJob aggregate_job(const AdmittedJob& job) {
+switches::AggregateJob aggregate_job(const AdmittedJob& job) {
   return {.id = job.id,
           .groups = job.about.groups,
           .second_level = job.about.second_level,
@@ -70,16 +103,16 @@ AggregateJob aggregate_job(const AdmittedJob& job) {
           .slot_limit = job.about.limit};
 }
 
-Result<json> Controller::on_request(std::uint64_t client, const json& request) {
+Result<json> Controller::on_request(const ControlServer::Requester& from, const json& request) {
   const json token = request.value("token", json(""));
   const auto bytes = [](const std::string& text) { return std::as_bytes(std::span(text)); };
   if (!config_.token.empty() &&
       !(token.is_string() &&
-        same_secret(bytes(token.get_ref<const std::string&>()), bytes(config_.token)))) {
+        wire::same_secret(bytes(token.get_ref<const std::string&>()), bytes(config_.token)))) {
     return Error("token: it is not the switch's");
   }
   const json op = request.value("op", json());
-  if (op == "create") return create(client, request);
+  if (op == "create") return create(from, request);
   if (op == "list") return list();
   if (op == "remove") return remove(request);
   if (op == "stats") return statistics(request);
@@ -96,9 +129,39 @@ void Controller::on_closed(std::uint64_t client) {
   });
 }
 
-Status Controller::admit(const JobRequest& request) const {
+std::optional<Time> Controller::on_timeout(Time now) {
+  std::optional<Time> next;
+  for (auto at = jobs_.begin(); at != jobs_.end();) {
+    const auto here = at++;
+    Job& job = here->second;
+    if (job.request.lease) continue;
+    if (now >= job.looked_at_next) {
+      const std::uint64_t packets = packets_in(plane_.statistics(here->first).counters);
+      if (packets == job.packets) {
+        plane_.remove(here->first);
+        jobs_.erase(here);
+        continue;
+      }
+      job.packets = packets;
+      job.looked_at_next = now + idle_time();
+    }
+    next = next ? std::min(*next, job.looked_at_next) : job.looked_at_next;
+  }
+  return next;
+}
+
+Status Controller::admit(const net::JobRequest& request, const std::string& host) const {
   if (jobs_.size() >= config_.max_jobs) {
-    return Error(fmt::format("the switch has {} jobs, as many as it may have", jobs_.size()));
+    return Error(ErrorCode::kNoResource,
+                 fmt::format("the switch has {} jobs, as many as it may have", jobs_.size()));
+  }
+  const auto of_host =
+      std::ranges::count_if(jobs_, [&](const auto& item) { return item.second.host == host; });
+  if (of_host >= config_.max_jobs_per_host) {
+    return Error(ErrorCode::kNoResource,
+                 fmt::format("{} has {} jobs at the switch, as many as one host may have "
+                             "(max_jobs_per_host)",
+                             host, of_host));
   }
   if (request.limit > config_.aggregators) {
     return Error(fmt::format("limit: {}; the switch has {} aggregators", request.limit,
@@ -112,46 +175,52 @@ Status Controller::admit(const JobRequest& request) const {
   return ok_status();
 }
 
-// The number of a job in packets. A switch that has given all must be started anew.
-Result<std::uint32_t> Controller::number_for(const JobRequest& request) const {
+// The job's identifier in packets. A switch that has given all identifiers must be restarted.
+Result<std::uint32_t> Controller::number_for(const net::JobRequest& request) const {
   if (request.id != 0) {
     if (!given_[request.id]) return request.id;
-    return Error(
-        fmt::format("job: {}; that number was given before, and each is given once", request.id));
+    return Error(fmt::format("job: {}; {}, and each is given once", request.id, net::kNumberTaken));
   }
-  for (std::uint32_t id = last_id_ + 1; id <= kMaxJobId; ++id) {
+  for (std::uint32_t id = last_id_ + 1; id <= net::kMaxJobId; ++id) {
     if (!given_[id]) return id;
   }
-  return Error("the switch has given all identifiers of jobs: start it again");
+  return Error(ErrorCode::kNoResource,
+               "the switch has given all identifiers of jobs: start it again");
 }
 
-Result<json> Controller::create(std::uint64_t client, const json& request) {
-  THALWEG_TRY(const JobRequest wanted, job_request_from(request));
-  THALWEG_TRY_STATUS(admit(wanted));
-  if (wanted.keyed && wanted.id != 0) {
+Result<json> Controller::create(const ControlServer::Requester& from, const json& request) {
+  THALWEG_TRY(const net::JobRequest wanted, net::job_request_from(request));
+  THALWEG_TRY_STATUS(admit(wanted, from.host));
+  if (wanted.keyed && wanted.key.empty() && wanted.id != 0) {
     return Error(
         "keyed: each switch makes a key of its own, and a job with a number of its own is for "
-        "several");
+        "several; give them all one 'key'");
   }
   AdmittedJob job;
-  THALWEG_TRY(job.workers, ends_of(wanted.workers, "workers", plane_.family()));
-  THALWEG_TRY(job.servers, ends_of(wanted.servers, "servers", plane_.family()));
+  THALWEG_TRY(job.workers, ends_of(wanted.workers, "workers", plane_));
+  THALWEG_TRY(job.servers, ends_of(wanted.servers, "servers", plane_));
   THALWEG_TRY(job.id, number_for(wanted));
   job.about = wanted;
-  if (wanted.keyed) job.key = random_key();
+  if (wanted.keyed && wanted.key.empty()) job.key = random_key();
+  if (!wanted.key.empty()) {
+    THALWEG_TRY(job.key, wire::JobKey::from_hex(wanted.key));
+  }
   THALWEG_TRY_STATUS(plane_.install(job));
   given_[job.id] = true;
   if (wanted.id == 0) last_id_ = job.id;
-  jobs_[job.id] = {wanted, client};
-  return to_json(JobGrant{.id = job.id,
-                          .key = job.key ? hex_of(*job.key) : "",
-                          .data = plane_.data_addresses(),
-                          .elements = config_.elements});
+  jobs_[job.id] = {.request = wanted,
+                   .client = from.client,
+                   .host = from.host,
+                   .looked_at_next = from.now + idle_time()};
+  return net::to_json(net::JobGrant{.id = job.id,
+                                    .key = job.key ? net::hex_of(*job.key) : "",
+                                    .data = plane_.data_addresses(),
+                                    .elements = config_.elements});
 }
 
 Result<std::uint32_t> Controller::named(const json& request) const {
   const json job = request.value("job", json());
-  if (job.is_number_unsigned() && job.get<std::uint64_t>() <= kMaxJobId &&
+  if (job.is_number_unsigned() && job.get<std::uint64_t>() <= net::kMaxJobId &&
       jobs_.contains(job.get<std::uint32_t>())) {
     return job.get<std::uint32_t>();
   }
@@ -169,7 +238,10 @@ Result<json> Controller::remove(const json& request) {
 json Controller::list() const {
   json jobs = json::array();
   for (const auto& [id, job] : jobs_) jobs.push_back(job_json(id, job.request));
-  return {{"jobs", jobs}, {"aggregators", config_.aggregators}, {"elements", config_.elements}};
+  return {{"jobs", jobs},
+          {"aggregators", config_.aggregators},
+          {"elements", config_.elements},
+          {"data", plane_.data_addresses()}};
 }
 
 Result<json> Controller::statistics(const json& request) {
@@ -197,4 +269,4 @@ Result<json> Controller::statistics(const json& request) {
   return json{{"jobs", jobs}, {"switch", counters_json(plane_.counters())}};
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::switchd

@@ -1,22 +1,25 @@
 #include "switchd/daemon.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>
 #include <thread>
 #include <utility>
 
-#include "net/event_loop.h"
-#include "net/tcp.h"
+#include "net/io/event_loop.h"
+#include "net/io/system.h"
+#include "net/io/tcp.h"
 #include "switchd/controller.h"
+#include "switchd/own_addresses.h"
 #include "switchd/shard.h"
 #include "switchd/xdp/xdp_plane.h"
 
-namespace thalweg {
+namespace thalweg::switchd {
 namespace {
 
-// Counters of shards, by name; what is a highest count at any time adds up to an upper bound.
+// Adds the counters of a shard to the sum. For a counter that is a maximum over time (most_slots),
+// the sum is an upper bound.
 void add_up(SwitchPlane::Counters& sum, const SwitchPlane::Counters& more) {
   if (sum.empty()) {
     sum = more;
@@ -25,14 +28,22 @@ void add_up(SwitchPlane::Counters& sum, const SwitchPlane::Counters& more) {
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i].second += more[i].second;
 }
 
-// All shards as one.
+// All shards, and XDP if it is used, as one plane.
 class ShardedPlane final : public SwitchPlane {
  public:
-  // `xdp`: null for none.
-  ShardedPlane(std::vector<std::unique_ptr<Shard>> shards, SocketAddress told,
-               std::unique_ptr<XdpPlane> xdp)
-      : shards_(std::move(shards)), xdp_(std::move(xdp)), family_(told.family()) {
+  // `told`: the address that jobs are told, without the port. `bound`: the one that the shards are
+  // bound to. `control`: that of the control socket, if it has a port of its own. `xdp`: null
+  // without XDP.
+  ShardedPlane(std::vector<std::unique_ptr<Shard>> shards, net::SocketAddress told,
+               net::SocketAddress bound, net::SocketAddress control, std::unique_ptr<XdpPlane> xdp)
+      : shards_(std::move(shards)),
+        xdp_(std::move(xdp)),
+        family_(told.family()),
+        told_(told),
+        bound_(bound),
+        control_(control) {
     for (const auto& shard : shards_) {
+      ports_.push_back(shard->port());
       told.set_port(shard->port());
       addresses_.push_back(told.to_string());
     }
@@ -40,12 +51,23 @@ class ShardedPlane final : public SwitchPlane {
 
   [[nodiscard]] std::vector<std::string> data_addresses() const override { return addresses_; }
   [[nodiscard]] int family() const override { return family_; }
+  [[nodiscard]] bool own(const net::SocketAddress& address) const override {
+    // The address that jobs are told may be translated to the one that the shards are bound to.
+    return OwnAddresses(bound_, ports_).contains(address) ||
+           OwnAddresses(told_, ports_).contains(address);
+  }
+  [[nodiscard]] bool control(const net::SocketAddress& address) const override {
+    return OwnAddresses(control_, {control_.port()}).contains(address);
+  }
 
   Status install(const AdmittedJob& job) override {
     AdmittedJob share = job;
     const auto shards = static_cast<std::uint32_t>(shards_.size());
     share.about.limit = (job.about.limit + shards - 1) / shards;
+    // This host's addresses may have changed since the last job came.
+    const OwnAddresses own(bound_, ports_);
     for (const auto& shard : shards_) {
+      shard->know_own(own);
       if (const Status status = shard->install(share); !status.ok()) {
         for (const auto& other : shards_) other->remove(job.id);
         return status;
@@ -101,13 +123,18 @@ class ShardedPlane final : public SwitchPlane {
   std::vector<std::unique_ptr<Shard>> shards_;
   std::unique_ptr<XdpPlane> xdp_;
   int family_;
+  net::SocketAddress told_;
+  net::SocketAddress bound_;
+  net::SocketAddress control_;
+  std::vector<std::uint16_t> ports_;
   std::vector<std::string> addresses_;
   std::map<std::uint32_t, AdmittedJob> jobs_;
 };
 
-// Where jobs are told that it is; the port is not said.
-Result<SocketAddress> told_address(const SwitchConfig& config) {
-  THALWEG_TRY(SocketAddress data, SocketAddress::resolve(config.data));
+// The address of the data sockets that jobs are told. Its port means nothing: each shard has its
+// own.
+Result<net::SocketAddress> told_address(const SwitchConfig& config) {
+  THALWEG_TRY(net::SocketAddress data, net::SocketAddress::resolve(config.data));
   if (data.wildcard() && !config.xdp.empty()) {
     return Error(
         fmt::format("data: '{}' with xdp; the address of a device is allowed", config.data));
@@ -117,7 +144,8 @@ Result<SocketAddress> told_address(const SwitchConfig& config) {
     return Error(
         fmt::format("data: '{}' without 'advertise'; jobs must be told one address", config.data));
   }
-  Result<SocketAddress> told = SocketAddress::resolve(HostPort{config.advertise, 0}.to_string());
+  Result<net::SocketAddress> told =
+      net::SocketAddress::resolve(net::HostPort{config.advertise, 0}.to_string());
   if (!told.ok()) return told.error().within("advertise");
   if (told->wildcard() || told->family() != data.family()) {
     return Error(fmt::format("advertise: '{}'; one address of the family of data '{}' is allowed",
@@ -126,11 +154,19 @@ Result<SocketAddress> told_address(const SwitchConfig& config) {
   return told;
 }
 
-// Null if the configuration asks for none.
+// The address of the control socket; empty if the system chose its port. That may also be the UDP
+// port of a worker on this host, which must not be refused for it.
+net::SocketAddress known_control(const SwitchConfig& config, const net::Fd& listener) {
+  const Result<net::HostPort> wanted = net::HostPort::parse(config.control);
+  if (!wanted.ok() || wanted->port == 0) return {};
+  return net::SocketAddress::local_of(listener.get());
+}
+
+// Starts XDP; null if the configuration names no devices.
 Result<std::unique_ptr<XdpPlane>> start_xdp(const SwitchConfig& config, std::uint16_t port) {
   if (config.xdp.empty()) return std::unique_ptr<XdpPlane>();
   XdpOptions options;
-  THALWEG_TRY(options.data, SocketAddress::resolve(config.data));
+  THALWEG_TRY(options.data, net::SocketAddress::resolve(config.data));
   if (options.data.port() == 0 && config.shards > 1) {
     return Error("xdp: with several shards 'data' needs a port");
   }
@@ -148,11 +184,11 @@ Result<std::unique_ptr<XdpPlane>> start_xdp(const SwitchConfig& config, std::uin
 
 class SwitchDaemon::Core {
  public:
-  Core(const SwitchConfig& config, std::unique_ptr<EventLoop> loop,
-       std::unique_ptr<SwitchPlane> plane, Fd listener)
+  Core(const SwitchConfig& config, std::unique_ptr<net::EventLoop> loop,
+       std::unique_ptr<SwitchPlane> plane, net::Fd listener)
       : plane_(std::move(plane)),
         controller_(config, *plane_),
-        address_(SocketAddress::local_of(listener.get()).unmapped().to_string()),
+        address_(net::SocketAddress::local_of(listener.get()).unmapped().to_string()),
         loop_(std::move(loop)),
         server_(*loop_, std::move(listener), controller_) {}
   ~Core() {
@@ -164,7 +200,8 @@ class SwitchDaemon::Core {
 
   Status start() {
     THALWEG_TRY_STATUS(server_.start());
-    thread_ = std::thread([this] { loop_->run([] { return std::optional<Time>(); }); });
+    thread_ = std::thread(
+        [this] { loop_->run([this] { return controller_.on_timeout(net::monotonic_now()); }); });
     return ok_status();
   }
   [[nodiscard]] const std::string& control_address() const { return address_; }
@@ -174,7 +211,7 @@ class SwitchDaemon::Core {
   std::unique_ptr<SwitchPlane> plane_;
   Controller controller_;
   std::string address_;
-  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<net::EventLoop> loop_;
   ControlServer server_;
   std::thread thread_;
 };
@@ -185,20 +222,22 @@ std::string SwitchDaemon::control_address() const { return core_->control_addres
 std::vector<std::string> SwitchDaemon::data_addresses() const { return core_->data_addresses(); }
 
 Result<std::unique_ptr<SwitchDaemon>> SwitchDaemon::start(const SwitchConfig& config) {
-  THALWEG_TRY(const SocketAddress told, told_address(config));
+  THALWEG_TRY(const net::SocketAddress told, told_address(config));
   std::vector<std::unique_ptr<Shard>> shards;
   for (int i = 0; i < config.shards; ++i) {
     THALWEG_TRY(std::unique_ptr<Shard> shard, Shard::start(config, i));
     shards.push_back(std::move(shard));
   }
   THALWEG_TRY(std::unique_ptr<XdpPlane> xdp, start_xdp(config, shards.front()->port()));
-  THALWEG_TRY(Fd listener, listen_tcp(config.control));
-  THALWEG_TRY(std::unique_ptr<EventLoop> loop, EventLoop::make());
-  auto plane = std::make_unique<ShardedPlane>(std::move(shards), told, std::move(xdp));
+  THALWEG_TRY(net::Fd listener, net::listen_tcp(config.control));
+  THALWEG_TRY(std::unique_ptr<net::EventLoop> loop, net::EventLoop::make());
+  THALWEG_TRY(const net::SocketAddress bound, net::SocketAddress::resolve(config.data));
+  auto plane = std::make_unique<ShardedPlane>(std::move(shards), told, bound,
+                                              known_control(config, listener), std::move(xdp));
   auto core =
       std::make_unique<Core>(config, std::move(loop), std::move(plane), std::move(listener));
   THALWEG_TRY_STATUS(core->start());
   return std::unique_ptr<SwitchDaemon>(new SwitchDaemon(std::move(core)));
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::switchd

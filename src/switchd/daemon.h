@@ -1,5 +1,5 @@
-// The software switch: shards that carry packets, a controller that lets jobs in, a socket by which
-// both are asked. No root, no special hardware.
+// SwitchDaemon: the software switch. It has shards that carry packets, a controller that admits
+// jobs, and a control socket. It needs neither root nor special hardware (except with `xdp`).
 #pragma once
 
 #include <memory>
@@ -10,17 +10,17 @@
 
 #include "switchd/config.h"
 
-namespace thalweg {
+namespace thalweg::switchd {
 
 class SwitchDaemon {
  public:
-  // Listens; its threads run from here on.
+  // Listens, and starts the threads, which run until the daemon is destroyed.
   [[nodiscard]] static Result<std::unique_ptr<SwitchDaemon>> start(const SwitchConfig& config);
   ~SwitchDaemon();
   SwitchDaemon(const SwitchDaemon&) = delete;
   SwitchDaemon& operator=(const SwitchDaemon&) = delete;
 
-  // "host:port"
+  // Both as "host:port"; one data address per shard.
   [[nodiscard]] std::string control_address() const;
   [[nodiscard]] std::vector<std::string> data_addresses() const;
 
@@ -30,4 +30,4 @@ class SwitchDaemon {
   std::unique_ptr<Core> core_;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::switchd

@@ -6,13 +6,14 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "net/system.h"
+#include "net/io/system.h"
 #include "tensor/saturating_add.h"
 
-namespace thalweg {
+namespace thalweg::switchd {
 namespace {
 
-// The numbers of a switch's shards among the members of a job: above all workers and servers.
+// The member numbers of a switch's shards start here, above those of all workers and servers of a
+// job.
 constexpr std::uint16_t kFirstShardMember = 0x8000;
 constexpr std::uint32_t kSweptPerTick = 4096;
 
@@ -20,9 +21,9 @@ std::span<const std::byte> as_bytes(const std::int32_t* elements, std::size_t co
   return std::as_bytes(std::span(elements, count));
 }
 
-// The one that a parameter packet is for, if the places of a job's workers are the bits of its
-// sets.
-std::optional<std::size_t> only_receiver(const AtpHeader& header, std::size_t workers) {
+// The index of the only worker that a parameter packet is for; none if it is for several. Works
+// only for jobs of one group, where the bit of a worker is its index in the job.
+std::optional<std::size_t> only_receiver(const wire::AtpHeader& header, std::size_t workers) {
   if (header.group_count != 1 || header.groups != 0 || std::popcount(header.workers) != 1)
     return {};
   const auto place = static_cast<std::size_t>(std::countr_zero(header.workers));
@@ -31,25 +32,25 @@ std::optional<std::size_t> only_receiver(const AtpHeader& header, std::size_t wo
 
 }  // namespace
 
-std::size_t DataPlane::AddressHash::operator()(const SocketAddress& address) const {
+std::size_t DataPlane::AddressHash::operator()(const net::SocketAddress& address) const {
   return std::hash<std::string_view>()(
       {reinterpret_cast<const char*>(address.get()), address.size()});
 }
 
-DataPlane::DataPlane(const AggregateOptions& options, std::uint16_t shard, Output& output)
+DataPlane::DataPlane(const switches::AggregateOptions& options, std::uint16_t shard, Output& output)
     : output_(output),
       shard_(shard),
       table_(options),
       stride_(options.slot_elements),
       elements_(std::size_t{options.slots} * stride_) {}
 
-const DataPlane::End* DataPlane::use(const SocketAddress& address) {
+const DataPlane::End* DataPlane::use(const net::SocketAddress& address) {
   End& end = ends_[address];
   ++end.users;
   return &end;
 }
 
-void DataPlane::release(const SocketAddress& address) {
+void DataPlane::release(const net::SocketAddress& address) {
   const auto found = ends_.find(address);
   if (--found->second.users == 0) ends_.erase(found);
 }
@@ -58,13 +59,14 @@ Status DataPlane::install(const AdmittedJob& about) {
   THALWEG_TRY_STATUS(table_.add_job(aggregate_job(about)));
   Job& job = jobs_[about.id];
   job.about = about;
-  for (const SocketAddress& address : about.workers) job.workers.push_back(use(address));
-  for (const SocketAddress& address : about.servers) job.servers.push_back(use(address));
+  for (const net::SocketAddress& address : about.workers) job.workers.push_back(use(address));
+  for (const net::SocketAddress& address : about.servers) job.servers.push_back(use(address));
   if (about.key) {
-    job.sealer.emplace(*about.key,
-                       AtpOrigin{.member = static_cast<std::uint16_t>(kFirstShardMember + shard_),
-                                 .mark = static_cast<std::uint16_t>(random_number()),
-                                 .first_count = random_number()});
+    job.sealer.emplace(
+        *about.key,
+        wire::AtpOrigin{.member = static_cast<std::uint16_t>(kFirstShardMember + shard_),
+                        .mark = static_cast<std::uint16_t>(net::random_number()),
+                        .first_count = net::random_number()});
     job.verifier.emplace(*about.key);
   }
   return ok_status();
@@ -74,23 +76,28 @@ void DataPlane::remove(std::uint32_t id) {
   const auto found = jobs_.find(id);
   if (found == jobs_.end()) return;
   table_.remove_job(id);
-  for (const SocketAddress& address : found->second.about.workers) release(address);
-  for (const SocketAddress& address : found->second.about.servers) release(address);
+  for (const net::SocketAddress& address : found->second.about.workers) release(address);
+  for (const net::SocketAddress& address : found->second.about.servers) release(address);
   jobs_.erase(found);
 }
 
-DataPlane::Received DataPlane::received_from(const SocketAddress& end) const {
+DataPlane::Received DataPlane::received_from(const net::SocketAddress& end) const {
   const auto found = ends_.find(end);
   return found == ends_.end() ? Received{} : found->second.received;
 }
 
 void DataPlane::on_tick(Time now) { table_.sweep(now, kSweptPerTick); }
 
-void DataPlane::on_run(const Run& run, const SocketAddress& from, Time now) {
+void DataPlane::on_run(const Run& run, const net::SocketAddress& from, Time now) {
   CHECK(run.packet_size > 0 || run.bytes.empty());
+  const std::size_t packets = run.bytes.empty() ? 1 : (run.bytes.size() - 1) / run.packet_size + 1;
+  if (own_.contains(from)) {
+    looped_ += packets;
+    return;
+  }
   const auto found = ends_.find(from);
   if (found == ends_.end()) {
-    strangers_ += run.bytes.empty() ? 1 : (run.bytes.size() - 1) / run.packet_size + 1;
+    strangers_ += packets;
     return;
   }
   End& end = found->second;
@@ -110,9 +117,9 @@ void DataPlane::on_run(const Run& run, const SocketAddress& from, Time now) {
 
 void DataPlane::on_packet(std::span<const std::byte> packet, Context& context, const Run& run,
                           Time now) {
-  AtpHeader header;
-  if (decode_atp_header(packet, header) != WireError::kNone) {
-    ++malformed_;
+  wire::AtpHeader header;
+  if (const auto error = wire::decode_atp_header(packet, header); error != wire::WireError::kNone) {
+    ++(error == wire::WireError::kChecksum ? corrupt_ : malformed_);
     return;
   }
   if (context.job == nullptr || context.job->about.id != header.job) {
@@ -130,15 +137,26 @@ void DataPlane::on_packet(std::span<const std::byte> packet, Context& context, c
   }
   if (!admit(packet, header, context)) return;
   header.congested = header.congested || run.marked;
-  const AggregateAction action = header.kind == AtpKind::kGradient ? table_.on_gradient(header, now)
-                                                                   : table_.on_parameter(header);
-  act(action, header, packet, *context.job);
+  std::optional<std::span<const std::byte>> out = wire::atp_payload(packet, header);
+  if (header.kind != wire::AtpKind::kGradient) {
+    out = act(table_.on_parameter(header), header, *out);
+  } else {
+    if (const auto missing = table_.missing_before(header)) report(*missing, context);
+    const bool first = header.level == wire::kAtpFirstLevel;
+    out = act(table_.on_gradient(header, now), header, *out);
+    // What leaves the first level enters the second at once if that is here too.
+    if (out && first && header.level == wire::kAtpSecondLevel &&
+        context.job->about.about.second_level) {
+      out = act(table_.on_gradient(header, now), header, *out);
+    }
+  }
+  if (out) emit(header, *out, *context.job);
 }
 
-bool DataPlane::admit(std::span<const std::byte> packet, const AtpHeader& header,
+bool DataPlane::admit(std::span<const std::byte> packet, const wire::AtpHeader& header,
                       const Context& context) {
   Job& job = *context.job;
-  const bool up = header.kind == AtpKind::kGradient || header.kind == AtpKind::kUpdate;
+  const bool up = header.kind == wire::AtpKind::kGradient || header.kind == wire::AtpKind::kUpdate;
   if (!(up ? context.worker : context.server)) {
     ++job.refused.foreign;
     return false;
@@ -154,48 +172,58 @@ bool DataPlane::admit(std::span<const std::byte> packet, const AtpHeader& header
   return true;
 }
 
-void DataPlane::act(const AggregateAction& action, AtpHeader& header,
-                    std::span<const std::byte> packet, Job& job) {
-  // The stage may have rewritten the header, but never its length.
-  const std::span<const std::byte> elements = atp_payload(packet, header);
+// The stage may have rewritten the header, but never the number of elements.
+std::optional<std::span<const std::byte>> DataPlane::act(const switches::AggregateAction& action,
+                                                         wire::AtpHeader& header,
+                                                         std::span<const std::byte> elements) {
   switch (action.payload) {
-    case AggregateAction::Payload::kNothing:
+    case switches::AggregateAction::Payload::kNothing:
       break;
-    case AggregateAction::Payload::kStore:
-      std::memcpy(slot(action.slot), elements.data(), elements.size());
+    case switches::AggregateAction::Payload::kStore:
+      // The elements may be those of this slot, which the first level has just freed.
+      std::memmove(slot(action.slot), elements.data(), elements.size());
       break;
-    case AggregateAction::Payload::kAdd:
-      if (add_saturating(slot(action.slot), elements.data(), header.elements)) {
+    case switches::AggregateAction::Payload::kAdd:
+      if (tensor::add_saturating(slot(action.slot), elements.data(), header.elements)) {
         if (!action.freed) table_.mark_saturated(action.slot);
         header.saturated = true;
       }
       break;
   }
   switch (action.emit) {
-    case AggregateAction::Emit::kNothing:
-      break;
-    case AggregateAction::Emit::kPacket:
-      emit(header, elements, job);
-      break;
-    case AggregateAction::Emit::kSum:
-    case AggregateAction::Emit::kSumToWorkers:
-    case AggregateAction::Emit::kSumToSender:
-      emit(header, as_bytes(slot(action.slot), header.elements), job);
+    case switches::AggregateAction::Emit::kNothing:
+      return std::nullopt;
+    case switches::AggregateAction::Emit::kPacket:
+      return elements;
+    case switches::AggregateAction::Emit::kSum:
+    case switches::AggregateAction::Emit::kSumToWorkers:
+    case switches::AggregateAction::Emit::kSumToSender:
       break;
   }
+  return as_bytes(slot(action.slot), header.elements);
 }
 
-void DataPlane::emit(const AtpHeader& header, std::span<const std::byte> elements, Job& job) {
-  const std::size_t size = atp_packet_size(header);
+// The report goes to the sender of the packet that showed the loss.
+void DataPlane::report(const wire::AtpHeader& missing, const Context& context) {
+  Job& job = *context.job;
+  const auto sender = std::ranges::find(job.workers, context.end) - job.workers.begin();
+  const std::span<std::byte> out = output_.to_workers(missing.job, static_cast<std::size_t>(sender),
+                                                      wire::atp_packet_size(missing));
+  wire::encode_atp_header(missing, out);
+  if (job.sealer) job.sealer->seal(out);
+}
+
+void DataPlane::emit(const wire::AtpHeader& header, std::span<const std::byte> elements, Job& job) {
+  const std::size_t size = wire::atp_packet_size(header);
   const std::span<std::byte> out =
-      header.kind == AtpKind::kGradient
+      header.kind == wire::AtpKind::kGradient
           ? output_.to_server(header.job, header.sequence, size)
           : output_.to_workers(header.job, only_receiver(header, job.workers.size()), size);
-  encode_atp_header(header, out);
+  wire::encode_atp_header(header, out);
   if (!elements.empty()) {
-    std::memcpy(out.data() + atp_overhead(header.keyed), elements.data(), elements.size());
+    std::memcpy(out.data() + wire::atp_overhead(header.keyed), elements.data(), elements.size());
   }
   if (job.sealer) job.sealer->seal(out);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::switchd

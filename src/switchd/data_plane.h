@@ -1,9 +1,12 @@
-// One shard's packets: bytes in, bytes out, no sockets. It decodes, checks that a packet comes from
-// a member of its job, asks the aggregation stage (switch/aggregate.h) what to do, and moves the
-// elements, which it owns.
+// DataPlane: processes the packets of one shard, from bytes to bytes, without sockets. It decodes
+// each packet, checks that it comes from a member of its job, asks the aggregation stage
+// (switch/aggregation/aggregate.h) what to do, and moves the elements, which it owns.
 //
-// 1. Whatever arrives is answered by packets to members of its own job, or by a counted drop.
-// 2. No job's packets touch the slots of another.
+// Invariants:
+// 1. A packet causes at most one packet to a server of its own job or to each of its workers, or a
+//    counted drop, and besides at most one small report to its sender. A packet from an address of
+//    the switch itself causes none, so no packet circles.
+// 2. No job's packets touch the slots of another job.
 // 3. Nothing allocates after install().
 #pragma once
 
@@ -13,113 +16,132 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/units.h"
-#include "switch/aggregate.h"
+#include "switch/aggregation/aggregate.h"
 #include "switchd/controller.h"
+#include "switchd/own_addresses.h"
 #include "wire/atp_packet.h"
 #include "wire/atp_seal.h"
 
-namespace thalweg {
+namespace thalweg::switchd {
 
 class DataPlane {
  public:
-  // Whom packets go to. Each gives the room for one packet, to be filled before the next call.
+  // Sends the packets. Each call returns room for one packet, which the caller fills before its
+  // next call.
   class Output {
    public:
     virtual ~Output() = default;
-    // To the server of the sequence, or the next switch on the way to it.
+    // To the server of the sequence, or to the next switch before it.
     [[nodiscard]] virtual std::span<std::byte> to_server(std::uint32_t job, std::uint64_t sequence,
                                                          std::size_t size) = 0;
-    // To every worker of the job; or to one, if `worker` is its place in the job.
+    // To every worker of the job; or only to the one whose index in the job is `worker`.
     [[nodiscard]] virtual std::span<std::byte> to_workers(std::uint32_t job,
                                                           std::optional<std::size_t> worker,
                                                           std::size_t size) = 0;
   };
 
-  // Packets that came in one call, from one end: of `packet_size` bytes each but the last.
+  // Packets that one receive call returned, all from one sender. Each has `packet_size` bytes; the
+  // last may be shorter.
   struct Run {
     std::span<const std::byte> bytes;
     std::size_t packet_size = 0;
-    bool marked = false;  // congestion experienced
+    bool marked = false;  // "congestion experienced" (ECN)
   };
 
   struct Received {
     std::uint64_t packets = 0;
     std::uint64_t bytes = 0;
   };
-  // Drops that the aggregation stage never sees.
+  // Packets dropped before the aggregation stage sees them.
   struct Refused {
-    std::uint64_t foreign = 0;  // not from a member of the job with that role
+    std::uint64_t foreign = 0;  // the sender is not a member of the job in that role
     std::uint64_t keying = 0;   // no tag though the job has a key, or one though it has none
     std::uint64_t forged = 0;   // the tag is wrong
   };
 
-  // `output` outlives it. `shard`: its number at this switch.
-  DataPlane(const AggregateOptions& options, std::uint16_t shard, Output& output);
+  // `output` must outlive the plane. `shard`: the shard's number at this switch.
+  DataPlane(const switches::AggregateOptions& options, std::uint16_t shard, Output& output);
 
+  // Packets that seem to come from these addresses are dropped from now on.
+  void know_own(OwnAddresses own) { own_ = std::move(own); }
   [[nodiscard]] Status install(const AdmittedJob& job);
   void remove(std::uint32_t id);
 
-  void on_run(const Run& run, const SocketAddress& from, Time now);
-  // Frees slots that nobody uses any more. To be called some times a second.
+  void on_run(const Run& run, const net::SocketAddress& from, Time now);
+  // Frees slots whose lifetime has passed. The caller calls it several times per second.
   void on_tick(Time now);
 
-  [[nodiscard]] const AggregateTable& table() const { return table_; }
-  // Of an end that some job has named; zeros if none has.
-  [[nodiscard]] Received received_from(const SocketAddress& end) const;
-  // Of an installed job.
+  [[nodiscard]] const switches::AggregateTable& table() const { return table_; }
+  // What arrived from this address; zeros if no job names it.
+  [[nodiscard]] Received received_from(const net::SocketAddress& end) const;
+  // Requires an installed job.
   [[nodiscard]] const Refused& refused(std::uint32_t job) const { return jobs_.at(job).refused; }
-  // Packets of no job: those that are not ATP's, and those of a job that is not here or from an end
-  // that no job has named.
+  // Dropped packets that belong to no job: those that are not ATP packets (malformed), and those of
+  // an unknown job or from an address that no job names (strangers), and those from an address of
+  // the switch itself (looped).
   [[nodiscard]] std::uint64_t malformed() const { return malformed_; }
   [[nodiscard]] std::uint64_t strangers() const { return strangers_; }
+  [[nodiscard]] std::uint64_t looped() const { return looped_; }
+  // Dropped packets whose headers were changed on their way; their jobs are not known.
+  [[nodiscard]] std::uint64_t corrupt() const { return corrupt_; }
 
  private:
+  // A worker or server of one job or several.
   struct End {
     Received received;
-    std::size_t users = 0;  // times that jobs name it
+    std::size_t users = 0;  // how many times jobs name it
   };
   struct Job {
     AdmittedJob about;
     std::vector<const End*> workers;
     std::vector<const End*> servers;
-    std::optional<AtpSealer> sealer;
-    std::optional<AtpVerifier> verifier;
+    std::optional<wire::AtpSealer> sealer;
+    std::optional<wire::AtpVerifier> verifier;
     Refused refused = {};
   };
   struct AddressHash {
-    std::size_t operator()(const SocketAddress& address) const;
+    std::size_t operator()(const net::SocketAddress& address) const;
   };
-  // What is known of the job of a run's last packet, mostly that of the next.
+  // The sender and the job of the last packet of a run, kept because the next packet mostly has the
+  // same.
   struct Context {
     const End* end = nullptr;
     Job* job = nullptr;
-    bool worker = false;
-    bool server = false;
+    bool worker = false;  // the sender is a worker of the job
+    bool server = false;  // the sender is a server of the job
   };
 
   void on_packet(std::span<const std::byte> packet, Context& context, const Run& run, Time now);
-  bool admit(std::span<const std::byte> packet, const AtpHeader& header, const Context& context);
-  void act(const AggregateAction& action, AtpHeader& header, std::span<const std::byte> packet,
-           Job& job);
-  void emit(const AtpHeader& header, std::span<const std::byte> elements, Job& job);
-  const End* use(const SocketAddress& address);
-  void release(const SocketAddress& address);
+  bool admit(std::span<const std::byte> packet, const wire::AtpHeader& header,
+             const Context& context);
+  // Moves the elements into the slot, and returns those that go on; none if the packet ends here.
+  std::optional<std::span<const std::byte>> act(const switches::AggregateAction& action,
+                                                wire::AtpHeader& header,
+                                                std::span<const std::byte> elements);
+  void report(const wire::AtpHeader& missing, const Context& context);
+  void emit(const wire::AtpHeader& header, std::span<const std::byte> elements, Job& job);
+  const End* use(const net::SocketAddress& address);
+  void release(const net::SocketAddress& address);
   [[nodiscard]] std::int32_t* slot(std::uint32_t index) {
     return &elements_[std::size_t{index} * stride_];
   }
 
   Output& output_;
   std::uint16_t shard_;
-  AggregateTable table_;
-  std::size_t stride_;  // elements from slot to slot
+  OwnAddresses own_;
+  switches::AggregateTable table_;
+  std::size_t stride_;  // elements per slot
   std::vector<std::int32_t> elements_;
   std::unordered_map<std::uint32_t, Job> jobs_;
-  std::unordered_map<SocketAddress, End, AddressHash> ends_;
+  std::unordered_map<net::SocketAddress, End, AddressHash> ends_;
   std::uint64_t malformed_ = 0;
   std::uint64_t strangers_ = 0;
+  std::uint64_t looped_ = 0;
+  std::uint64_t corrupt_ = 0;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::switchd

@@ -1,6 +1,6 @@
 #include "switchd/shard.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/epoll.h>
 #include <time.h>
 
@@ -13,19 +13,19 @@
 #include <vector>
 
 #include "net/atp/packet_train.h"
-#include "net/event_loop.h"
-#include "net/system.h"
-#include "net/udp_socket.h"
+#include "net/io/event_loop.h"
+#include "net/io/system.h"
+#include "net/io/udp_socket.h"
 #include "switchd/data_plane.h"
 
-namespace thalweg {
+namespace thalweg::switchd {
 namespace {
 
-// Calls of the socket between two looks at the clock and at what else is to be done.
+// The most receive calls before the shard reads the clock and turns to other work.
 constexpr int kRunsPerTurn = 32;
 constexpr Duration kTick = Duration::milliseconds(100);
 
-// Of the calling thread, user and system.
+// The processor time of the calling thread, user and system.
 std::uint64_t processor_us() {
   timespec used{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
@@ -33,32 +33,32 @@ std::uint64_t processor_us() {
          static_cast<std::uint64_t>(used.tv_nsec) / 1000;
 }
 
-// The trains of packets to a job's ends.
+// The trains of packets to a job's servers and workers.
 struct JobTrains {
-  std::vector<PacketTrain> servers;
-  std::vector<PacketTrain> workers;  // to one alone
-  PacketTrain everyone;              // all workers
+  std::vector<net::PacketTrain> servers;  // one per server
+  std::vector<net::PacketTrain> workers;  // one per worker
+  net::PacketTrain everyone;              // to all workers
 };
 
 class TrainOutput final : public DataPlane::Output {
  public:
-  explicit TrainOutput(UdpSocket& socket) : socket_(socket) {}
+  explicit TrainOutput(net::UdpSocket& socket) : socket_(socket) {}
 
   void install(const AdmittedJob& job) {
-    JobTrains trains{{}, {}, PacketTrain(socket_, job.workers)};
+    JobTrains trains{{}, {}, net::PacketTrain(socket_, job.workers)};
     for (const auto& [ends, out] :
          {std::pair{&job.servers, &trains.servers}, std::pair{&job.workers, &trains.workers}}) {
-      for (const SocketAddress& end : *ends) out->emplace_back(socket_, std::vector{end});
+      for (const net::SocketAddress& end : *ends) out->emplace_back(socket_, std::vector{end});
     }
     jobs_.emplace(job.id, std::move(trains));
   }
-  // Requires that nothing waits.
+  // Requires that no packet waits for flush().
   void remove(std::uint32_t id) { jobs_.erase(id); }
   [[nodiscard]] const JobTrains& of(std::uint32_t id) const { return jobs_.at(id); }
 
   std::span<std::byte> to_server(std::uint32_t job, std::uint64_t sequence,
                                  std::size_t size) override {
-    std::vector<PacketTrain>& servers = jobs_.at(job).servers;
+    std::vector<net::PacketTrain>& servers = jobs_.at(job).servers;
     return room(servers[sequence % servers.size()], size);
   }
   std::span<std::byte> to_workers(std::uint32_t job, std::optional<std::size_t> worker,
@@ -67,42 +67,44 @@ class TrainOutput final : public DataPlane::Output {
     return room(worker ? trains.workers[*worker] : trains.everyone, size);
   }
   void flush() {
-    for (PacketTrain* train : waiting_) train->flush();
+    for (net::PacketTrain* train : waiting_) train->flush();
     waiting_.clear();
   }
 
  private:
-  std::span<std::byte> room(PacketTrain& train, std::size_t size) {
+  std::span<std::byte> room(net::PacketTrain& train, std::size_t size) {
     if (train.empty()) waiting_.push_back(&train);
     return train.add(size);
   }
 
-  UdpSocket& socket_;
+  net::UdpSocket& socket_;
   std::unordered_map<std::uint32_t, JobTrains> jobs_;
-  std::vector<PacketTrain*> waiting_;  // those with packets, each once
+  std::vector<net::PacketTrain*> waiting_;  // trains with packets to flush, each once
 };
 
-SwitchPlane::Counters table_counters(const AggregateCounters& of) {
+SwitchPlane::Counters table_counters(const switches::AggregateCounters& of) {
   SwitchPlane::Counters out;
-  for (int i = 0; i < kAggregateCauseCount; ++i) {
-    const auto cause = static_cast<AggregateAction::Cause>(i);
-    out.emplace_back(name_of(cause), of.of(cause));
+  for (int i = 0; i < switches::kAggregateCauseCount; ++i) {
+    const auto cause = static_cast<switches::AggregateAction::Cause>(i);
+    out.emplace_back(switches::name_of(cause), of.of(cause));
   }
   out.emplace_back("partial_sums", of.partial_sums);
   out.emplace_back("reclaimed", of.reclaimed);
   out.emplace_back("expired", of.expired);
   out.emplace_back("discarded", of.discarded);
+  out.emplace_back("reported", of.reported);
   out.emplace_back("slots", of.slots);
   out.emplace_back("most_slots", of.most_slots);
   return out;
 }
 
-PacketTrain::Counters operator+(const PacketTrain::Counters& a, const PacketTrain::Counters& b) {
+net::PacketTrain::Counters operator+(const net::PacketTrain::Counters& a,
+                                     const net::PacketTrain::Counters& b) {
   return {a.packets + b.packets, a.bytes + b.bytes, a.lost + b.lost};
 }
 
-SwitchPlane::Port port_of(const SocketAddress& address, const DataPlane& plane,
-                          const PacketTrain::Counters& out) {
+SwitchPlane::Port port_of(const net::SocketAddress& address, const DataPlane& plane,
+                          const net::PacketTrain::Counters& out) {
   const DataPlane::Received in = plane.received_from(address);
   return {address.to_string(),
           {{"packets_in", in.packets},
@@ -116,15 +118,16 @@ SwitchPlane::Port port_of(const SocketAddress& address, const DataPlane& plane,
 std::uint32_t slots_per_shard(const SwitchConfig& config) {
   const auto shards = static_cast<std::uint32_t>(config.shards);
   const std::uint32_t share = config.aggregators / shards;
-  std::uint32_t runs = share / kShardRun;
+  std::uint32_t runs = share / net::kShardRun;
   if (shards == 1 || runs == 0) return share;
   while (std::gcd(runs, shards) != 1) --runs;
-  return runs * kShardRun;
+  return runs * net::kShardRun;
 }
 
-class Shard::Core final : public EventLoop::Handler {
+class Shard::Core final : public net::EventLoop::Handler {
  public:
-  Core(const SwitchConfig& config, int index, std::unique_ptr<EventLoop> loop, UdpSocket socket)
+  Core(const SwitchConfig& config, int index, std::unique_ptr<net::EventLoop> loop,
+       net::UdpSocket socket)
       : loop_(std::move(loop)),
         socket_(std::move(socket)),
         output_(socket_),
@@ -152,6 +155,7 @@ class Shard::Core final : public EventLoop::Handler {
     return answer.get_future().get();
   }
 
+  void know_own(const OwnAddresses& own) { plane_.know_own(own); }
   Status install(const AdmittedJob& job) {
     THALWEG_TRY_STATUS(plane_.install(job));
     output_.install(job);
@@ -163,25 +167,30 @@ class Shard::Core final : public EventLoop::Handler {
   }
   [[nodiscard]] SwitchPlane::JobStatistics statistics(const AdmittedJob& job) const;
   [[nodiscard]] SwitchPlane::Counters counters() const {
-    return {{"malformed", plane_.malformed()},        {"strangers", plane_.strangers()},
-            {"slots", plane_.table().slots_in_use()}, {"receive_calls", socket_.receive_calls()},
-            {"send_calls", socket_.send_calls()},     {"processor_us", processor_us()}};
+    return {{"malformed", plane_.malformed()},
+            {"strangers", plane_.strangers()},
+            {"looped", plane_.looped()},
+            {"corrupt", plane_.corrupt()},
+            {"slots", plane_.table().slots_in_use()},
+            {"receive_calls", socket_.receive_calls()},
+            {"send_calls", socket_.send_calls()},
+            {"processor_us", processor_us()}};
   }
 
  private:
   void on_ready(int /*fd*/, std::uint32_t /*events*/) override {
-    const Time now = monotonic_now();
-    UdpSocket::Arrival arrival;
-    SocketAddress from;
+    const Time now = net::monotonic_now();
+    net::UdpSocket::Arrival arrival;
+    net::SocketAddress from;
     for (int i = 0; i < kRunsPerTurn; ++i) {
-      if (socket_.receive(arrival, &from) != UdpSocket::Received::kPackets) break;
+      if (socket_.receive(arrival, &from) != net::UdpSocket::Received::kPackets) break;
       plane_.on_run({arrival.bytes, arrival.packet_size, arrival.marked}, from, now);
     }
     output_.flush();
   }
   std::optional<Time> turn() {
     if (plane_.table().slots_in_use() == 0) return std::nullopt;
-    const Time now = monotonic_now();
+    const Time now = net::monotonic_now();
     if (now >= next_tick_) {
       plane_.on_tick(now);
       next_tick_ = now + kTick;
@@ -189,8 +198,8 @@ class Shard::Core final : public EventLoop::Handler {
     return next_tick_;
   }
 
-  std::unique_ptr<EventLoop> loop_;
-  UdpSocket socket_;
+  std::unique_ptr<net::EventLoop> loop_;
+  net::UdpSocket socket_;
   TrainOutput output_;
   DataPlane plane_;
   Time next_tick_;
@@ -206,8 +215,8 @@ SwitchPlane::JobStatistics Shard::Core::statistics(const AdmittedJob& job) const
   out.counters.emplace_back("forged", refused.forged);
   const JobTrains& trains = output_.of(job.id);
   std::uint64_t lost = trains.everyone.counters().lost;
-  for (const PacketTrain& train : trains.workers) lost += train.counters().lost;
-  for (const PacketTrain& train : trains.servers) lost += train.counters().lost;
+  for (const net::PacketTrain& train : trains.workers) lost += train.counters().lost;
+  for (const net::PacketTrain& train : trains.servers) lost += train.counters().lost;
   out.counters.emplace_back("lost", lost);
   for (std::size_t i = 0; i < job.workers.size(); ++i) {
     out.ports.push_back(
@@ -223,7 +232,7 @@ Shard::Shard(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 Shard::~Shard() = default;
 
 Result<std::unique_ptr<Shard>> Shard::start(const SwitchConfig& config, int index) {
-  THALWEG_TRY(SocketAddress local, SocketAddress::resolve(config.data));
+  THALWEG_TRY(net::SocketAddress local, net::SocketAddress::resolve(config.data));
   if (local.port() != 0) {
     constexpr int kMostPort = 65'535;
     const int port = local.port() + index;
@@ -233,17 +242,20 @@ Result<std::unique_ptr<Shard>> Shard::start(const SwitchConfig& config, int inde
     }
     local.set_port(static_cast<std::uint16_t>(port));
   }
-  THALWEG_TRY(UdpSocket socket,
-              UdpSocket::bind(local, {.receive_buffer_bytes = config.receive_buffer,
-                                      .send_buffer_bytes = config.receive_buffer,
-                                      .keep_port = true}));
-  THALWEG_TRY(std::unique_ptr<EventLoop> loop, EventLoop::make());
+  THALWEG_TRY(net::UdpSocket socket,
+              net::UdpSocket::bind(local, {.receive_buffer_bytes = config.receive_buffer,
+                                           .send_buffer_bytes = config.receive_buffer,
+                                           .keep_port = true}));
+  THALWEG_TRY(std::unique_ptr<net::EventLoop> loop, net::EventLoop::make());
   auto core = std::make_unique<Core>(config, index, std::move(loop), std::move(socket));
   THALWEG_TRY_STATUS(core->start());
   return std::unique_ptr<Shard>(new Shard(std::move(core)));
 }
 
 std::uint16_t Shard::port() const { return core_->port(); }
+void Shard::know_own(const OwnAddresses& own) {
+  core_->ask([&] { return core_->know_own(own), true; });
+}
 Status Shard::install(const AdmittedJob& job) {
   return core_->ask([&] { return core_->install(job); });
 }
@@ -257,4 +269,4 @@ SwitchPlane::Counters Shard::counters() {
   return core_->ask([&] { return core_->counters(); });
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::switchd

@@ -1,7 +1,8 @@
-// A shard of the switch: one thread, one UDP socket, one DataPlane. Sequences are divided among
-// shards by their senders (net/atp/job_message.h, shard_of), so that a slot is one thread's alone.
+// Shard: a part of the software switch with one thread, one UDP socket and one DataPlane. Senders
+// divide the sequences among the shards (net/atp/job_message.h, shard_of), so that only one thread
+// uses a slot.
 //
-// All methods are for other threads than the shard's own.
+// All methods must be called from other threads than the shard's own.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +11,25 @@
 
 #include <thalweg/result.h>
 
-#include "net/address.h"
+#include "net/io/address.h"
 #include "switchd/config.h"
 #include "switchd/controller.h"
+#include "switchd/own_addresses.h"
 
-namespace thalweg {
+namespace thalweg::switchd {
 
 class Shard {
  public:
-  // Of `config.shards`, the one numbered `index`.
+  // Starts the shard numbered `index`, below config.shards.
   [[nodiscard]] static Result<std::unique_ptr<Shard>> start(const SwitchConfig& config, int index);
   ~Shard();
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
 
   [[nodiscard]] std::uint16_t port() const;
-  // When these return, it is so.
+  // These run in the shard's thread; they return once it is done.
+  // Packets that seem to come from these addresses are dropped from now on.
+  void know_own(const OwnAddresses& own);
   [[nodiscard]] Status install(const AdmittedJob& job);
   void remove(std::uint32_t id);
   [[nodiscard]] SwitchPlane::JobStatistics statistics(const AdmittedJob& job);
@@ -37,8 +41,8 @@ class Shard {
   std::unique_ptr<Core> core_;
 };
 
-// The slots of each shard: `config.aggregators` divided, and so many that a shard's sequences,
-// runs of kShardRun far apart, come upon all of them.
+// The number of slots of each shard: config.aggregators divided by the shards, reduced so that a
+// shard's sequences, which come in runs of kShardRun with gaps between them, reach all slots.
 [[nodiscard]] std::uint32_t slots_per_shard(const SwitchConfig& config);
 
-}  // namespace thalweg
+}  // namespace thalweg::switchd

@@ -1,11 +1,11 @@
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
 #include "sync/connected.h"
 #include "sync/schedule.h"
 
-namespace thalweg {
+namespace thalweg::sync {
 namespace {
 
 // Invariant 1.
@@ -65,8 +65,8 @@ class Crossings {
   }
 
   const WorkerTree& tree_;
-  std::vector<int> inside_;    // [region]: workers of the group at hand; 0 between groups
-  std::vector<int> crossing_;  // [region]: workers that average with others outside
+  std::vector<int> inside_;    // [region]: workers of the current group; 0 between groups
+  std::vector<int> crossing_;  // [region]: workers that average with workers outside
 };
 
 // Invariant 3.
@@ -105,4 +105,4 @@ Status check_schedule(const Schedule& schedule, const WorkerTree& tree) {
   return check_connected(schedule);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::sync

@@ -1,4 +1,4 @@
-// Which workers are connected by the groups seen so far (union-find).
+// Which workers are connected by the groups joined so far (union-find).
 #pragma once
 
 #include <numeric>
@@ -7,7 +7,7 @@
 
 #include "base/units.h"
 
-namespace thalweg {
+namespace thalweg::sync {
 
 class Connected {
  public:
@@ -41,4 +41,4 @@ class Connected {
   std::size_t parts_;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::sync

@@ -1,6 +1,6 @@
 #include "sync/forecast.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,17 +9,18 @@
 
 #include "plan/in_network.h"
 
-namespace thalweg {
+namespace thalweg::sync {
 namespace {
 
-// Groups with as many workers of the same regions cost the same unless a worker's own link differs.
+// Groups with equally many workers of the same regions cost the same, unless a worker's own link
+// differs.
 using GroupShape = std::vector<std::pair<int, std::int64_t>>;
 
-GroupShape shape_of_group(const Exchange& exchange, const Topology& topology) {
+GroupShape shape_of_group(const Exchange& exchange, const topology::Topology& topology) {
   GroupShape shape;
   for (const Rank member : exchange.members) {
     double rate = 0;
-    for (const ArcId arc : topology.arcs_from(topology.host(member))) {
+    for (const topology::ArcId arc : topology.arcs_from(topology.host(member))) {
       rate += topology.arc(arc).spec.rate.bytes_per_second();
     }
     shape.emplace_back(topology.region_of(member).value(), static_cast<std::int64_t>(rate));
@@ -28,41 +29,44 @@ GroupShape shape_of_group(const Exchange& exchange, const Topology& topology) {
   return shape;
 }
 
-// Every member serves its share; the agreement is a byte a packet, by a ring.
-Result<Duration> time_in_switches(const PlanRequest& request, const Topology& part,
-                                  const PlannerOptions& options) {
-  InNetworkRequest sums{
-      .elements = request.elements, .servers = part.host_count(), .agreement = {}};
-  const std::int64_t blocks = (request.elements - 1) / sums.block_elements + 1;
-  PlannerOptions quick = options;
-  quick.pipelines = {1};
-  THALWEG_TRY(const EvaluatedPlan agreed,
-              evaluate_scheme("ring", {.topology = part, .elements = blocks, .element_bytes = 1},
-                              Routing(part), quick));
-  sums.agreement = agreed.cost.total;
-  return in_network_time(sums, part, options.cost);
+// What predict.h says of the scheme: pipelined as ranks pass on messages.
+Result<Duration> time_by_packets(std::string_view scheme, const plan::PlanRequest& request,
+                                 const plan::PlannerOptions& options) {
+  THALWEG_TRY(const plan::Outline outline, plan::make_outline(scheme, request));
+  const topology::Routing routing(request.topology);
+  return plan::Predictor(request.topology, routing, options.cost).predict(outline).total;
 }
 
-Result<Duration> time_of(const Exchange& exchange, const PlanRequest& request,
-                         const PlannerOptions& options) {
-  const Topology part = restricted_to(request.topology, exchange.members);
+// Every member serves its share; the ranks agree by a ring on one byte per packet.
+Result<Duration> time_in_switches(const plan::PlanRequest& request, const topology::Topology& part,
+                                  const plan::PlannerOptions& options) {
+  plan::InNetworkRequest sums{
+      .elements = request.elements, .servers = part.host_count(), .agreement = {}};
+  const std::int64_t blocks = (request.elements - 1) / sums.block_elements + 1;
+  THALWEG_TRY(
+      sums.agreement,
+      time_by_packets("ring", {.topology = part, .elements = blocks, .element_bytes = 1}, options));
+  return plan::in_network_time(sums, part, options.cost);
+}
+
+Result<Duration> time_of(const Exchange& exchange, const plan::PlanRequest& request,
+                         const plan::PlannerOptions& options) {
+  const topology::Topology part = topology::restricted_to(request.topology, exchange.members);
   if (exchange.in_switch()) return time_in_switches(request, part, options);
-  THALWEG_TRY(const EvaluatedPlan evaluated,
-              evaluate_scheme(exchange.scheme,
-                              {.collective = exchange.collective,
-                               .topology = part,
-                               .elements = request.elements,
-                               .element_bytes = request.element_bytes,
-                               .root = Rank(0),
-                               .tensor = request.tensor},
-                              Routing(part), options));
-  return evaluated.cost.total;
+  return time_by_packets(exchange.scheme,
+                         {.collective = exchange.collective,
+                          .topology = part,
+                          .elements = request.elements,
+                          .element_bytes = request.element_bytes,
+                          .root = Rank(0),
+                          .tensor = request.tensor},
+                         options);
 }
 
 }  // namespace
 
-Result<Forecast> forecast(const Strategy& strategy, const PlanRequest& request,
-                          const PlannerOptions& options) {
+Result<Forecast> forecast(const Strategy& strategy, const plan::PlanRequest& request,
+                          const plan::PlannerOptions& options) {
   Forecast result{.mixing = strategy.mixing(), .exchanges = {}};
   std::map<std::pair<std::string, GroupShape>, Duration> known;
   for (int t = 0; t < strategy.period(); ++t) {
@@ -108,7 +112,7 @@ Verdict choose(std::span<const Candidate> candidates, int agree_within) {
     if (quickest == nullptr || candidate.iteration < quickest->iteration) quickest = &candidate;
     const bool agrees = candidate.iterations_to_consensus > 0 &&
                         candidate.iterations_to_consensus <= agree_within &&
-                        candidate.against.empty();
+                        candidate.drawback.empty();
     if (agrees && (!verdict.best || candidate.iteration < candidates[*verdict.best].iteration)) {
       verdict.best = c;
     }
@@ -124,23 +128,23 @@ Verdict choose(std::span<const Candidate> candidates, int agree_within) {
   if (quickest != &best) {
     verdict.reason += fmt::format(
         "; {} would take {}, but {}", quickest->name, to_human(quickest->iteration),
-        quickest->against.empty() ? "its workers agree later" : "it " + quickest->against);
+        quickest->drawback.empty() ? "its workers agree later" : "it " + quickest->drawback);
   }
   return verdict;
 }
 
-ClusterShape shape_of(const Topology& topology, Bytes size, Duration alpha) {
+ClusterShape shape_of(const topology::Topology& topology, Bytes size, Duration alpha) {
   ClusterShape shape{.workers = static_cast<double>(topology.host_count()),
-                     .racks = static_cast<double>(innermost_groups(topology).size()),
+                     .racks = static_cast<double>(plan::innermost_groups(topology).size()),
                      .size = size,
                      .alpha = alpha,
                      .beta_inside = 0,
                      .beta_between = 0};
-  for (const Link& link : topology.links()) {
+  for (const topology::Link& link : topology.links()) {
     const double beta = 1 / link.spec.rate.bytes_per_second();
     const bool inside = topology.node(link.a).region == topology.node(link.b).region;
     if (inside) shape.beta_inside = std::max(shape.beta_inside, beta);
-    // What crosses regions has come over a link within one.
+    // Traffic between regions has also crossed a link within one.
     shape.beta_between = std::max(shape.beta_between, beta);
   }
   if (shape.beta_inside == 0) shape.beta_inside = shape.beta_between;
@@ -177,4 +181,4 @@ std::optional<Duration> cost_by_table(std::string_view strategy, const ClusterSh
   return std::nullopt;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::sync

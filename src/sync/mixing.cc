@@ -8,10 +8,10 @@
 
 #include "plan/gossip_graph.h"
 
-namespace thalweg {
+namespace thalweg::sync {
 namespace {
 
-// What rounding leaves of an eigenvalue that is 0.
+// An eigenvalue below this is 0 but for rounding.
 constexpr double kNothing = 1e-9;
 
 // Rows are workers. An iteration replaces every worker's row by its group's mean.
@@ -38,9 +38,9 @@ Eigen::MatrixXd basis_of(const Grouping& groups, int workers) {
   return basis;
 }
 
-// The product W_{k+B-1} … W_{k+1} W_k has, whatever k, the same eigenvalues; with W_k = Q Qᵀ those
-// that are not 0 are those of Qᵀ W_{k+B-1} … W_{k+1} Q, a matrix of one row a group of iteration k.
-// 1,024 workers in 64 racks leave 65 rows.
+// The product W_{k+B-1} … W_{k+1} W_k has the same eigenvalues for every k. With W_k = Q Qᵀ, its
+// nonzero eigenvalues are those of Qᵀ W_{k+B-1} … W_{k+1} Q, a matrix with one row per group of
+// iteration k. 1,024 workers in 64 racks leave 65 rows.
 double second_eigenvalue(const Schedule& schedule) {
   const auto fewest = std::ranges::min_element(schedule.period, {}, &Grouping::size);
   const auto k = static_cast<std::int64_t>(fewest - schedule.period.begin());
@@ -50,7 +50,7 @@ double second_eigenvalue(const Schedule& schedule) {
     average(product, schedule.at(k + static_cast<std::int64_t>(i)));
   }
   Eigen::MatrixXd reduced = basis.transpose() * product;
-  // Without what all workers share, whose eigenvalue is 1.
+  // Removes what all workers share, whose eigenvalue is 1.
   const Eigen::VectorXd shared =
       basis.colwise().sum().transpose() / std::sqrt(static_cast<double>(schedule.workers));
   reduced -= shared * shared.transpose();
@@ -58,11 +58,12 @@ double second_eigenvalue(const Schedule& schedule) {
   return rho < kNothing ? 0 : rho;
 }
 
-// The root mean square of the product of all iterations so far, without what all share, over that
-// of the identity: how much of a random disagreement is left.
+// How much of a random disagreement is left: the root mean square of the product of all iterations
+// so far, without what all workers share, divided by that of the identity.
 int iterations_to_consensus(const Schedule& schedule) {
   const double limit = kConsensus * std::sqrt(schedule.workers - 1.0);
-  // Iteration 0 makes rows of the identity equal within groups, and columns: a column a group does.
+  // Iteration 0 makes rows and columns of the identity equal within groups: one column per group
+  // will do.
   Eigen::MatrixXd product = basis_of(schedule.at(0), schedule.workers);
   for (int t = 1; t <= kMaxConsensusIterations; ++t) {
     // ‖P − J‖² = ‖P‖² − 1, since P is doubly stochastic; ‖P‖ = ‖P Q‖ for P that ends in Q Qᵀ.
@@ -82,7 +83,7 @@ Mixing mixing_of(const Schedule& schedule) {
           .iterations_to_consensus = iterations_to_consensus(schedule)};
 }
 
-int gossip_period(int workers) { return std::max(1, gossip_distances(workers)); }
+int gossip_period(int workers) { return std::max(1, plan::gossip_distances(workers)); }
 
 // Every iteration's matrix is circulant, (I + S^d)/2, so all have the Fourier vectors as
 // eigenvectors: frequency j shrinks by |1 + ω^(jd)|/2 = |cos(π j d / w)|.
@@ -90,7 +91,7 @@ Mixing mixing_of_gossip(int workers) {
   Mixing mixing;
   mixing.period = gossip_period(workers);
   std::vector<double> left(static_cast<std::size_t>(workers), 1);
-  left[0] = 0;  // what all share
+  left[0] = 0;  // what all workers share
   const double limit = kConsensus * std::sqrt(workers - 1.0);
   mixing.iterations_to_consensus = 0;
   for (int t = 0; t < kMaxConsensusIterations; ++t) {
@@ -112,4 +113,4 @@ Mixing mixing_of_gossip(int workers) {
   return mixing;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::sync

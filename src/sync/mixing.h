@@ -1,33 +1,33 @@
-// How fast workers that average by a pattern come to one model.
+// How fast workers that average in some pattern reach one model.
 //
 // rho is the second-largest eigenvalue, by modulus, of the product of one period's averaging
-// matrices: what is left of a disagreement shrinks by rho a period in the long run (DS-Sync,
-// section IV-B2).
+// matrices: in the long run a disagreement shrinks by the factor rho per period (DS-Sync, section
+// IV-B2).
 #pragma once
 
 #include "sync/schedule.h"
 
-namespace thalweg {
+namespace thalweg::sync {
 
 struct Mixing {
   int period = 1;  // iterations
-  double rho = 0;  // a period; 0: after one period (or a few) nothing is left
-  // Until a random disagreement has shrunk to kConsensus of itself (root mean square), from
-  // iteration 0 on; 0: not within kMaxConsensusIterations.
+  double rho = 0;  // per period; 0: nothing is left after one period (or a few)
+  // Iterations, from iteration 0 on, until a random disagreement has shrunk to the fraction
+  // kConsensus of itself (root mean square); 0: more than kMaxConsensusIterations.
   int iterations_to_consensus = 1;
-  // rho as the shrinking of one iteration, to compare patterns of different periods.
+  // The factor of one iteration that corresponds to rho, to compare patterns of different periods.
   [[nodiscard]] double rho_per_iteration() const;
 };
 inline constexpr double kConsensus = 0.01;
 inline constexpr int kMaxConsensusIterations = 1'000'000;
 
-// Requires a schedule that check_schedule() has passed.
+// Requires a schedule that has passed check_schedule().
 Mixing mixing_of(const Schedule& schedule);
 // Gossip on the dynamic exponential graph (plan/schemes/gossip.cc).
 Mixing mixing_of_gossip(int workers);
-// Iterations after which its graph is the same again.
+// The number of iterations after which the gossip graph repeats.
 int gossip_period(int workers);
-// All average with all: BSP.
+// All workers average with all: BSP.
 inline Mixing mixing_of_all() { return {}; }
 
-}  // namespace thalweg
+}  // namespace thalweg::sync

@@ -1,6 +1,6 @@
 #include "sync/schedule.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <numeric>
@@ -10,19 +10,19 @@
 #include "base/prng.h"
 #include "sync/connected.h"
 
-namespace thalweg {
+namespace thalweg::sync {
 namespace {
 
-// Blocks that are tried until the workers are connected; a handful is enough.
+// How many blocks are tried until the workers are connected; a handful is enough.
 constexpr int kMaxBlocks = 64;
 
-// A member of a region as it stands in one iteration: a worker, and whether it is slow.
+// A member of a region in one iteration: the worker that represents it, and whether it is slow.
 struct Member {
   Rank worker;
   bool slow = false;
 };
 
-// Turn by turn through 0 … length−1: in order, or shuffled.
+// A sequence of turns through 0 … length−1: in order, or shuffled.
 class Turns {
  public:
   Turns(std::size_t length, Prng* shuffle) : order_(length) {
@@ -47,8 +47,7 @@ class Generator {
     }
     for (const Rank worker : bottlenecks.workers) slow_worker_[worker.index()] = true;
     for (std::size_t r = 0; r < tree.regions().size(); ++r) {
-      if (r == 0 && bottlenecks.empty())
-        continue;  // the root's members have nothing to take turns in
+      if (r == 0 && bottlenecks.empty()) continue;  // the root's members do not take turns
       block_ = std::max(block_, tree.regions()[r].member_count());
     }
   }
@@ -81,7 +80,7 @@ class Generator {
   Grouping groups_at(std::size_t t) {
     Grouping groups;
     std::vector<Member> up(tree_.regions().size());  // each region's representative
-    // Children stand after their parents.
+    // Children come after their parents, so this loop visits them first.
     for (std::size_t r = tree_.regions().size(); r-- > 0;) {
       const WorkerRegion& region = tree_.regions()[r];
       std::vector<Member> members;
@@ -124,7 +123,7 @@ class Generator {
       std::ranges::rotate(list, list.begin() + static_cast<std::ptrdiff_t>(turn % list.size()));
     };
     if (!slow.empty()) {
-      // The longer list turns: whoever is not paired now is later.
+      // The longer list rotates, so that members without a partner now get one later.
       rotate(slow.size() > regular.size() ? slow : regular);
     }
     const std::size_t pairs = std::min(slow.size(), regular.size());
@@ -142,7 +141,7 @@ class Generator {
   Prng random_;
   std::vector<bool> slow_region_;
   std::vector<bool> slow_worker_;
-  std::size_t block_ = 1;  // iterations in which every member of every region has its turn
+  std::size_t block_ = 1;  // iterations until every member of every region has had its turn
   std::vector<Turns> representative_turns_;  // [region]
   std::vector<Turns> partner_turns_;         // [region]
 };
@@ -235,4 +234,4 @@ Status check_words(std::span<const ScheduleWord> words) {
   return ok_status();
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::sync

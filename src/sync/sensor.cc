@@ -1,22 +1,22 @@
 #include "sync/sensor.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 #include <ranges>
 
-namespace thalweg {
+namespace thalweg::sync {
 namespace {
 
-// Fewer slow exchanges than this in a window implicate nobody.
+// Fewer slow exchanges than this in a window implicate no suspect.
 constexpr int kLeastEvidence = 3;
-// Parts closer than this are the same.
+// Shares closer than this count as equal.
 constexpr double kSame = 0.02;
-// Of all exchanges of a kind, the place of the usual one: below the middle, since some are slow.
+// The quantile of the times of a kind that counts as usual: below the median, since some are slow.
 constexpr double kUsualQuantile = 0.25;
 
-// How often a ring of so many moves the tensor over each link.
+// How many times a ring of this many members moves the tensor over each link.
 double ring_volume(std::size_t members) {
   const auto m = static_cast<double>(members);
   return 2 * (m - 1) / m;
@@ -64,7 +64,7 @@ Sensor::Sensor(const WorkerTree& tree, const SensingOptions& options)
       options_(options),
       suspects_(static_cast<std::size_t>(tree.worker_count()) + tree.regions().size()) {}
 
-// The workers, and the regions that some of them are in and others not.
+// The workers, and the regions that contain some of them but not all.
 std::vector<std::size_t> Sensor::suspects_of(const Group& group) const {
   std::vector<std::size_t> result;
   std::vector<int> around;  // the regions of each worker, one after the other
@@ -87,12 +87,12 @@ std::vector<std::size_t> Sensor::suspects_of(const Group& group) const {
 }
 
 void Sensor::mark_slow(std::span<const GroupTime> exchanges) {
-  struct Exchange {
+  struct Observed {
     std::vector<std::size_t> suspects;
     double time;
     bool across;
   };
-  std::vector<Exchange> window;
+  std::vector<Observed> window;
   std::vector<double> times[2];
   for (const GroupTime& exchange : exchanges) {
     std::vector<std::size_t> suspects = suspects_of(exchange.members);
@@ -113,7 +113,7 @@ void Sensor::mark_slow(std::span<const GroupTime> exchanges) {
   }
   const double common = std::min(slowdown[0], slowdown[1]);
   slow_exchanges_.clear();
-  for (Exchange& exchange : window) {
+  for (Observed& exchange : window) {
     const bool slow = exchange.time > options_.slow_above * common * usual_[exchange.across];
     for (const std::size_t s : exchange.suspects) {
       ++suspects_[s].exchanges;
@@ -194,4 +194,4 @@ bool Sensor::review(std::span<const GroupTime> exchanges) {
   return true;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::sync

@@ -1,6 +1,6 @@
 #include "sync/strategy.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::sync {
 namespace {
 
 constexpr std::string_view kDsSync = "ds-sync";
@@ -16,35 +16,37 @@ constexpr std::string_view kGossip = "gossip";
 constexpr std::string_view kLocalSgd = "local-sgd";
 constexpr std::string_view kAsp = "asp";
 constexpr std::string_view kSsp = "ssp";
-constexpr std::string_view kSmallGroups = "ring";  // where switches would sum larger ones
+constexpr std::string_view kSmallGroups = "ring";  // for groups that are too small for switches
 constexpr int kMaxStaleness = 1'000'000;
-constexpr ParameterSpec kGroupParameter{
+constexpr plan::ParameterSpec kGroupParameter{
     .name = "group",
     .default_value = "ring",
     .meaning = "the scheme by which a group averages, without parameters; or atp"};
-constexpr std::array<ParameterSpec, 4> kDsSyncParameters{
+constexpr std::array<plan::ParameterSpec, 4> kDsSyncParameters{
     kGroupParameter,
-    ParameterSpec{.name = "across",
-                  .default_value = "group",
-                  .meaning = "the same for groups of several regions; group: as `group`"},
-    ParameterSpec{.name = "slow",
-                  .default_value = "none",
-                  .meaning = "regions and hosts that are bottlenecks, joined by +; or none"},
-    ParameterSpec{.name = "seed", .default_value = "1", .meaning = "of the shuffling; 0 or more"}};
-constexpr std::array<ParameterSpec, 2> kLocalSgdParameters{
-    kGroupParameter, ParameterSpec{.name = "every",
-                                   .default_value = "8",
-                                   .meaning = "iterations from one average to the next"}};
-constexpr ParameterSpec kServersParameter{
+    plan::ParameterSpec{.name = "across",
+                        .default_value = "group",
+                        .meaning = "the same for groups of several regions; group: as `group`"},
+    plan::ParameterSpec{.name = "slow",
+                        .default_value = "none",
+                        .meaning = "regions and hosts that are bottlenecks, joined by +; or none"},
+    plan::ParameterSpec{
+        .name = "seed", .default_value = "1", .meaning = "of the shuffling; 0 or more"}};
+constexpr std::array<plan::ParameterSpec, 2> kLocalSgdParameters{
+    kGroupParameter, plan::ParameterSpec{.name = "every",
+                                         .default_value = "8",
+                                         .meaning = "iterations from one average to the next"}};
+constexpr plan::ParameterSpec kServersParameter{
     .name = "servers", .default_value = "1", .meaning = "workers that serve too; 1 to all"};
-constexpr std::array<ParameterSpec, 1> kAspParameters{kServersParameter};
-constexpr std::array<ParameterSpec, 2> kSspParameters{
+constexpr std::array<plan::ParameterSpec, 1> kAspParameters{kServersParameter};
+constexpr std::array<plan::ParameterSpec, 2> kSspParameters{
     kServersParameter,
-    ParameterSpec{.name = "staleness",
-                  .default_value = "3",
-                  .meaning = "iterations that a worker may be ahead of the slowest; 0 or more"}};
+    plan::ParameterSpec{
+        .name = "staleness",
+        .default_value = "3",
+        .meaning = "iterations that a worker may be ahead of the slowest; 0 or more"}};
 
-// By value, so that a list in any order, with doubles, is a set.
+// Inserts a value, so that a list in any order, with duplicates, becomes a set.
 template <class T>
 void insert_sorted(std::vector<T>& list, T value) {
   const auto place = std::ranges::lower_bound(list, value);
@@ -53,9 +55,9 @@ void insert_sorted(std::vector<T>& list, T value) {
 
 }  // namespace
 
-Status add_bottleneck(std::string_view name, const WorkerTree& tree, const Topology& topology,
-                      Bottlenecks& bottlenecks) {
-  const NodeId node = topology.find_node(name);
+Status add_bottleneck(std::string_view name, const WorkerTree& tree,
+                      const topology::Topology& topology, Bottlenecks& bottlenecks) {
+  const topology::NodeId node = topology.find_node(name);
   const Rank worker = node.valid() ? topology.rank_of(node) : Rank();
   if (worker.valid()) {
     insert_sorted(bottlenecks.workers, worker);
@@ -72,13 +74,13 @@ Status add_bottleneck(std::string_view name, const WorkerTree& tree, const Topol
   return ok_status();
 }
 
-Result<Strategy> Strategy::make(std::string_view spec, const Topology& topology) {
+Result<Strategy> Strategy::make(std::string_view spec, const topology::Topology& topology) {
   Strategy strategy(spec, topology);
   const std::size_t colon = spec.find(':');
   THALWEG_TRY_STATUS(strategy.read(spec.substr(0, colon), colon == std::string_view::npos
                                                               ? std::string_view()
                                                               : spec.substr(colon + 1)));
-  // What is wrong with it shows in a tensor of one element, when it averages.
+  // A plan for one element, in the iteration that averages, finds what is wrong with the strategy.
   const auto tried = strategy.plans(strategy.period() - 1, {.topology = topology, .elements = 1});
   if (!tried.ok()) return tried.error();
   return strategy;
@@ -94,9 +96,9 @@ Status Strategy::read(std::string_view name, std::string_view parameters) {
 
 Status Strategy::read_servers(std::string_view name, std::string_view text) {
   kind_ = Kind::kServers;
-  const std::span<const ParameterSpec> known =
-      name == kSsp ? std::span<const ParameterSpec>(kSspParameters) : kAspParameters;
-  THALWEG_TRY(const Parameters parameters, parse_parameters(name, known, text));
+  const std::span<const plan::ParameterSpec> known =
+      name == kSsp ? std::span<const plan::ParameterSpec>(kSspParameters) : kAspParameters;
+  THALWEG_TRY(const plan::Parameters parameters, plan::parse_parameters(name, known, text));
   servers_.emplace();
   THALWEG_TRY(servers_->servers, parameters.integer("servers", 1, topology_->host_count()));
   if (name == kSsp) {
@@ -107,10 +109,11 @@ Status Strategy::read_servers(std::string_view name, std::string_view text) {
 
 Status Strategy::read_local_sgd(std::string_view text) {
   kind_ = Kind::kGroups;
-  THALWEG_TRY(const Parameters parameters, parse_parameters(kLocalSgd, kLocalSgdParameters, text));
+  THALWEG_TRY(const plan::Parameters parameters,
+              plan::parse_parameters(kLocalSgd, kLocalSgdParameters, text));
   THALWEG_TRY(const int every, parameters.integer("every", 1, kMaxSchedulePeriod));
   group_scheme_ = across_scheme_ = parameters.text("group");
-  const std::vector<Rank>& all = topology_->region(kWholeNetwork).hosts;
+  const std::vector<Rank>& all = topology_->region(topology::kWholeNetwork).hosts;
   Grouping alone;
   for (const Rank worker : all) alone.push_back({worker});
   schedule_ = {.workers = topology_->host_count(),
@@ -122,7 +125,8 @@ Status Strategy::read_local_sgd(std::string_view text) {
 
 Status Strategy::read_ds_sync(std::string_view text) {
   kind_ = Kind::kGroups;
-  THALWEG_TRY(const Parameters parameters, parse_parameters(kDsSync, kDsSyncParameters, text));
+  THALWEG_TRY(const plan::Parameters parameters,
+              plan::parse_parameters(kDsSync, kDsSyncParameters, text));
   const auto wrong = [](const Error& error, std::string_view what) {
     return error.within(fmt::format("scheme '{}': {}", kDsSync, what));
   };
@@ -157,14 +161,14 @@ Mixing Strategy::mixing() const {
 
 std::vector<Exchange> Strategy::exchanges(int iteration) const {
   if (kind_ == Kind::kAll)
-    return {{.members = topology_->region(kWholeNetwork).hosts, .scheme = name_}};
+    return {{.members = topology_->region(topology::kWholeNetwork).hosts, .scheme = name_}};
   if (kind_ == Kind::kGossip) {
-    return {{.members = topology_->region(kWholeNetwork).hosts,
+    return {{.members = topology_->region(topology::kWholeNetwork).hosts,
              .scheme = fmt::format("gossip:iteration={}", iteration),
-             .collective = Collective::kMix}};
+             .collective = plan::Collective::kMix}};
   }
   if (kind_ == Kind::kServers) {
-    return {{.members = topology_->region(kWholeNetwork).hosts,
+    return {{.members = topology_->region(topology::kWholeNetwork).hosts,
              .scheme = fmt::format("ps:servers={}", servers_->servers)}};
   }
   std::vector<Exchange> result;
@@ -190,7 +194,8 @@ bool Strategy::uses_switches() const {
   return false;
 }
 
-Result<std::vector<GroupPlan>> Strategy::plans(int iteration, const PlanRequest& request) const {
+Result<std::vector<GroupPlan>> Strategy::plans(int iteration,
+                                               const plan::PlanRequest& request) const {
   std::vector<GroupPlan> result;
   for (Exchange& exchange : exchanges(iteration)) {
     if (exchange.in_switch()) {
@@ -198,14 +203,15 @@ Result<std::vector<GroupPlan>> Strategy::plans(int iteration, const PlanRequest&
       continue;
     }
     const bool whole = exchange.members.size() == static_cast<std::size_t>(topology_->host_count());
-    const std::optional<Topology> part =
-        whole ? std::nullopt : std::optional(restricted_to(*topology_, exchange.members));
-    THALWEG_TRY(Plan plan, make_plan(exchange.scheme, {.collective = exchange.collective,
-                                                       .topology = whole ? *topology_ : *part,
-                                                       .elements = request.elements,
-                                                       .element_bytes = request.element_bytes,
-                                                       .root = Rank(0),
-                                                       .tensor = request.tensor}));
+    const std::optional<topology::Topology> part =
+        whole ? std::nullopt : std::optional(topology::restricted_to(*topology_, exchange.members));
+    THALWEG_TRY(plan::Plan plan,
+                plan::make_plan(exchange.scheme, {.collective = exchange.collective,
+                                                  .topology = whole ? *topology_ : *part,
+                                                  .elements = request.elements,
+                                                  .element_bytes = request.element_bytes,
+                                                  .root = Rank(0),
+                                                  .tensor = request.tensor}));
     if (kind_ == Kind::kGroups && plan.ranks != plan.contributors) {
       return Error(
           fmt::format("scheme '{}': '{}' needs hosts beside the workers", name_, plan.scheme));
@@ -215,4 +221,4 @@ Result<std::vector<GroupPlan>> Strategy::plans(int iteration, const PlanRequest&
   return result;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::sync

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-namespace thalweg {
+namespace thalweg::sync {
 namespace {
 
 Status check_worker_count(std::size_t workers) {
@@ -13,13 +13,14 @@ Status check_worker_count(std::size_t workers) {
   return ok_status();
 }
 
-// The region itself, or the one that its workers divide in: chains of single children are skipped.
-RegionId dividing_region(const Topology& topology, RegionId id) {
+// The region itself, or the one below it that divides its workers: chains of single children are
+// skipped.
+topology::RegionId dividing_region(const topology::Topology& topology, topology::RegionId id) {
   for (;;) {
-    RegionId only;
+    topology::RegionId only;
     int with_hosts = 0;
     std::size_t below = 0;
-    for (const RegionId child : topology.region(id).children) {
+    for (const topology::RegionId child : topology.region(id).children) {
       if (topology.region(child).hosts.empty()) continue;
       below += topology.region(child).hosts.size();
       only = child;
@@ -86,31 +87,31 @@ Result<WorkerTree> WorkerTree::from_rack_sizes(std::span<const int> sizes) {
       return Error(
           fmt::format("rack{}: {} workers are not allowed: 1 to {}", i, sizes[i], kMaxSyncWorkers));
     }
-    if (next > kMaxSyncWorkers) break;  // too many already: from_racks says so
+    if (next > kMaxSyncWorkers) break;  // too many already: from_racks() reports it
     racks.emplace_back();
     for (int w = 0; w < sizes[i]; ++w) racks.back().emplace_back(next++);
   }
   return from_racks(racks);
 }
 
-Result<WorkerTree> WorkerTree::from_topology(const Topology& topology) {
+Result<WorkerTree> WorkerTree::from_topology(const topology::Topology& topology) {
   WorkerTree tree;
   struct Place {
-    RegionId region;
+    topology::RegionId region;
     int parent;
   };
-  std::vector<Place> open{{dividing_region(topology, kWholeNetwork), -1}};
-  // Breadth first, so that parents stand before their children.
+  std::vector<Place> open{{dividing_region(topology, topology::kWholeNetwork), -1}};
+  // Breadth first, so that parents come before their children.
   for (std::size_t i = 0; i < open.size(); ++i) {
-    const RegionId id = open[i].region;
-    const Region& region = topology.region(id);
+    const topology::RegionId id = open[i].region;
+    const topology::Region& region = topology.region(id);
     const int index = tree.add(region.name, open[i].parent);
     for (const Rank host : region.hosts) {
       if (topology.region_of(host) == id) {
         tree.regions_[static_cast<std::size_t>(index)].workers.push_back(host);
       }
     }
-    for (const RegionId child : region.children) {
+    for (const topology::RegionId child : region.children) {
       if (topology.region(child).hosts.empty()) continue;
       open.push_back({dividing_region(topology, child), index});
     }
@@ -130,4 +131,4 @@ Result<int> WorkerTree::find(std::string_view name) const {
                   names.empty() ? "there is none" : fmt::format("{}", fmt::join(names, ", "))));
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::sync

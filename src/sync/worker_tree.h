@@ -1,8 +1,8 @@
-// Who sits where: the workers of a job in racks, racks in pods, and so on, as DS-Sync divides them.
+// Where the workers of a job are: in racks, racks in pods, and so on, as DS-Sync divides them.
 //
 // A region's members are its child regions, in order, then the workers directly in it. Regions of
-// the network that hold no worker, or one child and nothing else, are left out: what remains
-// divides.
+// the network that hold no worker, or only one child, are left out, because they do not divide the
+// workers.
 //
 // Invariants (the makers check them):
 // 1. Workers are 0 … worker_count()−1, each in exactly one region; there are at least two.
@@ -20,7 +20,7 @@
 #include "base/units.h"
 #include "topology/topology.h"
 
-namespace thalweg {
+namespace thalweg::sync {
 
 inline constexpr int kMaxSyncWorkers = 8192;
 
@@ -34,17 +34,17 @@ struct WorkerRegion {
 
 class WorkerTree {
  public:
-  // Rack i is named "rack<i>". The error names a worker that is missing, doubled or out of range.
+  // Rack i is named "rack<i>". An error names a worker that is missing, doubled or out of range.
   static Result<WorkerTree> from_racks(const std::vector<std::vector<Rank>>& racks);
   // The first `sizes[0]` workers are in rack 0, and so on.
   static Result<WorkerTree> from_rack_sizes(std::span<const int> sizes);
-  // Worker i is host i, regions are the topology's.
-  static Result<WorkerTree> from_topology(const Topology& topology);
+  // Worker i is host i; the regions are those of the topology.
+  static Result<WorkerTree> from_topology(const topology::Topology& topology);
 
   [[nodiscard]] int worker_count() const { return static_cast<int>(region_of_.size()); }
   [[nodiscard]] std::span<const WorkerRegion> regions() const { return regions_; }
   [[nodiscard]] int region_of(Rank worker) const { return region_of_[worker.index()]; }
-  // The error lists the names there are; the root has no link that leaves it and is not among them.
+  // An error lists the names. The root is not among them, because no link leaves it.
   [[nodiscard]] Result<int> find(std::string_view name) const;
 
  private:
@@ -56,4 +56,4 @@ class WorkerTree {
   std::vector<int> region_of_;  // [worker]
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::sync

@@ -16,7 +16,7 @@
 
 #ifndef THALWEG_TENSOR_FIXED_POINT_ONCE
 #define THALWEG_TENSOR_FIXED_POINT_ONCE
-namespace thalweg {
+namespace thalweg::tensor {
 namespace {
 
 constexpr int kIntegerBits = 31;
@@ -25,10 +25,10 @@ constexpr int log2_up(int contributions) {
   return static_cast<int>(std::bit_width(static_cast<unsigned>(contributions) - 1));
 }
 
-// Requires a normal float32.
+// Requires that the result is a normal float32.
 constexpr float power_of_two(int exponent) { return std::bit_cast<float>((exponent + 127) << 23); }
 
-// What is the same for all elements of a block.
+// The values that all elements of a block share.
 struct BlockScale {
   BlockScale(BlockExponent exponent, int contributions) : finite(exponent != kNotFinite) {
     const int power = kIntegerBits - log2_up(contributions);
@@ -40,20 +40,20 @@ struct BlockScale {
   }
 
   bool finite;
-  float limit;    // what elements of the block stay below, as integers
-  float largest;  // what they are cut off at: the last float32 below whose integer is below too
+  float limit;    // elements of the block, as integers, stay below this
+  float largest;  // elements are clamped to this: the largest integer below limit in float32
   float factor = 0;
   float quantum = 0;
 };
 
-// The blocks of a tensor and what is known of them.
+// The blocks of a tensor, with their exponents.
 struct Blocks {
   std::size_t count;  // elements
   std::size_t block;
   const BlockExponent* exponents;
   int contributions;
 
-  // call(scale, first element, elements) for every block.
+  // Calls call(scale, first element, elements) for every block.
   template <class Call>
   void for_each(const Call& call) const {
     for (std::size_t at = 0, i = 0; at < count; at += block, ++i) {
@@ -62,20 +62,21 @@ struct Blocks {
   }
 };
 
-// What is done to blocks of one type.
+// The kernels for one element type.
 struct Kernels {
   void (*exponents)(const std::byte* data, std::size_t count, std::size_t block,
                     BlockExponent* exponents);
+  BlockExponent (*needed)(const std::byte* data, std::size_t count);
   std::size_t (*to_fixed)(const Blocks& blocks, const std::byte* data, std::int32_t* out);
   void (*from_fixed)(const Blocks& blocks, const std::int32_t* data, std::byte* out);
 };
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::tensor
 #endif  // THALWEG_TENSOR_FIXED_POINT_ONCE
 
 HWY_BEFORE_NAMESPACE();
-namespace thalweg {
+namespace thalweg::tensor {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -83,8 +84,8 @@ using D32 = hn::ScalableTag<std::uint32_t>;
 using Df = hn::RebindToFloat<D32>;
 using Di = hn::RebindToSigned<D32>;
 
-// How a type's elements are loaded as float32, a vector of D32's lanes at a time, and stored.
-// `Word` holds the bits of one.
+// Loads a type's elements as float32, one vector of D32's lanes at a time, and stores them. `Word`
+// holds the bits of one element.
 struct Wide {
   using Word = std::uint32_t;
   static constexpr int kMantissaBits = 23;
@@ -129,8 +130,9 @@ struct Narrow<Float16> {
 };
 #endif
 
-// body(data, out) for every whole vector, and for the rest through padded copies of both: results
-// do not depend on where in the array an element is. `From` and `To` are words of the arrays.
+// Calls body(data, out) for every whole vector, and for the rest with padded copies of both, so
+// that results do not depend on where in the array an element is. `From` and `To` are the element
+// types of the arrays.
 template <class From, class To, class Body>
 HWY_INLINE void convert_each(const std::byte* data, std::size_t count, std::byte* out,
                              const Body& body) {
@@ -147,7 +149,7 @@ HWY_INLINE void convert_each(const std::byte* data, std::size_t count, std::byte
   std::memcpy(out + at * sizeof(To), to, (count - at) * sizeof(To));
 }
 
-// Returns how many did not fit.
+// Returns how many elements did not fit.
 template <class Type>
 HWY_INLINE std::size_t block_to_fixed(const BlockScale& scale, const std::byte* data,
                                       std::size_t count, std::byte* out) {
@@ -228,8 +230,8 @@ HWY_INLINE std::uint32_t largest_bits(const std::byte* data, std::size_t count) 
   return hn::GetLane(hn::MaxOfLanes(d, most));
 }
 
-// The magnitude 1.f * 2^(e - bias) is below 2^(e - bias + 1); a subnormal has as many units of the
-// lowest exponent as its bits say.
+// The magnitude 1.f * 2^(e - bias) is below 2^(e - bias + 1). A subnormal is its bits, as a whole
+// number, times the smallest subnormal.
 template <class Type>
 HWY_INLINE BlockExponent exponent_of(std::uint32_t bits) {
   constexpr int kExponentBits = 8 * sizeof(typename Type::Word) - 1 - Type::kMantissaBits;
@@ -256,8 +258,14 @@ void exponents_of(const std::byte* data, std::size_t count, std::size_t block,
 }
 
 template <class Type>
+BlockExponent needed_of(const std::byte* data, std::size_t count) {
+  const std::uint32_t bits = largest_bits<Type>(data, count);
+  return bits == 0 ? kNoExponent : exponent_of<Type>(bits);
+}
+
+template <class Type>
 Kernels kernels() {
-  return {exponents_of<Type>, to_fixed<Type>, from_fixed<Type>};
+  return {exponents_of<Type>, needed_of<Type>, to_fixed<Type>, from_fixed<Type>};
 }
 
 Kernels kernels_of(DType type) {
@@ -268,11 +276,11 @@ Kernels kernels_of(DType type) {
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace thalweg
+}  // namespace thalweg::tensor
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace thalweg {
+namespace thalweg::tensor {
 namespace {
 
 HWY_EXPORT(kernels_of);
@@ -311,6 +319,11 @@ void block_exponents(DType type, const void* data, std::size_t count, std::size_
   (type).exponents(static_cast<const std::byte*>(data), count, block, exponents.data());
 }
 
+BlockExponent needed_exponent(DType type, const void* data, std::size_t count) {
+  CHECK(has_fixed_point(type), "fixed point of {}", name_of(type));
+  return HWY_DYNAMIC_DISPATCH(kernels_of)(type).needed(static_cast<const std::byte*>(data), count);
+}
+
 std::size_t to_fixed_point(DType type, const void* data, std::size_t count, std::size_t block,
                            std::span<const BlockExponent> exponents, int contributions,
                            std::int32_t* out) {
@@ -325,5 +338,5 @@ void from_fixed_point(DType type, const std::int32_t* data, std::size_t count, s
   HWY_DYNAMIC_DISPATCH(kernels_of)(type).from_fixed(blocks, data, static_cast<std::byte*>(out));
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::tensor
 #endif  // HWY_ONCE

@@ -9,14 +9,15 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "tensor/float8-inl.h"
 #include "tensor/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace thalweg {
+namespace thalweg::tensor {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Vectors of floats of one width, the same in memory as in arithmetic.
+// Vectors of floats that have the same width in memory and in arithmetic.
 template <class T>
 struct SameWidth {
   using Lane = T;
@@ -28,8 +29,7 @@ struct SameWidth {
   }
 };
 
-// Vectors of 16-bit floats, as bits, summed in float32: the two halves of a vector one after the
-// other.
+// Vectors of 16-bit floats, as bits, summed in float32, one half of the vector after the other.
 template <class Format>
 struct Narrow {
   using Lane = std::uint16_t;
@@ -68,7 +68,33 @@ struct Narrow<Float16> {
 };
 #endif
 
-// Four sums side by side hide the latency of the additions; loads may be unaligned.
+// Vectors of 8-bit floats, as bits, summed in float32, one quarter of the vector after the other.
+template <class Format>
+struct Narrowest {
+  using Lane = std::uint8_t;
+  using Sum = float;
+
+  template <class D, class S, class V>
+  static HWY_INLINE S add(D d, S sum, V v) {
+    const hn::RepartitionToWide<hn::RepartitionToWide<D>> wide;
+    if constexpr (hn::MaxLanes(d) == 1) {
+      const auto bits = hn::Set(wide, std::uint32_t{hn::GetLane(v)});
+      return hn::Add(sum, hn::Abs(Format::decode(wide, bits)));
+    } else {
+      const auto bits = hn::BitCast(wide, v);
+      const auto low = hn::Set(wide, 0xff);
+      const auto magnitude = [&](auto quarter) HWY_ATTR {
+        return hn::Abs(Format::decode(wide, hn::And(quarter, low)));
+      };
+      const auto first = hn::Add(magnitude(bits), magnitude(hn::ShiftRight<8>(bits)));
+      const auto second =
+          hn::Add(magnitude(hn::ShiftRight<16>(bits)), magnitude(hn::ShiftRight<24>(bits)));
+      return hn::Add(sum, hn::Add(first, second));
+    }
+  }
+};
+
+// Keeps four independent sums to hide the latency of the additions. Loads may be unaligned.
 template <class Width>
 HWY_INLINE double sum_of_magnitudes(const std::byte* data, std::size_t count) {
   using Lane = typename Width::Lane;
@@ -120,6 +146,10 @@ void mean_magnitudes_on_target(DType type, const std::byte* data, std::size_t co
       return mean_stretches<Narrow<Float16>>(data, count, stretch, out);
     case DType::kBFloat16:
       return mean_stretches<Narrow<BFloat16>>(data, count, stretch, out);
+    case DType::kFloat8E4m3fn:
+      return mean_stretches<Narrowest<Float8E4m3fn>>(data, count, stretch, out);
+    case DType::kFloat8E5m2:
+      return mean_stretches<Narrowest<Float8E5m2>>(data, count, stretch, out);
     case DType::kInt8:
     case DType::kInt16:
     case DType::kInt32:
@@ -130,11 +160,11 @@ void mean_magnitudes_on_target(DType type, const std::byte* data, std::size_t co
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace thalweg
+}  // namespace thalweg::tensor
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace thalweg {
+namespace thalweg::tensor {
 namespace {
 
 HWY_EXPORT(mean_magnitudes_on_target);
@@ -148,5 +178,5 @@ void mean_magnitudes(DType type, const void* data, std::size_t count, std::size_
   (type, static_cast<const std::byte*>(data), count, stretch, out);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::tensor
 #endif  // HWY_ONCE

@@ -1,4 +1,4 @@
-// The division that ends a mean.
+// finish_mean(): the division at the end of a mean.
 //
 // Integers are divided by multiplying (Granlund and Montgomery, "Division by invariant integers
 // using multiplication", PLDI 1994). For magnitudes u <= 2^(N-1) and a divisor n in
@@ -18,19 +18,20 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "tensor/float8-inl.h"
 #include "tensor/simd-inl.h"
 
 #ifndef THALWEG_TENSOR_MEAN_ONCE
 #define THALWEG_TENSOR_MEAN_ONCE
-namespace thalweg {
+namespace thalweg::tensor {
 namespace {
 
-// m and l-1 of the comment above, for an N-bit integer type.
+// The values m and l-1 of the comment above, for an N-bit integer type.
 template <std::unsigned_integral Unsigned>
 struct Reciprocal {
   static constexpr int kBits = std::numeric_limits<Unsigned>::digits;
 
-  // Requires 2 <= divisor <= 2^(N-1): above, every quotient is zero.
+  // Requires 2 <= divisor <= 2^(N-1). (With larger divisors every quotient is zero.)
   explicit Reciprocal(std::uint64_t divisor) {
     const int log = std::bit_width(divisor - 1);
     shift = log - 1;
@@ -43,11 +44,11 @@ struct Reciprocal {
 };
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::tensor
 #endif  // THALWEG_TENSOR_MEAN_ONCE
 
 HWY_BEFORE_NAMESPACE();
-namespace thalweg {
+namespace thalweg::tensor {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -142,16 +143,22 @@ void finish_mean_on_target(DType type, std::byte* data, std::size_t count,
       return divide_integers<std::int32_t>(data, count, contributions);
     case DType::kInt64:
       return divide_integers<std::int64_t>(data, count, contributions);
+    case DType::kFloat8E4m3fn:
+      return for_each_vector<std::uint8_t>(Widened<Float8E4m3fn, DivideFloats>{divide}, count, data,
+                                           data);
+    case DType::kFloat8E5m2:
+      return for_each_vector<std::uint8_t>(Widened<Float8E5m2, DivideFloats>{divide}, count, data,
+                                           data);
   }
 }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace thalweg
+}  // namespace thalweg::tensor
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace thalweg {
+namespace thalweg::tensor {
 namespace {
 
 HWY_EXPORT(finish_mean_on_target);
@@ -173,5 +180,5 @@ void finish_mean(DType type, void* data, std::size_t count, std::int64_t contrib
   (type, static_cast<std::byte*>(data), count, contributions);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::tensor
 #endif  // HWY_ONCE

@@ -1,13 +1,13 @@
 #include "tensor/partition.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <limits>
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::tensor {
 
 Result<Partition> Partition::make(std::int64_t elements, Bytes element_size, Bytes payload) {
   if (elements < 0) {
@@ -55,4 +55,4 @@ SegmentIndex Partition::segment_at(Bytes offset) const {
   return SegmentIndex(static_cast<std::int32_t>(offset.count() / segment_size_.count()));
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::tensor

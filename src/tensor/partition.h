@@ -1,8 +1,8 @@
-// A tensor cut into segments: the pieces that travel in one packet each.
+// Partition: cuts a tensor into segments, each of which travels in one packet.
 //
 // Every segment holds whole elements, so each one can be summed, dropped or applied without the
-// others. All segments are equally long except the last, which holds what is left; so a segment's
-// index alone says which bytes it is, and headers need to carry nothing more.
+// others. All segments are equally long except the last, which may be shorter. So a segment's index
+// alone says which bytes of the tensor it holds, and headers carry nothing more.
 //
 // Invariants:
 // 1. Segments are disjoint, in order, and cover the tensor exactly; none is empty.
@@ -16,7 +16,7 @@
 
 #include "base/units.h"
 
-namespace thalweg {
+namespace thalweg::tensor {
 
 struct Segment {
   Bytes offset;
@@ -26,8 +26,8 @@ struct Segment {
 
 class Partition {
  public:
-  // Fails on a negative count, an element size below one byte, a payload that holds no element,
-  // and a tensor of more bytes or segments than we can number. No elements: no segments.
+  // Fails on a negative count, an element size below one byte, a payload that holds no element, and
+  // a tensor of too many bytes or segments. A tensor without elements has no segments.
   static Result<Partition> make(std::int64_t elements, Bytes element_size, Bytes payload);
 
   [[nodiscard]] std::int32_t segment_count() const { return segment_count_; }
@@ -37,7 +37,7 @@ class Partition {
 
   // Requires 0 <= index < segment_count().
   [[nodiscard]] Segment segment(SegmentIndex index) const;
-  // The segment that holds the byte. Requires 0 <= offset < tensor_size().
+  // The segment that holds the byte at `offset`. Requires 0 <= offset < tensor_size().
   [[nodiscard]] SegmentIndex segment_at(Bytes offset) const;
 
  private:
@@ -49,4 +49,4 @@ class Partition {
   std::int32_t segment_count_;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::tensor

@@ -7,10 +7,11 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "tensor/float8-inl.h"
 #include "tensor/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace thalweg {
+namespace thalweg::tensor {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -25,7 +26,7 @@ struct Product {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V a, V b) const {
     if constexpr (sizeof(hn::TFromD<D>) == 1) {
-      // No instruction multiplies bytes.
+      // There is no instruction that multiplies bytes.
       const auto low_byte = [](auto wide, auto x, auto y)
                                 HWY_ATTR { return hn::And(hn::Mul(x, y), hn::Set(wide, 0xff)); };
       return through_wide_lanes(d, low_byte, a, b);
@@ -49,8 +50,8 @@ struct Max {
   }
 };
 
-// Min or Max of floats, seen as signed integers. Flipping the magnitude of the negative ones makes
-// the integers sort as the floats do, with -0 below +0; flipping again goes back.
+// Min or Max of floats, treated as signed integers. Flipping the magnitude of the negative ones
+// makes the integers sort as the floats do, with -0 below +0; flipping again restores them.
 template <class Format, class Op>
 struct Ordered {
   Op op;
@@ -80,7 +81,8 @@ void run(const Kernel& kernel, const Operands& operands) {
   for_each_vector<Lane>(kernel, operands.count, operands.dst, operands.a, operands.b);
 }
 
-// Unsigned lanes for what wraps, so that no emulated instruction overflows a signed integer.
+// Sums and products use unsigned lanes, since they wrap: an emulated instruction must not overflow
+// a signed integer.
 template <class Lane>
 void reduce_integers(ReduceOp op, const Operands& operands) {
   using Unsigned = hwy::MakeUnsigned<Lane>;
@@ -97,7 +99,7 @@ void reduce_integers(ReduceOp op, const Operands& operands) {
   }
 }
 
-// Lane and Arithmetic: how sums and products see the format. Min and max see its bits.
+// Sums and products work on Lane, through Arithmetic; min and max work on the format's bits.
 template <class Format, class Lane, template <class, class> class Arithmetic>
 void reduce_floats(ReduceOp op, const Operands& operands) {
   switch (op) {
@@ -134,6 +136,10 @@ void reduce_on_target(DType type, ReduceOp op, void* dst, const void* a, const v
       return reduce_integers<std::int32_t>(op, operands);
     case DType::kInt64:
       return reduce_integers<std::int64_t>(op, operands);
+    case DType::kFloat8E4m3fn:
+      return reduce_floats<Float8E4m3fn, std::uint8_t, Widened>(op, operands);
+    case DType::kFloat8E5m2:
+      return reduce_floats<Float8E5m2, std::uint8_t, Widened>(op, operands);
   }
 }
 
@@ -141,11 +147,11 @@ std::int64_t this_target() { return HWY_TARGET; }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace thalweg
+}  // namespace thalweg::tensor
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace thalweg {
+namespace thalweg::tensor {
 namespace {
 
 HWY_EXPORT(reduce_on_target);
@@ -168,5 +174,5 @@ void reduce(DType type, ReduceOp op, void* dst, const void* a, const void* b, st
 
 const char* simd_target() { return hwy::TargetName(HWY_DYNAMIC_DISPATCH(this_target)()); }
 
-}  // namespace thalweg
+}  // namespace thalweg::tensor
 #endif  // HWY_ONCE

@@ -8,11 +8,11 @@
 #include "tensor/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace thalweg {
+namespace thalweg::tensor {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Remembers in `overflow` whose sum has another sign than both of its terms.
+// Notes in `overflow`, in the sign bit of each lane, sums whose sign differs from both terms'.
 template <class Vector>
 struct SaturatingSum {
   Vector& overflow;
@@ -38,11 +38,11 @@ bool add_on_target(std::int32_t* dst, const std::byte* b, std::size_t count) {
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace thalweg
+}  // namespace thalweg::tensor
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace thalweg {
+namespace thalweg::tensor {
 
 namespace {
 
@@ -54,5 +54,5 @@ bool add_saturating(std::int32_t* dst, const std::byte* b, std::size_t count) {
   return HWY_DYNAMIC_DISPATCH(add_on_target)(dst, b, count);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::tensor
 #endif  // HWY_ONCE

@@ -1,8 +1,9 @@
-// Building blocks of the kernels, compiled once for every SIMD target (Highway's foreach_target;
-// hence the include guard that toggles).
+// Building blocks of the kernels, compiled once for every SIMD target (by Highway's
+// foreach_target, which is why the include guard toggles). A lane here is one element of a SIMD
+// vector.
 //
-// A kernel is an object called with a vector tag and one vector per input; for_each_vector runs it
-// over arrays. A float type is described by a format: its lanes as integers and the bit patterns
+// A kernel is an object that is called with a vector tag and one vector per input; for_each_vector
+// runs it over arrays. A format describes a float type: its lanes as integers, and the bit patterns
 // that need care.
 #if defined(THALWEG_TENSOR_SIMD_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef THALWEG_TENSOR_SIMD_INL_H
@@ -18,13 +19,13 @@
 #include <cstring>
 
 HWY_BEFORE_NAMESPACE();
-namespace thalweg {
+namespace thalweg::tensor {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// dst[i] = kernel(in[i]...) for i < count lanes of type T. An input may be dst itself: every vector
-// is read before it is written.
+// dst[i] = kernel(in[i]...) for i < count lanes of type T. An input may be dst itself, since every
+// vector is read before it is written.
 //
 // The loop is plain on purpose: beyond the cache, unrolling measured no gain and software
 // prefetching a loss.
@@ -52,9 +53,9 @@ HWY_INLINE void for_each_vector(const Kernel& kernel, std::size_t count, std::by
   std::memcpy(dst + at, results, size - at);
 }
 
-// A function of wide lanes, applied to vectors of lanes half as wide: these are zero-extended in
-// place, the even and the odd ones apart, and the results are put back. `op` must return lanes
-// that fit the narrow width.
+// Applies `op`, a function of wide lanes, to vectors of lanes half as wide. The even and the odd
+// lanes are zero-extended in place, separately, and the results are put together again. `op` must
+// return lanes that fit the narrow width.
 template <class D, class Op, class... V>
 HWY_INLINE hn::VFromD<D> through_wide_lanes(D d, const Op& op, V... v) {
   const hn::RepartitionToWide<D> wide;
@@ -92,8 +93,9 @@ HWY_INLINE V canonical_nan(D d, V v) {
   return hn::IfThenElse(hn::IsNaN(v), nan, v);
 }
 
-// The 16-bit formats convert between bits in the low half of a 32-bit lane and float32. encode
-// rounds to nearest even, and requires that a NaN is the canonical one.
+// The 16-bit formats convert between bits in the low half of a 32-bit lane and float32, and the
+// 8-bit ones (float8-inl.h) likewise with the lowest quarter. encode() rounds to nearest even, and
+// requires that every NaN is the canonical one.
 
 struct BFloat16 {
   using Bits = std::int16_t;
@@ -105,8 +107,8 @@ struct BFloat16 {
     return hn::BitCast(hn::RebindToFloat<D32>(), hn::ShiftLeft<16>(bits));
   }
 
-  // Adding just under half a unit, or half if the last bit kept is odd, carries where rounding
-  // must; the carry out of the largest number gives infinity.
+  // Adds just under half a unit, or half a unit if the last bit kept is odd, so that a carry occurs
+  // exactly where rounding goes up; the carry out of the largest number gives infinity.
   template <class D32, class V>
   static HWY_INLINE auto encode(D32 d, V value) {
     const auto bits = hn::BitCast(d, value);
@@ -115,16 +117,17 @@ struct BFloat16 {
   }
 };
 
-// Written out for targets without conversion instructions. (Highway's own replacement for those
-// truncates and knows no infinity.)
+// Float16 in plain integer operations, for targets without conversion instructions. (Highway's
+// replacement for those instructions truncates, and does not support infinity.)
 struct Float16 {
   using Bits = std::int16_t;
   static constexpr Bits kInfinity = 0x7c00;
   static constexpr Bits kNan = 0x7e00;
 
-  // The exponent field, moved to its place in a float32, lacks the difference of the biases, 112.
-  // It lacks it twice if it was all ones (infinity, NaN). A subnormal is put behind an exponent
-  // that makes its unit right, and the implicit one bit this brings is taken off again.
+  // The exponent field, moved to its place in a float32, is too small by the difference of the
+  // biases, 112; by twice that if it was all ones (infinity, NaN). A subnormal gets an exponent
+  // that gives its last bit the right value, and the implicit one bit of that exponent is
+  // subtracted again.
   template <class D32, class V>
   static HWY_INLINE auto decode(D32 d, V bits) {
     const hn::RebindToFloat<D32> df;
@@ -141,8 +144,9 @@ struct Float16 {
     return hn::BitCast(df, hn::Or(result, sign(d, hn::ShiftLeft<16>(bits))));
   }
 
-  // Below the normal numbers, adding a power of two whose unit is the subnormals' makes the
-  // float32 adder round. Else as in BFloat16; what reaches 2^16 is infinity, or NaN if it was.
+  // For a subnormal result, adding a power of two whose last bit has the value of a subnormal's
+  // last bit makes the float32 adder round. Other numbers are rounded as in BFloat16. Numbers from
+  // 2^16 up become infinity, and a NaN stays a NaN.
   template <class D32, class V>
   static HWY_INLINE auto encode(D32 d, V value) {
     const hn::RebindToFloat<D32> df;
@@ -168,14 +172,20 @@ struct Float16 {
   }
 };
 
-// Vectors of 16-bit floats, as bits, through `op`, a function of float32 vectors.
+// Applies `op`, a function of float32 vectors, to vectors of 16-bit or 8-bit floats, given as bits.
 template <class Format, class D, class Op, class... V>
-HWY_INLINE hn::VFromD<D> through_float32(Format /*format*/, D d, const Op& op, V... v) {
-  const auto step = [&](auto d32, auto... bits) HWY_ATTR {
-    return Format::encode(d32,
-                          op(hn::RebindToFloat<decltype(d32)>(), Format::decode(d32, bits)...));
-  };
-  return through_wide_lanes(d, step, v...);
+HWY_INLINE hn::VFromD<D> through_float32(Format format, D d, const Op& op, V... v) {
+  if constexpr (sizeof(hn::TFromD<D>) == 1) {
+    const auto halves = [&](auto d16, auto... bits)
+                            HWY_ATTR { return through_float32(format, d16, op, bits...); };
+    return through_wide_lanes(d, halves, v...);
+  } else {
+    const auto step = [&](auto d32, auto... bits) HWY_ATTR {
+      return Format::encode(d32,
+                            op(hn::RebindToFloat<decltype(d32)>(), Format::decode(d32, bits)...));
+    };
+    return through_wide_lanes(d, step, v...);
+  }
 }
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && !defined(HWY_DISABLE_F16C)
@@ -191,7 +201,7 @@ HWY_INLINE hn::VFromD<D> through_float32(Float16 /*format*/, D d, const Op& op, 
 }
 #endif
 
-// A function of float32 vectors as a kernel over a 16-bit format.
+// Makes a function of float32 vectors a kernel over a 16-bit or 8-bit format.
 template <class Format, class Op>
 struct Widened {
   Op op;
@@ -204,7 +214,7 @@ struct Widened {
   }
 };
 
-// A function of float vectors as a kernel over the same floats.
+// Makes a function of float vectors a kernel over the same floats, whose NaNs are canonical.
 template <class Format, class Op>
 struct Canonical {
   Op op;
@@ -216,7 +226,7 @@ struct Canonical {
 };
 
 }  // namespace HWY_NAMESPACE
-}  // namespace thalweg
+}  // namespace thalweg::tensor
 HWY_AFTER_NAMESPACE();
 
 #endif  // THALWEG_TENSOR_SIMD_INL_H

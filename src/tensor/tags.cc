@@ -9,15 +9,16 @@
 #include "base/prng.h"
 #include "tensor/magnitude.h"
 
-namespace thalweg {
+namespace thalweg::tensor {
 namespace {
 
-// The sample is taken right after the means, while the elements are in the cache.
+// After the means of this many segments, their part of the sample is taken, while the elements are
+// in the cache.
 constexpr std::size_t kSegmentsAtOnce = 64;
 constexpr std::uint8_t kEcnMask = 3;
 constexpr std::uint8_t kEcnCapable = 2;  // ECT(0), RFC 3168
 
-// NaN sorts, and compares, as infinity.
+// Makes NaN sort and compare as infinity.
 double ordered(double magnitude) {
   return std::isnan(magnitude) ? std::numeric_limits<double>::infinity() : magnitude;
 }
@@ -30,8 +31,8 @@ T median_of(std::vector<T>& values) {
   return *middle;
 }
 
-// The bits of a float without its sign. As whole numbers they are ordered as the magnitudes, with
-// NaN above infinity.
+// The bits of a float without its sign. As whole numbers they sort like the magnitudes, with NaN
+// above infinity.
 template <class Unsigned>
 std::uint64_t magnitude_bits(const std::byte* at) {
   Unsigned bits = 0;
@@ -52,7 +53,7 @@ std::size_t sample_size(std::size_t count, double share) {
   return std::min(count, std::max(wanted, kLeastSample));
 }
 
-// Walks over a tensor and takes the sample that sampled_median() describes.
+// Walks over a tensor and takes the sample of sampled_median().
 class MedianSampler {
  public:
   MedianSampler(DType type, const void* data, std::size_t count, const MagnitudeRule& rule,
@@ -67,7 +68,7 @@ class MedianSampler {
     bits_.reserve(wanted_);
   }
 
-  // Takes what is to be taken of the stretches that end by `end`, or of all at the tensor's end.
+  // Takes one element of each stretch that lies before `end` and was not sampled yet.
   void walk_to(std::size_t end) {
     while (bits_.size() < wanted_) {
       const std::size_t length = count_ / wanted_ + (bits_.size() < count_ % wanted_ ? 1 : 0);
@@ -78,11 +79,13 @@ class MedianSampler {
     }
   }
 
-  // Requires that all was walked over.
+  // Requires that walk_to() has reached the tensor's end.
   double median() {
     CHECK(bits_.size() == wanted_);
     const std::uint64_t middle = median_of(bits_);
     switch (size_of(type_)) {
+      case 1:
+        return magnitude_of<std::uint8_t>(type_, middle);
       case 2:
         return magnitude_of<std::uint16_t>(type_, middle);
       case 4:
@@ -95,6 +98,8 @@ class MedianSampler {
  private:
   [[nodiscard]] std::uint64_t take(const std::byte* at) const {
     switch (size_of(type_)) {
+      case 1:
+        return magnitude_bits<std::uint8_t>(at);
       case 2:
         return magnitude_bits<std::uint16_t>(at);
       case 4:
@@ -110,7 +115,7 @@ class MedianSampler {
   std::size_t wanted_;
   Prng prng_;
   std::vector<std::uint64_t>& bits_;
-  std::size_t begin_ = 0;  // of the next stretch
+  std::size_t begin_ = 0;  // where the next stretch begins
 };
 
 }  // namespace
@@ -203,4 +208,4 @@ std::optional<SegmentTag> tag_of_traffic_class(std::uint8_t byte, const DscpTabl
   return SegmentTag{.priority = *priority, .important = (byte & kEcnMask) != 0};
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::tensor

@@ -1,11 +1,11 @@
 #include "topology/aggregation_groups.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <optional>
 
-namespace thalweg {
+namespace thalweg::topology {
 namespace {
 
 AggregationGroups::Site& site_of(AggregationGroups& groups, NodeId node) {
@@ -15,7 +15,7 @@ AggregationGroups::Site& site_of(AggregationGroups& groups, NodeId node) {
   return groups.sites.back();
 }
 
-// The group that a worker behind this switch joins, if one has room.
+// The group that a worker behind this switch joins, if one of its groups has room.
 std::optional<std::size_t> open_group(const AggregationGroups& groups,
                                       const AggregationGroups::Site& site, std::size_t most) {
   for (const std::size_t group : site.groups) {
@@ -72,4 +72,4 @@ Result<AggregationGroups> aggregation_groups(const Topology& topology,
   return result;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::topology

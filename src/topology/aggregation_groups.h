@@ -1,10 +1,10 @@
-// Where the gradients of a job can be summed on their way to its servers (papers/atp.txt, sections
+// Where the gradients of a job can be summed on their way to its servers (the ATP paper, sections
 // 4.1 and 5.1): only at edge switches, which are the same whatever paths packets take in between.
 //
 // The first level is the switch of a worker's rack; the workers of a rack whose switch aggregates
-// are a group (several, where there are more than a group holds). The second level is a server's
-// switch, which waits for all groups. A worker whose own switch does not aggregate is a group of
-// its own.
+// are one group (several groups, if there are more workers than one group holds). The second level
+// is a server's switch, which waits for all groups. A worker whose own switch does not aggregate is
+// a group of its own.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@
 #include "base/units.h"
 #include "topology/topology.h"
 
-namespace thalweg {
+namespace thalweg::topology {
 
 struct AggregationLimits {
-  std::size_t workers = 32;  // of a group
+  std::size_t workers = 32;  // per group
   std::size_t groups = 32;
 };
 
@@ -31,23 +31,23 @@ struct AggregationGroups {
   };
   struct Site {
     NodeId node;
-    std::vector<std::size_t> groups;  // whose first level it is
-    bool second_level = false;        // a server's switch, and there are groups to be joined there
+    std::vector<std::size_t> groups;  // groups whose first level it is
+    bool second_level = false;        // it is a server's switch and joins groups
   };
-  std::vector<Worker> workers;       // as they were given
-  std::vector<std::size_t> members;  // workers of each group
-  std::vector<Site> sites;           // switches that have something to do
+  std::vector<Worker> workers;       // in the order in which they were given
+  std::vector<std::size_t> members;  // number of workers of each group
+  std::vector<Site> sites;           // switches with something to do
 };
 
-// The switch that a host hangs on; an error if it has several links or hangs on another host.
+// The switch that a host is attached to. Fails if the host has several links or a link to a host.
 Result<NodeId> edge_switch_of(const Topology& topology, Rank host);
 
-// `aggregates` says of a switch whether it does. Errors: no workers, too many, or a host without an
-// edge switch.
+// `aggregates` returns whether a switch aggregates. Fails if there are no workers or too many, or
+// if a host has no edge switch.
 Result<AggregationGroups> aggregation_groups(const Topology& topology,
                                              const std::vector<Rank>& workers,
                                              const std::vector<Rank>& servers,
                                              const std::function<bool(NodeId)>& aggregates,
                                              const AggregationLimits& limits = {});
 
-}  // namespace thalweg
+}  // namespace thalweg::topology

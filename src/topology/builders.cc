@@ -1,16 +1,16 @@
 #include "topology/builders.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::topology {
 namespace {
 
-// Refuses what is too large before anything is allocated. Counts are at most kMaxNodes each, so
-// that products of three of them do not overflow.
+// Rejects what is too large before anything is allocated. Each count is at most kMaxNodes, so
+// products of three of them do not overflow.
 Status check_size(std::int64_t hosts, std::int64_t switches, std::int64_t links) {
   if (hosts + switches > kMaxNodes) {
     return Error(fmt::format("{} hosts and {} switches are too many: at most {} nodes", hosts,
@@ -22,7 +22,7 @@ Status check_size(std::int64_t hosts, std::int64_t switches, std::int64_t links)
   return ok_status();
 }
 
-// A region with one switch and the hosts under it. Switch and hosts get the region's name first.
+// A region with one switch and the hosts under it. The names of both start with the region's name.
 struct Rack {
   RegionId region;
   NodeId leaf;
@@ -89,8 +89,8 @@ Result<Topology> build_leaf_spine(const TopologyArguments& arguments, std::strin
 }
 
 // Al-Fares, Loukissas and Vahdat (SIGCOMM 2008): k pods of k/2 edge and k/2 aggregation switches,
-// k/2 hosts an edge switch, (k/2)² cores; the j-th aggregation switch of every pod meets the j-th
-// group of k/2 cores.
+// k/2 hosts per edge switch, and (k/2)² cores; the j-th aggregation switch of every pod has links
+// to the j-th group of k/2 cores.
 Result<Topology> build_fat_tree(const TopologyArguments& arguments, std::string name) {
   const std::int64_t k = arguments.get("k");
   if (k % 2 != 0) return Error(fmt::format("key 'k': {} is odd: write an even number", k));
@@ -209,4 +209,4 @@ std::span<const TopologyKind> topology_kinds() {
   return kinds;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::topology

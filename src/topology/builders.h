@@ -10,23 +10,23 @@
 
 #include "topology/topology.h"
 
-namespace thalweg {
+namespace thalweg::topology {
 
 enum class KeyUnit : std::uint8_t { kCount, kRate, kDelay, kBuffer };
 
 struct TopologyKey {
   std::string_view name;
   KeyUnit unit;
-  std::string_view default_value;  // "=host": what the key `host`, named before it, has
+  std::string_view default_value;  // "=host": the value of the key `host`, which comes before it
   std::string_view meaning;
 };
 
-// The keys of one shorthand, every one with a value in range: a count, bits per second,
-// picoseconds or bytes.
+// The keys of one shorthand, each with a value in range: a count, bits per second, picoseconds or
+// bytes.
 class TopologyArguments {
  public:
   void set(std::string_view key, std::int64_t value) { values_.emplace_back(key, value); }
-  // Requires a key of the kind.
+  // Requires a key of this kind of topology.
   [[nodiscard]] std::int64_t get(std::string_view key) const;
   // A link with the rate of `rate_key` and the common delay and buffer.
   [[nodiscard]] LinkSpec link(std::string_view rate_key) const;
@@ -44,4 +44,4 @@ struct TopologyKind {
 
 std::span<const TopologyKind> topology_kinds();
 
-}  // namespace thalweg
+}  // namespace thalweg::topology

@@ -1,6 +1,6 @@
 #include "topology/probe.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
@@ -8,22 +8,22 @@
 #include <map>
 #include <numeric>
 
-namespace thalweg {
+namespace thalweg::topology {
 namespace {
 
-// A cut is believed if what it separates is this many times as far apart as what it joins, and if
-// hosts are this much nearer to their own region. Rates vary more than shortest round trips.
+// A cut counts if what it separates is this many times as far apart as what it joins, and if hosts
+// are this much nearer to their own region. Rates vary more than shortest round trips.
 constexpr double kLeastJumpOfTimes = 1.5;
 constexpr double kLeastJumpOfRates = 2;
 constexpr double kLeastConfidence = 0.4;
 
-// Place of row i, column j in a table with so many columns.
+// The index of row i, column j in a table with this many columns.
 std::size_t place_of(int i, int j, int columns) {
   return static_cast<std::size_t>(i) * static_cast<std::size_t>(columns) +
          static_cast<std::size_t>(j);
 }
 
-// Distances between hosts, symmetric.
+// Symmetric distances between hosts.
 class Matrix {
  public:
   explicit Matrix(int size) : size_(size), values_(place_of(size, 0, size), 0) {}
@@ -42,7 +42,7 @@ class Matrix {
 struct Clustering {
   std::vector<int> cluster_of;
   int clusters = 1;
-  double jump = 1;  // between the last distance joined and the next
+  double jump = 1;  // next distance to join divided by the last one joined
   double silhouette = 0;
 };
 
@@ -58,7 +58,7 @@ double silhouette_of(const Matrix& matrix, const std::vector<std::vector<int>>& 
   double sum = 0;
   for (std::size_t c = 0; c < clusters.size(); ++c) {
     for (const int host : clusters[c]) {
-      // A host alone in its region says nothing.
+      // A host that is alone in its region tells nothing.
       if (clusters[c].size() == 1) continue;
       double own = 0;
       for (const int other : clusters[c]) own += matrix.at(host, other);
@@ -141,7 +141,7 @@ Status check_samples(int hosts, const std::vector<ProbeSample>& samples) {
   return ok_status();
 }
 
-// What crosses each region's border in the round in which most does.
+// The rate that crosses each region's border in the round in which it is highest.
 std::vector<double> uplinks(const std::vector<ProbeSample>& samples, const Clustering& c) {
   std::map<std::pair<int, int>, double> by_round;  // (round, region)
   std::vector<double> most(static_cast<std::size_t>(c.clusters), 0);
@@ -155,7 +155,7 @@ std::vector<double> uplinks(const std::vector<ProbeSample>& samples, const Clust
   return most;
 }
 
-// Three digits: no measurement has more.
+// Rounds to three digits: no measurement has more.
 double rounded(double value) {
   const double scale = std::pow(10, std::floor(std::log10(std::max(value, 1.0))) - 2);
   return scale <= 1 ? std::max(value, 1.0) : std::round(value / scale) * scale;
@@ -268,4 +268,4 @@ Result<ProbedTopology> topology_from_probe(int hosts, const std::vector<ProbeSam
       std::move(topology), chosen.cluster_of, chosen.clusters, by, confidence, reason};
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::topology

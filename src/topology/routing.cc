@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::topology {
 
 Routing::Routing(const Topology& topology) : topology_(topology), places_(topology.nodes().size()) {
   find_places();
@@ -46,8 +46,8 @@ void Routing::find_places() {
   }
 }
 
-// Breadth first, backwards from the destination: an arc out of a node has its twin, which leads
-// into it, at the same place with the lowest bit flipped.
+// Searches breadth first, backwards from the destination: the two arcs of a link differ only in the
+// lowest bit of their id.
 Routing::Destination Routing::search(std::int32_t core) const {
   Destination result;
   result.distances.assign(core_.size(), kUnreachable);
@@ -114,7 +114,7 @@ std::vector<ArcId> Routing::next_hops(NodeId from, Rank to) const {
   return {hops.begin(), hops.end()};
 }
 
-// Depth first; choices[i] are the arcs still to be tried as hop i.
+// Searches depth first; choices[i] are the arcs still to be tried as hop i.
 std::vector<std::vector<ArcId>> Routing::paths(Rank from, Rank to, std::size_t limit) const {
   std::vector<std::vector<ArcId>> found;
   if (from == to) return found;
@@ -143,7 +143,7 @@ std::vector<std::vector<ArcId>> Routing::paths(Rank from, Rank to, std::size_t l
   return found;
 }
 
-// Every hop leads one step nearer, so a queue meets each node only after all that feed it.
+// Every hop leads one step nearer, so the queue reaches a node only after all nodes that feed it.
 std::vector<ArcShare> Routing::shares(Rank from, Rank to) const {
   std::vector<ArcShare> result;
   if (from == to) return result;
@@ -198,4 +198,4 @@ Duration Routing::delay(Rank from, Rank to) const {
   return slowest[static_cast<std::size_t>(end.core)] + last;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::topology

@@ -1,17 +1,17 @@
 #include "topology/topology.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
 #include "base/check.h"
-#include "topology/text.h"
+#include "topology/format/text.h"
 #include "topology/with_hosts.h"
 #include "topology/with_links.h"
 
-namespace thalweg {
+namespace thalweg::topology {
 namespace {
 
 Status check_name(std::string_view what, std::string_view name) {
@@ -45,9 +45,9 @@ void sort_unique(std::vector<std::size_t>& values) {
   values.erase(std::unique(values.begin(), values.end()), values.end());
 }
 
-// Puts these hosts, in this order, the regions, the switches and the links between them, as
-// `spec_of` says, into an empty builder. The copies, by node of the original; invalid where there
-// is none.
+// Puts these hosts, in this order, the regions, the switches and the links between them, with specs
+// from `spec_of`, into an empty builder. Returns the copy of each node of the original; invalid
+// where there is none.
 std::vector<NodeId> copy_into(TopologyBuilder& builder, const Topology& topology,
                               std::span<const Rank> hosts,
                               const std::function<LinkSpec(LinkId link)>& spec_of) {
@@ -230,8 +230,9 @@ Result<LinkId> TopologyBuilder::add_link(NodeId a, NodeId b, LinkSpec spec) {
 }
 
 // Hosts do not forward, so reaching is not transitive over hosts. Two hosts are joined if they
-// share a direct link or both touch the same group of interconnected switches. In nearly every
-// network one group touches all hosts; only when none does are the hosts compared one with all.
+// share a direct link or both have a link to the same group of interconnected switches. In nearly
+// every network one group reaches all hosts; only when none does is each host compared with all
+// others.
 std::optional<TopologyBuilder::Gap> TopologyBuilder::find_gap() const {
   const Topology& t = topology_;
   SwitchGroups groups(t.nodes_.size());
@@ -299,8 +300,8 @@ void TopologyBuilder::fill_region_hosts() {
   }
 }
 
-// A link leaves the regions that hold exactly one of its ends: those on the way up from either end
-// to the innermost region that holds both.
+// A link leaves the regions that hold exactly one of its ends: those between either end and the
+// innermost region that holds both.
 void TopologyBuilder::fill_oversubscription() {
   Topology& t = topology_;
   std::vector<double> leaving(t.regions_.size());
@@ -342,4 +343,4 @@ Topology with_links(const Topology& topology, const std::function<LinkSpec(LinkI
   return copy_of(topology, topology.region(kWholeNetwork).hosts, spec_of);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::topology

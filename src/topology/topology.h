@@ -28,7 +28,7 @@
 
 #include "base/units.h"
 
-namespace thalweg {
+namespace thalweg::topology {
 
 using NodeId = Id<struct NodeIdTag>;
 using LinkId = Id<struct LinkIdTag>;
@@ -37,7 +37,7 @@ using RegionId = Id<struct RegionIdTag>;
 
 inline constexpr RegionId kWholeNetwork{0};
 
-// Limits. What is larger is taken for a mistake, before memory is spent on it.
+// Limits. A larger network counts as a mistake and is rejected before memory is spent on it.
 inline constexpr int kMaxNodes = 65'536;
 inline constexpr int kMaxLinks = 1'048'576;
 inline constexpr int kMaxRegions = 65'536;
@@ -57,9 +57,9 @@ struct Node {
 };
 
 struct LinkSpec {
-  Bandwidth rate;  // of each direction
+  Bandwidth rate;  // per direction
   Duration delay;  // propagation, one way
-  Bytes buffer;    // of the switch port that feeds it; 0: not stated
+  Bytes buffer;    // buffer of the switch port that feeds the link; 0: not stated
   bool operator==(const LinkSpec&) const = default;
 };
 
@@ -80,9 +80,9 @@ struct Region {
   RegionId parent;  // invalid for the whole network
   int depth = 0;    // 0 for the whole network
   std::vector<RegionId> children;
-  std::vector<Rank> hosts;  // of this region and all regions within it
-  // The rate at which its hosts can send together, over the rate of the links that leave it.
-  // 1 or below: not oversubscribed. 0 where nothing leaves it.
+  std::vector<Rank> hosts;  // in this region and all regions within it
+  // The rate at which its hosts can send together, divided by the rate of the links that leave it.
+  // 1 or below: not oversubscribed. 0 if no link leaves it.
   double oversubscription = 0;
   bool operator==(const Region&) const = default;
 };
@@ -107,17 +107,17 @@ class Topology {
   // The innermost region of a host.
   [[nodiscard]] RegionId region_of(Rank rank) const { return node(host(rank)).region; }
   [[nodiscard]] Arc arc(ArcId id) const;
-  // "rack0-leaf → spine1", for people.
+  // A name for people: "rack0-leaf → spine1".
   [[nodiscard]] std::string arc_name(ArcId id) const;
   [[nodiscard]] std::span<const ArcId> arcs_from(NodeId id) const { return arcs_from_[id.index()]; }
-  // Invalid if there is none.
+  // Invalid if there is no such node or region.
   [[nodiscard]] NodeId find_node(std::string_view name) const;
   [[nodiscard]] RegionId find_region(std::string_view name) const;
   // True if `inner` is `outer` or lies within it.
   [[nodiscard]] bool contains(RegionId outer, RegionId inner) const;
 
-  // True if both describe the same network: the same regions, hosts, switches and links, each in
-  // the same order. How hosts and switches interleave in nodes() does not count.
+  // Whether both describe the same network: the same regions, hosts, switches and links, each in
+  // the same order. How hosts and switches interleave in nodes() does not matter.
   bool operator==(const Topology& other) const;
 
  private:
@@ -144,8 +144,8 @@ class Topology {
   NameMap<RegionId> region_names_;
 };
 
-// Collects the parts of a Topology and checks them. Each add_ returns the new part's id, or an
-// error that names the part and what is wrong with it; build() checks what needs the whole.
+// Collects the parts of a Topology and checks them. Each add_ function returns the new part's id,
+// or an error that names the part and what is wrong with it; build() checks the whole.
 class TopologyBuilder {
  public:
   explicit TopologyBuilder(std::string name);
@@ -156,15 +156,15 @@ class TopologyBuilder {
   // Both ends must be ids that this builder gave out.
   Result<LinkId> add_link(NodeId a, NodeId b, LinkSpec spec);
 
-  // Two hosts that no path joins (invariant 3).
+  // Two hosts that no path connects (invariant 3).
   struct Gap {
     NodeId from;
     NodeId to;
   };
-  // The first such pair in rank order, for a reader that wants to say where they were written.
+  // The first such pair in rank order, for a reader that wants to say where the hosts were written.
   [[nodiscard]] std::optional<Gap> find_gap() const;
 
-  // The error names what breaks invariant 1 or 3, and the hosts concerned.
+  // An error names what breaks invariant 1 or 3, and the hosts concerned.
   Result<Topology> build() &&;
 
  private:
@@ -185,4 +185,4 @@ class TopologyBuilder {
 // host and none twice.
 Topology restricted_to(const Topology& topology, std::span<const Rank> hosts);
 
-}  // namespace thalweg
+}  // namespace thalweg::topology

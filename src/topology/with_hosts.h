@@ -1,4 +1,4 @@
-// A network with more hosts than it had.
+// Adds hosts to a network.
 #pragma once
 
 #include <span>
@@ -8,17 +8,17 @@
 
 #include "topology/topology.h"
 
-namespace thalweg {
+namespace thalweg::topology {
 
 struct AddedHost {
   std::string name;
-  NodeId at;      // a switch: the host is linked to it and in its region
+  NodeId at;      // the switch that the host is linked to; it is also in the switch's region
   LinkSpec spec;  // of that link
 };
 
-// Those that are there keep their ranks, and links their numbers; new ones come behind. The error
-// is of a name that is there already, or of a link out of limits.
+// Hosts of the topology keep their ranks and links their numbers; new ones come after them. Fails
+// if a name exists already or a link is out of limits.
 [[nodiscard]] Result<Topology> with_hosts(const Topology& topology,
                                           std::span<const AddedHost> added);
 
-}  // namespace thalweg
+}  // namespace thalweg::topology

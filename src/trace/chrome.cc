@@ -1,11 +1,13 @@
-// One record a line: {"ph":phase,"name":…,"pid":…,"tid":…,"ts":…,"args":{…}}. Phases: X a span
-// (with "dur"), C a counter, i an instant, M the name or place of a process or thread. Times are in
-// microseconds.
+// Each line is a record: {"ph":phase,"name":…,"pid":…,"tid":…,"ts":…,"args":{…}}. The phase is X
+// for a span (with "dur"), C for a counter, i for an instant, and M for the name or sort index of a
+// process or thread. Times are in microseconds.
 //
-// Processes: 1 is the network, 2 + r rank r. Threads of a rank: 1 is its own work, 2 + r its
-// transfers to rank r, and lane l of either that thread + l times kLaneStride, sorted beside it; of
-// the network: 1 for marks, from 2 on one a place that drops.
-#include <fmt/format.h>
+// Process 1 is the network, and process 2 + r is rank r. In a rank's process, thread 1 is its own
+// work, thread 2 + q its transfers to rank q, kOperationThread its calls, and kFirstStepThread + 2q
+// and + 2q + 1 their steps to and from rank q; row l of each has that thread's number
+// + l · kRowStride, and is sorted beside it. In the network's process, thread 1 has the marks, and
+// each place that drops packets has a thread from 2 on.
+#include <fmt/core.h>
 
 #include <iterator>
 #include <ostream>
@@ -16,22 +18,26 @@
 #include "trace/format.h"
 #include "trace/writer.h"
 
-namespace thalweg {
+namespace thalweg::trace {
 namespace {
 
 constexpr int kNetworkProcess = 1;
 constexpr int kFirstRankProcess = 2;
 constexpr int kWorkThread = 1;
 constexpr int kFirstOtherThread = 2;
-// Process names and places belong to a process, not to one of its threads.
+// The name and sort index of a process belong to no thread.
 constexpr int kNoThread = 0;
-constexpr int kLaneStride = 1 << 20;
-constexpr int kMostLanes = 1 << 10;
+constexpr int kRowStride = 1 << 20;
+constexpr int kOperationThread = kRowStride - 1;  // beyond any rank
+// Above the ranks of any plan.
+constexpr int kFirstStepThread = 1 << 18;
+constexpr int kMostSteppingRanks = 1 << 18;
+constexpr int kMostRows = 1 << 10;
 
-int lane_offset(Lane lane) {
-  const int number = lane.valid() ? lane.value() : 0;
-  CHECK(number < kMostLanes, "lane {}", number);
-  return number * kLaneStride;
+int row_offset(Row row) {
+  const int number = row.valid() ? row.value() : 0;
+  CHECK(number < kMostRows, "row {}", number);
+  return number * kRowStride;
 }
 
 }  // namespace
@@ -45,8 +51,21 @@ ChromeTraceWriter::ChromeTraceWriter(std::ostream& out, std::vector<std::string>
 ChromeTraceWriter::~ChromeTraceWriter() { ChromeTraceWriter::finish(); }
 
 void ChromeTraceWriter::finish() {
-  if (!finished_) out_ << "\n]}\n";
+  if (!finished_) {
+    out_ << "\n]";
+    if (!notes_.empty()) out_ << ",\"otherData\":{" << notes_ << '}';
+    out_ << "}\n";
+  }
   finished_ = true;
+}
+
+void ChromeTraceWriter::note(std::string_view key, std::int64_t value) {
+  fmt::format_to(std::back_inserter(notes_), "{}\"{}\":{}", notes_.empty() ? "" : ",", key, value);
+}
+
+void ChromeTraceWriter::note(std::string_view key, std::string_view value) {
+  fmt::format_to(std::back_inserter(notes_), "{}\"{}\":", notes_.empty() ? "" : ",", key);
+  append_value(notes_, value);
 }
 
 void ChromeTraceWriter::write(const Event& event) {
@@ -55,7 +74,7 @@ void ChromeTraceWriter::write(const Event& event) {
 }
 
 void ChromeTraceWriter::write_event(const TransferEvent& event) {
-  const Track track = transfer_track(event.source, event.target, event.lane);
+  const Track track = transfer_track(event.source, event.target, event.row);
   begin_record("X",
                event.chunk.valid() ? fmt::format("chunk {}", event.chunk.value())
                : event.job.empty() ? "transfer"
@@ -68,9 +87,36 @@ void ChromeTraceWriter::write_event(const TransferEvent& event) {
 }
 
 void ChromeTraceWriter::write_event(const ComputeEvent& event) {
-  begin_record("X", event.what, work_track(event.rank, event.job, event.lane));
+  begin_record("X", event.what, work_track(event.rank, event.job, event.row));
   append_member("ts", event.start);
   append_member("dur", event.end - event.start);
+  append_arguments(event);
+  end_record();
+}
+
+void ChromeTraceWriter::write_event(const OperationEvent& event) {
+  begin_record("X", event.call, operation_track(event.rank, event.row));
+  append_member("ts", event.start);
+  append_member("dur", event.end - event.start);
+  append_arguments(event);
+  end_record();
+}
+
+void ChromeTraceWriter::write_event(const StepEvent& event) {
+  begin_record("X",
+               event.chunk.valid() ? fmt::format("{} chunk {}", event.step, event.chunk.value())
+                                   : std::string(event.step),
+               step_track(event.rank, event.peer, event.step != "send", event.row));
+  append_member("ts", event.start);
+  append_member("dur", event.end - event.start);
+  append_arguments(event);
+  end_record();
+}
+
+void ChromeTraceWriter::write_event(const LossEvent& event) {
+  begin_record("i", event.loss, step_track(event.rank, event.peer, event.loss == "never came", {}));
+  append_member("ts", event.at);
+  append_member("s", std::string_view("t"));
   append_arguments(event);
   end_record();
 }
@@ -101,23 +147,38 @@ void ChromeTraceWriter::write_event(const DropEvent& event) {
   end_record();
 }
 
-ChromeTraceWriter::Track ChromeTraceWriter::work_track(Rank rank, std::string_view job, Lane lane) {
-  const Track track{.process = process_of(rank), .thread = kWorkThread + lane_offset(lane)};
+ChromeTraceWriter::Track ChromeTraceWriter::work_track(Rank rank, std::string_view job, Row row) {
+  const Track track{.process = process_of(rank), .thread = kWorkThread + row_offset(row)};
   const std::string of_job = job.empty() ? "" : fmt::format(" ({})", job);
   name_track(track, rank.valid() ? "compute" + of_job : "marks", kWorkThread);
   return track;
 }
 
-ChromeTraceWriter::Track ChromeTraceWriter::transfer_track(Rank source, Rank target, Lane lane) {
+ChromeTraceWriter::Track ChromeTraceWriter::operation_track(Rank rank, Row row) {
+  const Track track{.process = process_of(rank), .thread = kOperationThread + row_offset(row)};
+  name_track(track, "calls", kOperationThread);
+  return track;
+}
+
+ChromeTraceWriter::Track ChromeTraceWriter::step_track(Rank rank, Rank peer, bool from, Row row) {
+  CHECK(peer.valid() && peer.value() < kMostSteppingRanks, "a step with rank {}", peer.value());
+  const int thread = kFirstStepThread + 2 * peer.value() + (from ? 1 : 0);
+  const Track track{.process = process_of(rank), .thread = thread + row_offset(row)};
+  // After the calls, which they are steps of.
+  name_track(track, fmt::format("{} {}", from ? "from" : "to", name_of(peer)), kRowStride + thread);
+  return track;
+}
+
+ChromeTraceWriter::Track ChromeTraceWriter::transfer_track(Rank source, Rank target, Row row) {
   CHECK(source.valid() && target.valid(), "a transfer from {} to {}", source.value(),
         target.value());
   const int thread = kFirstOtherThread + target.value();
-  const Track track{.process = process_of(source), .thread = thread + lane_offset(lane)};
-  const bool further = lane.valid() && lane.value() > 0;
-  name_track(track,
-             fmt::format("to {}{}", name_of(target),
-                         further ? fmt::format(" ({})", lane.value() + 1) : ""),
-             thread);
+  const Track track{.process = process_of(source), .thread = thread + row_offset(row)};
+  const bool further = row.valid() && row.value() > 0;
+  name_track(
+      track,
+      fmt::format("to {}{}", name_of(target), further ? fmt::format(" ({})", row.value() + 1) : ""),
+      thread);
   return track;
 }
 
@@ -204,4 +265,4 @@ void ChromeTraceWriter::end_record() {
   out_ << record_;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::trace

@@ -1,6 +1,6 @@
 #include "trace/format.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::trace {
 namespace {
 
-// The length of the UTF-8 sequence that `text` starts with; 0 if it starts with none.
+// The length of the UTF-8 sequence at the start of `text`; 0 if there is none.
 std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
@@ -21,7 +21,7 @@ std::size_t utf8_length(std::string_view text) {
   for (std::size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xC0U) != 0x80) return 0;
   }
-  // Overlong forms, surrogates and what lies beyond U+10FFFF show in the second byte.
+  // The second byte shows overlong forms, surrogates and code points above U+10FFFF.
   const unsigned char second = byte(1);
   if (lead == 0xE0 && second < 0xA0) return 0;
   if (lead == 0xED && second > 0x9F) return 0;
@@ -97,4 +97,4 @@ void append_id(std::string& out, std::int32_t id) {
   fmt::format_to(std::back_inserter(out), "{}", id);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::trace

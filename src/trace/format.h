@@ -1,4 +1,4 @@
-// How the values of event fields look in every writer.
+// Formats the values of event fields, for all writers.
 #pragma once
 
 #include <string>
@@ -6,15 +6,15 @@
 
 #include "base/units.h"
 
-namespace thalweg {
+namespace thalweg::trace {
 
-// Microseconds with six decimals: every picosecond is kept.
+// Microseconds with six decimals, so that no picosecond is lost.
 void append_value(std::string& out, Duration duration);
 inline void append_value(std::string& out, Time time) { append_value(out, time.since_start()); }
 void append_value(std::string& out, Bytes size);
-// The shortest form that reads back as the same number. Requires a finite one.
+// The shortest form that reads back as the same number. Requires a finite number.
 void append_value(std::string& out, double number);
-// In quotes, escaped as JSON asks. Bytes that are not UTF-8 become U+FFFD.
+// In quotes, escaped as in JSON. Bytes that are not UTF-8 become U+FFFD.
 void append_value(std::string& out, std::string_view text);
 // Requires a valid id.
 void append_id(std::string& out, std::int32_t id);
@@ -23,7 +23,7 @@ void append_value(std::string& out, Id<Tag> id) {
   append_id(out, id.value());
 }
 
-// Whether a field has something to show.
+// Whether a field has a value, and so is written.
 template <class Value>
 bool is_present(const Value& /*value*/) {
   return true;
@@ -34,4 +34,4 @@ bool is_present(Id<Tag> id) {
 }
 inline bool is_present(std::string_view text) { return !text.empty(); }
 
-}  // namespace thalweg
+}  // namespace thalweg::trace

@@ -3,7 +3,7 @@
 #include "trace/format.h"
 #include "trace/writer.h"
 
-namespace thalweg {
+namespace thalweg::trace {
 
 void JsonLinesWriter::write(const Event& event) {
   line_.clear();
@@ -24,4 +24,4 @@ void JsonLinesWriter::write(const Event& event) {
   out_ << line_;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::trace

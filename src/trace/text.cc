@@ -3,7 +3,7 @@
 #include "trace/format.h"
 #include "trace/writer.h"
 
-namespace thalweg {
+namespace thalweg::trace {
 
 void TextWriter::write(const Event& event) {
   line_.clear();
@@ -23,4 +23,4 @@ void TextWriter::write(const Event& event) {
   out_ << line_;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::trace

@@ -5,18 +5,18 @@
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::tune {
 namespace {
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
-// ln(u) and ln(1 − ρ/u) of the comment in the header.
+// ln(u) and ln(1 − ρ/u), as in the comment of the header.
 struct Terms {
   double log_u = 0;
   double log_rest = 0;
 };
 
-// 1 − ρ/u = 1 − ρ^(m+1) keeps its digits where ρ is close to 1.
+// Computed as 1 − ρ/u = 1 − ρ^(m+1), which keeps its digits if ρ is close to 1.
 Terms terms_of(double utilization, double room) {
   const double log_utilization = std::log(utilization);
   return {.log_u = -room * log_utilization,
@@ -53,4 +53,4 @@ std::vector<double> queue_utilizations(std::span<const double> shares, double lo
   return utilizations;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::tune

@@ -10,17 +10,17 @@
 #include "base/segment_tag.h"
 #include "tensor/tags.h"
 
-namespace thalweg {
+namespace thalweg::tune {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Traffic that is not ours: after all of it.
+// The queue for traffic that is not ours: it is served last.
 constexpr int kOtherTrafficQueue = 0;
 
 int hardware_queue(std::uint8_t priority) { return kPriorityCount - 1 - priority; }
 
-// Control first, then the data queues.
+// The control priority, then those of the data queues.
 std::vector<std::uint8_t> priorities_of(const SwitchSettings& settings) {
   std::vector<std::uint8_t> priorities{kControlPriority};
   for (const QueueSetting& queue : settings.queues) priorities.push_back(queue.priority);
@@ -50,11 +50,11 @@ std::string to_sonic(const SwitchSettings& settings) {
   constexpr const char* kScheduler = "scheduler.dlcp";
   const auto profile_name = [](std::uint8_t priority) { return fmt::format("DLCP_Q{}", priority); };
   Json dscp;
-  for (int code = 0; code < kDscpCount; ++code) {
+  for (int code = 0; code < tensor::kDscpCount; ++code) {
     dscp[text_of(code)] = text_of(kOtherTrafficQueue);
   }
   for (const std::uint8_t priority : priorities_of(settings)) {
-    dscp[text_of(dscp_of(priority))] = text_of(hardware_queue(priority));
+    dscp[text_of(tensor::dscp_of(priority))] = text_of(hardware_queue(priority));
   }
   Json queues;
   for (int queue = 0; queue < kPriorityCount; ++queue) queues[text_of(queue)] = text_of(queue);
@@ -90,7 +90,7 @@ std::string to_cumulus(const SwitchSettings& settings) {
   };
   line("qos mapping default-global trust l3");
   for (const std::uint8_t priority : priorities_of(settings)) {
-    line("qos mapping default-global dscp {} switch-priority {}", dscp_of(priority),
+    line("qos mapping default-global dscp {} switch-priority {}", tensor::dscp_of(priority),
          hardware_queue(priority));
   }
   for (const std::uint8_t priority : priorities_of(settings)) {
@@ -122,7 +122,7 @@ std::string to_onyx(const SwitchSettings& settings) {
     line("qos trust L3");
     for (const std::uint8_t priority : priorities_of(settings)) {
       const int queue = hardware_queue(priority);
-      line("qos map dscp {} to switch-priority {}", dscp_of(priority), queue);
+      line("qos map dscp {} to switch-priority {}", tensor::dscp_of(priority), queue);
       line("traffic-class {} bind switch-priority {}", queue, queue);
       line("traffic-class {} dcb ets strict", queue);
     }
@@ -136,4 +136,4 @@ std::string to_onyx(const SwitchSettings& settings) {
   return text;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::tune

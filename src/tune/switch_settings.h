@@ -1,9 +1,10 @@
-// Settings of switches that treat DLCP's packets as sections 3.2.2 and 4.2 of the paper want it:
-// DSCP to queue, strict priority, and in each data queue a step of RED with ECN at its threshold,
-// which drops what is not ECN-capable and marks the rest.
+// Settings for switches that treat DLCP's packets as sections 3.2.2 and 4.2 of the paper require:
+// DSCP selects the queue, queues have strict priority, and each data queue has a RED step with ECN
+// at its threshold, which drops packets that are not ECN-capable and marks the rest.
 //
-// Our queue 0 is served first. In SONiC, Cumulus Linux and Onyx the highest number is, so our
-// queue q is theirs 7 − q. docs/operating.md says how to load each and for which versions it is.
+// Our queue 0 is served first. In SONiC, Cumulus Linux and Onyx the highest number is served first,
+// so our queue q is their queue 7 − q. docs/operating.md says how to load each file and which
+// versions it is for.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 #include "base/units.h"
 
-namespace thalweg {
+namespace thalweg::tune {
 
 struct QueueSetting {
   std::uint8_t priority = 1;  // our queue: 1 … kDataPriorities
@@ -23,11 +24,11 @@ struct QueueSetting {
 struct SwitchSettings {
   std::vector<QueueSetting> queues;
   Bytes port_buffer;
-  std::string title;               // one line, for comments where a format has them
-  std::vector<std::string> ports;  // names of the switch's own kind; not empty
+  std::string title;               // one line, for comments in formats that have them
+  std::vector<std::string> ports;  // port names in the switch's own form; not empty
 };
 
-// The `network:` section of a scenario (docs/scenario-format.md), which wants all data queues.
+// The `network:` section of a scenario (docs/scenario-format.md). Requires all data queues.
 std::string to_scenario(const SwitchSettings& settings);
 // A fragment of CONFIG_DB.
 std::string to_sonic(const SwitchSettings& settings);
@@ -35,4 +36,4 @@ std::string to_sonic(const SwitchSettings& settings);
 std::string to_cumulus(const SwitchSettings& settings);
 std::string to_onyx(const SwitchSettings& settings);
 
-}  // namespace thalweg
+}  // namespace thalweg::tune

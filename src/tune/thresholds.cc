@@ -1,6 +1,6 @@
 #include "tune/thresholds.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,11 +10,11 @@
 #include "base/check.h"
 #include "tune/queueing.h"
 
-namespace thalweg {
+namespace thalweg::tune {
 namespace {
 
 constexpr double kLeastRoom = 1;
-// Halvings of a bracket: beyond the precision of a double for any bracket we start from.
+// How often a bracket is halved: beyond the precision of a double for any bracket we start from.
 constexpr int kHalvings = 80;
 constexpr double kShareTolerance = 1e-9;
 
@@ -42,26 +42,26 @@ struct Queue {
   double log_small = 0;  // ln f^S
   double log_large = 0;
   double exponent = 1;
-  double ratio = 1;  // (1 − θ)/θ: L' is at least this times S'
+  double ratio = 1;  // (1 − θ)/θ: L' is at least S' times this
 
   [[nodiscard]] double log_cost(double log_weight, double room) const {
     return log_weight + exponent * log_loss(utilization, room);
   }
-  // ln of what a little more room saves: weight·p·r^(p−1)·(−r').
+  // The logarithm of what a little more room saves: weight·p·r^(p−1)·(−r').
   [[nodiscard]] double log_saving(double log_weight, double room) const {
     const double slope = log_loss_slope(utilization, room);
     if (exponent == 1 || std::isinf(slope)) return log_weight + slope;
     return log_weight + std::log(exponent) + (exponent - 1) * log_loss(utilization, room) + slope;
   }
 
-  // What the queue buys at a price, at most `buffer` of each kind.
+  // The rooms that the queue buys at a price, at most `buffer` of each kind.
   [[nodiscard]] QueueRooms demand(double log_price, double buffer) const {
     const auto small_saving = [&](double room) { return log_saving(log_small, room); };
     const auto large_saving = [&](double room) { return log_saving(log_large, room); };
     QueueRooms rooms{.small = last_above(small_saving, log_price, kLeastRoom, buffer),
                      .large = last_above(large_saving, log_price, kLeastRoom, buffer)};
     if (rooms.large >= ratio * rooms.small) return rooms;
-    // On the edge L' = ratio·S' a packet's worth of room is split 1 : ratio.
+    // On the edge L' = ratio·S', the room of one packet is split 1 : ratio.
     const auto edge_saving = [&](double small) {
       return log_sum(log_saving(log_small, small),
                      std::log(ratio) + log_saving(log_large, ratio * small)) -
@@ -119,7 +119,7 @@ Status check(const ThresholdProblem& problem) {
                            problem.buffer, problem.shares.size(), least));
 }
 
-// The price at which the queues together demand the buffer, never more.
+// The price at which the queues together demand the buffer, but never more.
 double clearing_log_price(const std::vector<Queue>& queues, double buffer) {
   const auto demand_at = [&](double log_price) {
     double total = 0;
@@ -208,4 +208,4 @@ ArithmeticFit fit_arithmetic(const std::vector<double>& thresholds) {
   return fit;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::tune

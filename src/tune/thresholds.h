@@ -9,7 +9,8 @@
 //   L_i = S'_i + L'_i     from there on only large ones come in
 //
 // Both parts have the utilization ρ_i of the queue, so their losses are r(ρ_i, S'_i) and
-// r(ρ_i, L'_i) (queueing.h). What we solve, with the constraints that the appendix leaves unsaid:
+// r(ρ_i, L'_i) (queueing.h). The problem we solve, with the constraints that the appendix leaves
+// unsaid:
 //
 //   minimize    Σ_i  f^S_i·r(ρ_i, S'_i)^p + f^L_i·r(ρ_i, L'_i)^p
 //   subject to  Σ_i (S'_i + L'_i) <= B          the queues share the buffer
@@ -19,10 +20,10 @@
 // Method. r is convex and falls with the room; for p >= 1 so does every term, the constraints are
 // linear, and only the first one ties queues together. So the dual is solved: for a price ν per
 // packet each queue buys room while it saves more than ν (one-dimensional bisection, over the pair
-// on the edge S_i = L_i where that binds), and the demand falls as the price rises, so bisection
-// finds the price at which the buffer is sold out. That point satisfies the conditions of Karush,
-// Kuhn and Tucker, which for a convex problem makes it the optimum; it is unique where all weights
-// are above zero and every queue has traffic.
+// on the edge S_i = L_i where that binds). The demand falls as the price rises, so bisection finds
+// the price at which the buffer is sold out. That point satisfies the conditions of Karush, Kuhn
+// and Tucker, which for a convex problem makes it the optimum; it is unique if all weights are
+// above zero and every queue has traffic.
 #pragma once
 
 #include <cstddef>
@@ -30,9 +31,9 @@
 
 #include <thalweg/result.h>
 
-namespace thalweg {
+namespace thalweg::tune {
 
-// What losing a share r of a queue's gradients costs: weight · r^p, in additional rounds. Only
+// The cost of losing a share r of a queue's gradients is weight · r^p, in additional rounds. Only
 // ratios of weights matter.
 struct LossWeights {
   double small = 1;  // f^S_i
@@ -40,9 +41,9 @@ struct LossWeights {
 };
 
 struct ThresholdProblem {
-  // The queues for data, the most urgent first: each one's share of the bytes, adding up to 1.
+  // The data queues, the most urgent first: each one's share of the bytes. The shares add up to 1.
   std::vector<double> shares;
-  std::vector<LossWeights> weights;  // one a queue, above zero
+  std::vector<LossWeights> weights;  // one per queue, above zero
   double load = 0.9;                 // λ/μ of the port; above 0, below 1
   double small_fraction = 0.5;       // θ; above 0, below 1
   double exponent = 1;               // p; at least 1
@@ -51,24 +52,24 @@ struct ThresholdProblem {
 
 struct QueueThresholds {
   double utilization = 0;  // ρ_i
-  double small_room = 0;   // S'_i, in packets, as all below
+  double small_room = 0;   // S'_i; this and the next three are in packets
   double large_room = 0;   // L'_i
   double threshold = 0;    // S_i
   double limit = 0;        // L_i
-  double small_loss = 0;   // r of small gradients
-  double large_loss = 0;
+  double small_loss = 0;   // r of the small gradients
+  double large_loss = 0;   // r of the large gradients
 };
 
 struct ThresholdSolution {
   std::vector<QueueThresholds> queues;
-  double log_cost = 0;   // logarithm of what is minimized; the cost itself may be too small to hold
-  double log_price = 0;  // ln ν: what one packet more of buffer would save
+  double log_cost = 0;   // logarithm of the minimum; the cost itself may be too small to represent
+  double log_price = 0;  // ln ν: what one more packet of buffer would save
 };
 
-// The error names the field and what is allowed.
+// An error names the field and what is allowed.
 Result<ThresholdSolution> solve_thresholds(const ThresholdProblem& problem);
 
-// What the problem's rooms cost: for checks and comparisons. Requires one pair a queue.
+// The cost of given rooms, for checks and comparisons. Requires one pair per queue.
 struct QueueRooms {
   double small = 1;
   double large = 1;
@@ -78,8 +79,9 @@ double log_cost_of(const ThresholdProblem& problem, const std::vector<QueueRooms
 // The least buffer, in packets, for which there is a solution.
 double least_buffer(std::size_t queues, double small_fraction);
 
-// T·(1 + (q − 1)·d), the arithmetic sequence of section 4.2, nearest to thresholds of queues 1, 2,
-// … by least squares with T > 0 and d >= 0, and how far off it is at most, relative to a threshold.
+// The arithmetic sequence T·(1 + (q − 1)·d) of section 4.2 that is nearest to the thresholds of
+// queues 1, 2, … by least squares, with T > 0 and d >= 0, and its largest error relative to a
+// threshold.
 struct ArithmeticFit {
   double first = 0;  // T
   double step = 0;   // d
@@ -87,4 +89,4 @@ struct ArithmeticFit {
 };
 ArithmeticFit fit_arithmetic(const std::vector<double>& thresholds);
 
-}  // namespace thalweg
+}  // namespace thalweg::tune

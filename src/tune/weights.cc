@@ -1,6 +1,6 @@
 #include "tune/weights.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -8,16 +8,16 @@
 
 #include "base/check.h"
 #include "tensor/tags.h"
-#include "topology/text.h"
-#include "topology/yaml_document.h"
-#include "topology/yaml_source.h"
+#include "topology/format/text.h"
+#include "topology/format/yaml_document.h"
+#include "topology/format/yaml_source.h"
 
-namespace thalweg {
+namespace thalweg::tune {
 namespace {
 
-class WeightsReader : private YamlSource {
+class WeightsReader : private topology::YamlSource {
  public:
-  explicit WeightsReader(std::string_view source) : YamlSource(source) {}
+  explicit WeightsReader(std::string_view source) : topology::YamlSource(source) {}
 
   Result<ConvergenceWeights> read(const YAML::Node& root) {
     static constexpr std::array<std::string_view, 6> kOptional{"front", "back",     "small",
@@ -70,8 +70,8 @@ double weight_of(const ConvergenceWeights& weights, std::span<const TunedLayer> 
 }  // namespace
 
 Result<ConvergenceWeights> weights_from_yaml(std::string_view text, std::string_view source) {
-  THALWEG_TRY_STATUS(check_text(text, source));
-  THALWEG_TRY(const YAML::Node document, load_yaml_document(text, source));
+  THALWEG_TRY_STATUS(topology::check_text(text, source));
+  THALWEG_TRY(const YAML::Node document, topology::load_yaml_document(text, source));
   return WeightsReader(source).read(document);
 }
 
@@ -91,7 +91,7 @@ Result<QueueLoads> queue_loads(std::span<const TunedLayer> layers, std::size_t d
   loads.weights.assign(data_queues, {.small = 0, .large = 0});
   loads.first.assign(data_queues + 1, layers.size());
   for (std::size_t layer = layers.size(); layer-- > 0;) {
-    const std::size_t queue = spread_evenly(layer, layers.size(), data_queues);
+    const std::size_t queue = tensor::spread_evenly(layer, layers.size(), data_queues);
     const double weight = weight_of(weights, layers, layer);
     loads.shares[queue] += static_cast<double>(layers[layer].size.count()) / total;
     loads.weights[queue].small += weight * weights.small / static_cast<double>(layers.size());
@@ -99,11 +99,11 @@ Result<QueueLoads> queue_loads(std::span<const TunedLayer> layers, std::size_t d
     loads.first[queue] = layer;
   }
   for (std::size_t queue = data_queues; queue-- > 0;) {
-    // A queue without a layer has no traffic to lose: any weight will do.
+    // A queue without layers has no traffic to lose, so its weight does not matter.
     if (loads.weights[queue].large == 0) loads.weights[queue] = {};
     loads.first[queue] = std::min(loads.first[queue], loads.first[queue + 1]);
   }
   return loads;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::tune

@@ -5,14 +5,14 @@
 #include "base/check.h"
 #include "wire/byte_io.h"
 
-namespace thalweg {
+namespace thalweg::wire {
 namespace {
 
 constexpr std::size_t kNoncePlace = kAtpHeaderSize;
 constexpr std::size_t kTagPlace = atp_overhead(true) - kKeyedTagSize;
 static_assert(kTagPlace - kNoncePlace == sizeof(std::uint32_t) + sizeof(std::uint64_t));
 
-// Of the header with the nonce after it, and the elements.
+// The tag covers the header, the nonce after it, and the elements.
 KeyedTag tag_of(Gmac& gmac, std::span<const std::byte> packet) {
   CHECK(packet.size() >= atp_overhead(true));
   ByteReader nonce(packet.subspan(kNoncePlace, kTagPlace - kNoncePlace));
@@ -42,4 +42,4 @@ bool AtpVerifier::genuine(std::span<const std::byte> packet) {
   return same_secret(tag_of(gmac_, packet), packet.subspan(kTagPlace, kKeyedTagSize));
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::wire

@@ -1,12 +1,13 @@
 // Keyed tags of ATP packets. Every member of a job (workers, servers, aggregating switches) holds
-// the job key, and a switch seals the sums that it makes: a packet proves to come from some member,
-// and a forged parameter is dropped where it first arrives.
+// the job key, and a switch seals the sums that it makes. So a tag proves that a packet comes from
+// some member, and a forged parameter packet is dropped at the first member that it reaches.
 //
-// All members tag under one key derived from the job key, so that a switch keeps one key a job and
-// not one a worker. The nonce (12 bytes, in the packet) therefore names the sender: its number in
-// the job, a mark that it draws when it starts, and a count that starts at random and goes up with
-// every packet. Sequence numbers will not do: a retransmission repeats its sequence with another
-// flag. Replays need no window here: the protocol stays exact under any duplication.
+// All members tag under one key derived from the job key, so that a switch keeps one key per job
+// instead of one per worker. The nonce (12 bytes, in the packet) therefore names the sender: its
+// number in the job, a mark that it draws when it starts, and a count that starts at random and
+// goes up with every packet. Sequence numbers would not do as nonces: a retransmission repeats its
+// sequence with another flag. Replays need no window here: the protocol stays exact under any
+// duplication.
 #pragma once
 
 #include <cstddef>
@@ -16,16 +17,17 @@
 #include "wire/atp_packet.h"
 #include "wire/authenticate.h"
 
-namespace thalweg {
+namespace thalweg::wire {
 
-// Who seals. No two members that seal for one job at any time have the same.
+// Identifies a sealer. No two sealers of one job ever have the same.
 struct AtpOrigin {
   std::uint16_t member = 0;
-  std::uint16_t mark = 0;         // random, drawn once a process
-  std::uint64_t first_count = 0;  // random, drawn once a process
+  std::uint16_t mark = 0;         // random, drawn once per process
+  std::uint64_t first_count = 0;  // random, drawn once per process
 };
 
-// Neither is shared between threads: a thread that seals has an origin of its own.
+// Neither an AtpSealer nor an AtpVerifier is shared between threads: each thread that seals has an
+// origin of its own.
 class AtpSealer {
  public:
   AtpSealer(const JobKey& key, const AtpOrigin& origin);
@@ -43,11 +45,11 @@ class AtpVerifier {
  public:
   explicit AtpVerifier(const JobKey& key);
 
-  // Requires a packet that decoded well with `keyed`.
+  // Whether the tag is right. Requires a packet that decode_atp_header() accepted, with `keyed`.
   [[nodiscard]] bool genuine(std::span<const std::byte> packet);
 
  private:
   Gmac gmac_;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::wire

@@ -1,6 +1,6 @@
 #include "wire/authenticate.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "wire/byte_io.h"
 
-namespace thalweg {
+namespace thalweg::wire {
 namespace {
 
 constexpr std::size_t kNonceSize = 12;
@@ -44,8 +44,8 @@ Digest hmac_sha256(const JobKey& key, std::span<const std::byte> bytes) {
   return digest;
 }
 
-// One block of a key derivation function in the manner of NIST SP 800-108: HMAC over a label and
-// all that tells scopes apart, each of fixed length.
+// One block of a key derivation function like those of NIST SP 800-108: HMAC over a label and all
+// fields that tell scopes apart, each of fixed length.
 DerivedKey derive(const JobKey& key, const KeyScope& scope, WireChannel channel) {
   std::array<std::byte, kPurpose.size() + 25> context{};
   ByteWriter writer(context);
@@ -84,9 +84,9 @@ Result<JobKey> JobKey::from_hex(std::string_view text) {
   return JobKey(bytes);
 }
 
-// GCM's own functions under a block cipher of EVP's: EVP's GCM takes half as long again for 1400
-// bytes, much of it to look up parameters by name. GMAC is GCM with nothing to encrypt: all
-// bytes are associated data.
+// Uses libcrypto's low-level GCM functions with a block cipher of EVP: EVP's GCM takes 1.5 times as
+// long for 1400 bytes, much of it to look up parameters by name. GMAC is GCM with nothing to
+// encrypt: all bytes are associated data.
 struct Gmac::Context {
   struct FreeCipher {
     void operator()(EVP_CIPHER_CTX* unused) const { EVP_CIPHER_CTX_free(unused); }
@@ -100,7 +100,7 @@ struct Gmac::Context {
   static void encrypt_block(const unsigned char in[16], unsigned char out[16], const void* cipher) {
     constexpr int kBlock = 16;
     int written = 0;
-    // GCM hands the cipher through as const; encrypting changes nothing of it that lasts.
+    // GCM passes the cipher as const; encrypting does not change it lastingly.
     auto* const context = static_cast<EVP_CIPHER_CTX*>(const_cast<void*>(cipher));  // NOLINT
     CHECK(EVP_EncryptUpdate(context, out, &written, in, kBlock) == 1 && written == kBlock);
   }
@@ -142,7 +142,8 @@ KeyedTag Gmac::tag(std::uint32_t origin, std::uint64_t sequence, std::span<const
 SessionProof prove_session(const JobKey& key, std::uint32_t prover,
                            std::span<const std::byte> first_greeting,
                            std::span<const std::byte> second_greeting) {
-  // Every part but the last has a length that is known before it.
+  // The length of every part but the last is fixed or written before it, so no two inputs give the
+  // same bytes.
   std::vector<std::byte> context(kProofPurpose.size() + 4 + 4);
   ByteWriter writer(context);
   writer.put_text(kProofPurpose);
@@ -219,8 +220,8 @@ Refusal Verifier::judge_data(std::span<const std::byte> packet, const DataHeader
   if (header.keyed != data_.has_value()) return Refusal::kKeying;
   if (!header.keyed) return Refusal::kNone;
   if (header.session != session_) return Refusal::kStale;
-  // The window is asked first: it costs less than the tag. What it says of a packet that is not
-  // authentic is as good a reason to drop it.
+  // The window is checked first, because it costs less than the tag. A packet that is not authentic
+  // may be dropped for this reason too.
   const ReplayWindow::State state = window_.state(header.sequence);
   if (state == ReplayWindow::State::kSeen) return Refusal::kReplayed;
   if (state == ReplayWindow::State::kStale) return Refusal::kStale;
@@ -246,4 +247,4 @@ Refusal Verifier::judge_control(std::span<const std::byte> message, const Contro
   return Refusal::kNone;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::wire

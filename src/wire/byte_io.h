@@ -1,7 +1,7 @@
-// Little-endian fields in a span of bytes, written and read in order.
+// Write and read little-endian fields in a span of bytes, in order.
 //
-// Neither class ever touches a byte outside its span: a write or read that does not fit moves
-// nothing and clears ok(), which the caller looks at once, at the end.
+// Neither class ever touches a byte outside its span: a write or read that does not fit does
+// nothing and clears ok(), which the caller checks once, at the end.
 #pragma once
 
 #include <bit>
@@ -13,9 +13,9 @@
 #include <string>
 #include <string_view>
 
-namespace thalweg {
+namespace thalweg::wire {
 
-// Headers are written and read once a packet; there a copy of the whole field counts.
+// Headers are written and read once per packet, so fields are copied whole for speed.
 static_assert(std::endian::native == std::endian::little, "fields would need their bytes turned");
 
 class ByteWriter {
@@ -49,7 +49,7 @@ class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> in) : in_(in) {}
 
-  // 0 when the bytes have run out.
+  // Returns 0 when too few bytes are left.
   template <std::unsigned_integral T>
   T get() {
     if (!left_over(sizeof(T))) return 0;
@@ -77,4 +77,4 @@ class ByteReader {
   bool ok_ = true;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::wire

@@ -3,16 +3,24 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/segment_tag.h"
 #include "wire/byte_io.h"
+#include "wire/checksum.h"
 
-namespace thalweg {
+namespace thalweg::wire {
 namespace {
 
-constexpr std::uint8_t kKeyedFlag = 1;
-constexpr std::uint32_t kBillion = 1'000'000'000;
-constexpr std::uint32_t kMaxSegment = std::numeric_limits<std::int32_t>::max();
+constexpr std::uint8_t kKeyedControl = 1;
+constexpr std::uint8_t kCheckedControl = 2;
 
-// The kind on the wire is the place in the variant, from 1.
+// Bytes after the body.
+std::size_t end_size(const ControlEnvelope& about) {
+  return about.keyed ? kKeyedTagSize : about.checked ? kChecksumSize : 0;
+}
+constexpr std::uint32_t kBillion = 1'000'000'000;
+constexpr std::uint32_t kMaxControlSegment = std::numeric_limits<std::int32_t>::max();
+
+// The kind on the wire is the index in the variant, counted from 1.
 constexpr std::size_t kKinds = std::variant_size_v<ControlMessage>;
 template <class Message, std::size_t I = 0>
 constexpr std::uint8_t kind_of() {
@@ -27,10 +35,11 @@ static_assert(kind_of<ReadyMessage>() == 1 && kind_of<StopMessage>() == 2 &&
               kind_of<ConfirmMessage>() == 5 && kind_of<CancelMessage>() == 6 &&
               kind_of<ReportMessage>() == 7);
 
-// Bodies: the bytes between the common header and the keyed tag. Each message has its size, the
-// writing and the reading; decoders return the error, and leave "too short" to the reader.
+// Bodies: the bytes between the common header and the keyed tag. Each message has functions for its
+// size, its encoding and its decoding. Decoders return an error, except for bodies that are too
+// short: the reader notes those.
 constexpr std::size_t kReadyBody = 8 + 8 + 4 + 4 + 1;
-constexpr std::size_t kStopBody = 4 + 8 + 4;
+constexpr std::size_t kStopBody = 4 + 8 + 4 + 1;
 constexpr std::size_t kResendBody = 4 + 1 + 2;
 constexpr std::size_t kRangeSize = 4 + 4;
 constexpr std::size_t kFinishBody = 4;
@@ -77,16 +86,19 @@ WireError decode_body(ByteReader& in, ReadyMessage& out) {
 }
 
 void encode_body(const StopMessage& message, ByteWriter& out) {
+  CHECK(message.queue < kPriorityCount);
   out.put(message.round);
   out.put(message.end_sequence);
   out.put(message.last_sent_us);
+  out.put(message.queue);
 }
 
 WireError decode_body(ByteReader& in, StopMessage& out) {
   out.round = in.get<std::uint32_t>();
   out.end_sequence = in.get<std::uint64_t>();
   out.last_sent_us = in.get<std::uint32_t>();
-  return WireError::kNone;
+  out.queue = in.get<std::uint8_t>();
+  return out.queue < kPriorityCount ? WireError::kNone : WireError::kField;
 }
 
 void encode_body(const ResendMessage& message, ByteWriter& out) {
@@ -112,8 +124,8 @@ WireError decode_body(ByteReader& in, ResendMessage& out) {
   for (SegmentRange& range : out.ranges) {
     range.first = in.get<std::uint32_t>();
     range.count = in.get<std::uint32_t>();
-    if (range.first > kMaxSegment || range.count == 0) return WireError::kField;
-    if (range.count > kMaxSegment - range.first) return WireError::kField;
+    if (range.first > kMaxControlSegment || range.count == 0) return WireError::kField;
+    if (range.count > kMaxControlSegment - range.first) return WireError::kField;
   }
   return WireError::kNone;
 }
@@ -192,7 +204,7 @@ WireError decode_as(ByteReader& body, std::uint32_t transfer, ControlMessage& ou
   return WireError::kNone;
 }
 
-// The decoder of the `kind`-th message: a fold over the variant.
+// Calls the decoder of the `kind`-th message by a fold over the variant.
 template <std::size_t... I>
 WireError decode_kind(std::size_t kind, ByteReader& body, std::uint32_t transfer,
                       ControlMessage& out, std::index_sequence<I...> /*all*/) {
@@ -208,7 +220,7 @@ WireError decode_kind(std::size_t kind, ByteReader& body, std::uint32_t transfer
 
 std::size_t control_size(const ControlMessage& message, const ControlEnvelope& about) {
   return kControlHeaderSize + std::visit([](const auto& m) { return body_size(m); }, message) +
-         (about.keyed ? kKeyedTagSize : 0);
+         end_size(about);
 }
 
 void encode_control(const ControlMessage& message, const ControlEnvelope& about,
@@ -217,7 +229,8 @@ void encode_control(const ControlMessage& message, const ControlEnvelope& about,
   ByteWriter writer(out.first(size));
   writer.put(kWireVersion);
   writer.put(static_cast<std::uint8_t>(message.index() + 1));
-  writer.put(about.keyed ? kKeyedFlag : std::uint8_t{0});
+  CHECK(!about.keyed || !about.checked);
+  writer.put(about.keyed ? kKeyedControl : about.checked ? kCheckedControl : std::uint8_t{0});
   writer.put(std::uint8_t{0});
   writer.put(static_cast<std::uint32_t>(size));
   writer.put(about.job);
@@ -229,7 +242,9 @@ void encode_control(const ControlMessage& message, const ControlEnvelope& about,
       },
       message);
   if (about.keyed) writer.put_text(std::string_view("\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16));
+  if (about.checked) writer.put(std::uint32_t{0});
   CHECK(writer.ok() && writer.used() == size);
+  if (about.checked) put_checksum(out.first(size));
 }
 
 WireError peek_control(std::span<const std::byte> stream, std::size_t& size) {
@@ -240,10 +255,11 @@ WireError peek_control(std::span<const std::byte> stream, std::size_t& size) {
   const auto kind = reader.get<std::uint8_t>();
   if (kind == 0 || kind > kKinds) return WireError::kKind;
   const auto flags = reader.get<std::uint8_t>();
-  if (flags > kKeyedFlag || reader.get<std::uint8_t>() != 0) return WireError::kReserved;
+  if (flags > kCheckedControl || reader.get<std::uint8_t>() != 0) return WireError::kReserved;
   const auto length = reader.get<std::uint32_t>();
   if (length > kMaxControlSize) return WireError::kLength;
-  if (length < kControlHeaderSize + (flags == kKeyedFlag ? kKeyedTagSize : 0)) {
+  if (length < kControlHeaderSize + end_size({.keyed = flags == kKeyedControl,
+                                              .checked = flags == kCheckedControl})) {
     return WireError::kLength;
   }
   size = length;
@@ -259,15 +275,17 @@ WireError decode_control(std::span<const std::byte> bytes, ControlMessage& messa
   ByteReader header(bytes.first(kControlHeaderSize));
   header.get<std::uint8_t>();
   const auto kind = header.get<std::uint8_t>();
-  about.keyed = header.get<std::uint8_t>() == kKeyedFlag;
+  const auto flags = header.get<std::uint8_t>();
+  about.keyed = flags == kKeyedControl;
+  about.checked = flags == kCheckedControl;
+  if (about.checked && !(has_checksum(bytes) && checksum_holds(bytes))) return WireError::kChecksum;
   header.get<std::uint8_t>();
   header.get<std::uint32_t>();
   about.job = header.get<std::uint64_t>();
   about.sequence = header.get<std::uint64_t>();
   const auto transfer = header.get<std::uint32_t>();
-  const std::size_t tag = about.keyed ? kKeyedTagSize : 0;
-  ByteReader body(bytes.subspan(kControlHeaderSize, size - kControlHeaderSize - tag));
+  ByteReader body(bytes.subspan(kControlHeaderSize, size - kControlHeaderSize - end_size(about)));
   return decode_kind(kind, body, transfer, message, std::make_index_sequence<kKinds>{});
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::wire

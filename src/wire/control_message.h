@@ -1,8 +1,8 @@
 // The signals of DLCP (section 3.2.1 of the paper): typed values, and their bytes on a reliable,
 // ordered stream.
 //
-// A transfer is known by the number that its receiver gave it. "The receiver" and "the sender" are
-// those of the transfer; both directions share one stream each way.
+// The number that its receiver gave it names a transfer. "The receiver" and "the sender" are those
+// of the transfer; the transfers of both directions share one stream.
 #pragma once
 
 #include <array>
@@ -17,9 +17,9 @@
 
 #include "wire/wire.h"
 
-namespace thalweg {
+namespace thalweg::wire {
 
-// Receiver to sender: memory is ready. What it expects must be what the sender has.
+// Receiver to sender: memory is ready. The fields must agree with what the sender has.
 struct ReadyMessage {
   std::uint32_t transfer = 0;
   std::uint64_t key = 0;  // names the tensor; the same at both ends
@@ -35,7 +35,9 @@ struct StopMessage {
   std::uint32_t transfer = 0;
   std::uint32_t round = 0;         // 0: first transmission; n: answer to the n-th request
   std::uint64_t end_sequence = 0;  // above the sequence numbers of all its packets
-  std::uint32_t last_sent_us = 0;  // wire_clock() of the last one
+  std::uint32_t last_sent_us = 0;  // wire_clock() of the last packet
+  // The least urgent queue of its packets (SegmentTag::priority).
+  std::uint8_t queue = 0;
   bool operator==(const StopMessage&) const = default;
 };
 
@@ -46,11 +48,11 @@ struct SegmentRange {
 };
 inline constexpr std::size_t kMaxRangesPerMessage = 256;
 
-// Receiver to sender: send these again. A request may take several messages of one round.
+// Receiver to sender: send these segments again. A request may take several messages of one round.
 struct ResendMessage {
   std::uint32_t transfer = 0;
   std::uint32_t round = 0;  // 1 for the first request
-  bool last = true;         // completes the request
+  bool last = true;         // this message completes the request
   std::vector<SegmentRange> ranges;
   bool operator==(const ResendMessage&) const = default;
 };
@@ -62,7 +64,7 @@ struct FinishMessage {
   bool operator==(const FinishMessage&) const = default;
 };
 
-// Sender to receiver, in answer: no more will be sent.
+// Sender to receiver, in answer to a finish: no more will be sent.
 struct ConfirmMessage {
   std::uint32_t transfer = 0;
   bool operator==(const ConfirmMessage&) const = default;
@@ -72,7 +74,7 @@ enum class CancelReason : std::uint8_t { kCancelled, kDeadline, kMismatch, kLimi
 inline constexpr int kCancelReasonCount = 4;
 inline constexpr std::size_t kMaxCancelText = 512;
 
-// Either way: the transfer has failed, and why.
+// Sender to receiver or receiver to sender: the transfer has failed, and why.
 struct CancelMessage {
   std::uint32_t transfer = 0;
   bool from_receiver = false;
@@ -81,19 +83,20 @@ struct CancelMessage {
   bool operator==(const CancelMessage&) const = default;
 };
 
-// Receiver to sender, about all transfers between the two: how the packets between two edges fared.
-// The edges are packets that arrived in order of sending; both windows lie between them.
+// Receiver to sender, about all transfers between the two: how many packets between two edges
+// arrived. The edges are packets that arrived in the order in which they were sent; what was sent
+// and what was received are both counted between them.
 inline constexpr std::size_t kMaxReportPaths = 32;
 struct ReportMessage {
-  std::uint32_t first_sent_us = 0;  // wire_clock() of the edges
-  std::uint32_t last_sent_us = 0;
-  std::uint32_t received_window_ns = 0;  // between their arrivals
-  std::uint32_t packets_sent = 0;        // by their sequence numbers
+  std::uint32_t first_sent_us = 0;       // wire_clock() of the first edge
+  std::uint32_t last_sent_us = 0;        // wire_clock() of the last edge
+  std::uint32_t received_window_ns = 0;  // time between the arrivals of the edges
+  std::uint32_t packets_sent = 0;        // by the sequence numbers of the edges
   std::uint32_t packets_received = 0;
-  std::uint32_t packets_marked = 0;  // of these, by switches, as congested
+  std::uint32_t packets_marked = 0;  // received packets that a switch marked as congested
   std::uint64_t bytes_received = 0;  // payload
-  // Of packets_received, by the path that they took, the first `paths` of them; 0: all came by the
-  // first, and nothing is said on the wire.
+  // path_packets[i], for i < paths: the received packets that took path i. With 0 paths all packets
+  // took the first, and the wire carries neither field.
   std::uint8_t paths = 0;
   std::array<std::uint32_t, kMaxReportPaths> path_packets = {};
   bool operator==(const ReportMessage&) const = default;
@@ -102,33 +105,35 @@ struct ReportMessage {
 using ControlMessage = std::variant<ReadyMessage, StopMessage, ResendMessage, FinishMessage,
                                     ConfirmMessage, CancelMessage, ReportMessage>;
 
-// What surrounds a message on the stream.
+// The fields that every message on the stream has besides its own.
 struct ControlEnvelope {
   JobToken job = 0;
   std::uint64_t sequence = 0;  // counts the messages to one peer; never repeats
-  bool keyed = false;          // the message ends with a KeyedTag
+  // How the message ends: with a KeyedTag, with a checksum, or, in recordings, with neither.
+  bool keyed = false;
+  bool checked = false;
   bool operator==(const ControlEnvelope&) const = default;
 };
 
 inline constexpr std::size_t kControlHeaderSize = 28;
-// Of a whole message, keyed tag included.
+// The most bytes of a whole message, keyed tag or checksum included.
 inline constexpr std::size_t kMaxControlSize =
     kControlHeaderSize + 8 + kMaxRangesPerMessage * 8 + kKeyedTagSize;
 
-// Bytes of the encoded message, keyed tag included.
+// Bytes of the encoded message, keyed tag or checksum included.
 [[nodiscard]] std::size_t control_size(const ControlMessage& message, const ControlEnvelope& about);
 
-// Writes control_size() bytes; those of the keyed tag are zero, for the caller to fill in. Requires
-// the room, and fields within the limits above.
+// Writes control_size() bytes; those of the keyed tag are zero, and the caller fills them in.
+// Requires room for them, and fields within the limits above.
 void encode_control(const ControlMessage& message, const ControlEnvelope& about,
                     std::span<std::byte> out);
 
-// How long the message is that the stream continues with: kShort when more bytes are needed to
-// tell; any other error: the stream makes no sense from here on.
+// Gives the size of the message at the front of the stream. Returns kShort if more bytes are needed
+// to tell; after any other error the stream makes no sense from here on.
 [[nodiscard]] WireError peek_control(std::span<const std::byte> stream, std::size_t& size);
 
-// Reads exactly one message. Anything but kNone: the outputs say nothing.
+// Reads exactly one message. On anything but kNone, the caller ignores the outputs.
 [[nodiscard]] WireError decode_control(std::span<const std::byte> bytes, ControlMessage& message,
                                        ControlEnvelope& about);
 
-}  // namespace thalweg
+}  // namespace thalweg::wire

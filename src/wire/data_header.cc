@@ -5,12 +5,12 @@
 #include "base/check.h"
 #include "wire/byte_io.h"
 
-namespace thalweg {
+namespace thalweg::wire {
 namespace {
 
 constexpr std::uint8_t kDataKind = 'D';
 constexpr std::uint8_t kRetransmissionFlag = 1;
-constexpr std::uint8_t kKeyedFlag = 2;
+constexpr std::uint8_t kKeyedData = 2;
 constexpr std::uint8_t kImportantBit = 8;
 constexpr std::uint32_t kMaxSegment = std::numeric_limits<std::int32_t>::max();
 
@@ -29,7 +29,7 @@ void encode_data_header(const DataHeader& header, std::span<std::byte> out) {
   writer.put(kWireVersion);
   writer.put(kDataKind);
   writer.put(static_cast<std::uint8_t>((header.retransmission ? kRetransmissionFlag : 0) |
-                                       (header.keyed ? kKeyedFlag : 0)));
+                                       (header.keyed ? kKeyedData : 0)));
   writer.put(
       static_cast<std::uint8_t>(header.tag.priority | (header.tag.important ? kImportantBit : 0)));
   writer.put(header.transfer);
@@ -49,10 +49,10 @@ WireError decode_data_header(std::span<const std::byte> packet, DataHeader& out)
   if (reader.get<std::uint8_t>() != kDataKind) return WireError::kKind;
   const auto flags = reader.get<std::uint8_t>();
   const auto tag = reader.get<std::uint8_t>();
-  if (flags > (kRetransmissionFlag | kKeyedFlag)) return WireError::kReserved;
+  if (flags > (kRetransmissionFlag | kKeyedData)) return WireError::kReserved;
   if (tag >= 2 * kImportantBit) return WireError::kReserved;
   out.retransmission = (flags & kRetransmissionFlag) != 0;
-  out.keyed = (flags & kKeyedFlag) != 0;
+  out.keyed = (flags & kKeyedData) != 0;
   out.tag.priority = tag % kPriorityCount;
   out.tag.important = (tag & kImportantBit) != 0;
   out.transfer = reader.get<std::uint32_t>();
@@ -69,9 +69,14 @@ WireError decode_data_header(std::span<const std::byte> packet, DataHeader& out)
   return WireError::kNone;
 }
 
+bool data_is_intact(std::span<const std::byte> packet) {
+  constexpr std::size_t kHead = data_overhead(false);
+  return checksum_holds(packet.first(kHead), packet.subspan(kHead));
+}
+
 std::span<const std::byte> data_payload(std::span<const std::byte> packet,
                                         const DataHeader& header) {
   return packet.subspan(data_overhead(header.keyed), header.length);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::wire

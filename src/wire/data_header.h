@@ -1,5 +1,5 @@
-// The header of a data packet: one segment of one tensor. The payload follows it, after the keyed
-// tag where there is one, and is the rest of the packet.
+// The header of a data packet, which carries one segment of one tensor. The keyed tag follows the
+// header, or without a job key the checksum; the payload is the rest of the packet.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,10 @@
 #include <span>
 
 #include "base/segment_tag.h"
+#include "wire/checksum.h"
 #include "wire/wire.h"
 
-namespace thalweg {
+namespace thalweg::wire {
 
 struct DataHeader {
   JobToken job = 0;
@@ -20,7 +21,7 @@ struct DataHeader {
   std::uint16_t length = 0;    // payload bytes
   SegmentTag tag;
   bool retransmission = false;  // asked for by the receiver
-  bool keyed = false;           // a KeyedTag follows the header
+  bool keyed = false;           // a KeyedTag follows the header, otherwise a checksum
   std::uint16_t session = 0;    // keyed: session_mark() of the sender's scope; otherwise 0
   bool operator==(const DataHeader&) const = default;
 };
@@ -28,18 +29,22 @@ struct DataHeader {
 inline constexpr std::size_t kDataHeaderSize = 36;
 // Bytes before the payload.
 constexpr std::size_t data_overhead(bool keyed) {
-  return kDataHeaderSize + (keyed ? kKeyedTagSize : 0);
+  return kDataHeaderSize + (keyed ? kKeyedTagSize : kChecksumSize);
 }
 
-// Requires room for kDataHeaderSize bytes and tag.priority < kPriorityCount. Leaves the keyed tag
-// to who computes it.
+// Requires room for kDataHeaderSize bytes and tag.priority < kPriorityCount. Sealer fills in the
+// keyed tag, put_checksum() the checksum.
 void encode_data_header(const DataHeader& header, std::span<std::byte> out);
 
-// Reads the header of a whole packet. Anything but kNone: drop the packet, `out` says nothing.
+// Reads the header of a whole packet. On anything but kNone, the caller drops the packet and
+// ignores `out`.
 [[nodiscard]] WireError decode_data_header(std::span<const std::byte> packet, DataHeader& out);
 
-// The payload of a packet whose header decoded well.
+// Whether a packet without a keyed tag, which decode_data_header() accepted, is as it was sent.
+[[nodiscard]] bool data_is_intact(std::span<const std::byte> packet);
+
+// The payload of a packet that decode_data_header() accepted.
 [[nodiscard]] std::span<const std::byte> data_payload(std::span<const std::byte> packet,
                                                       const DataHeader& header);
 
-}  // namespace thalweg
+}  // namespace thalweg::wire

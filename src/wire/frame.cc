@@ -1,16 +1,18 @@
 #include "wire/frame.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "wire/byte_io.h"
 
-namespace thalweg {
+namespace thalweg::wire {
 
 std::array<std::byte, kFrameSize> encode_frame(const Frame& frame) {
   std::array<std::byte, kFrameSize> bytes;
   ByteWriter writer(bytes);
-  writer.put(kWireVersion);
+  writer.put(kFrameVersion);
   writer.put(static_cast<std::uint8_t>(frame.kind));
-  writer.put(std::uint16_t{0});
+  writer.put(static_cast<std::uint16_t>(frame.check));
   writer.put(frame.operation);
   writer.put(frame.slot);
   writer.put(frame.length);
@@ -23,10 +25,13 @@ std::array<std::byte, kFrameSize> encode_frame(const Frame& frame) {
 
 WireError decode_frame(std::span<const std::byte, kFrameSize> bytes, Frame& out) {
   ByteReader reader(bytes);
-  if (reader.get<std::uint8_t>() != kWireVersion) return WireError::kVersion;
+  if (reader.get<std::uint8_t>() != kFrameVersion) return WireError::kVersion;
   const auto kind = reader.get<std::uint8_t>();
   if (kind >= kFrameKindCount) return WireError::kKind;
-  if (reader.get<std::uint16_t>() != 0) return WireError::kReserved;
+  const auto check = reader.get<std::uint16_t>();
+  const bool is_hello = kind == static_cast<std::uint8_t>(FrameKind::kHello);
+  if (check >= (is_hello ? kFrameCheckCount : 1)) return WireError::kReserved;
+  out.check = static_cast<FrameCheck>(check);
   out.kind = static_cast<FrameKind>(kind);
   out.operation = reader.get<std::uint32_t>();
   out.slot = reader.get<std::uint32_t>();
@@ -42,4 +47,29 @@ WireError decode_frame(std::span<const std::byte, kFrameSize> bytes, Frame& out)
   return WireError::kNone;
 }
 
-}  // namespace thalweg
+std::array<std::byte, kCheckedFrameSize> encode_checked_frame(const Frame& frame,
+                                                              std::uint32_t payload) {
+  std::array<std::byte, kCheckedFrameSize> bytes;
+  std::ranges::copy(encode_frame(frame), bytes.begin());
+  const std::span<std::byte, kCheckedFrameSize> all(bytes);
+  ByteWriter writer(all.subspan<kFrameSize>());
+  writer.put(payload);
+  writer.put(crc32c(all.first<kCheckedFrameSize - kChecksumSize>()));
+  CHECK(writer.ok() && writer.used() == 2 * kChecksumSize);
+  return bytes;
+}
+
+WireError decode_checked_frame(std::span<const std::byte, kCheckedFrameSize> bytes, Frame& out,
+                               std::uint32_t& payload) {
+  // Another version may have other headers.
+  if (bytes.front() != std::byte{kFrameVersion}) return WireError::kVersion;
+  ByteReader reader(bytes.subspan<kFrameSize>());
+  payload = reader.get<std::uint32_t>();
+  const auto covered = bytes.first<kCheckedFrameSize - kChecksumSize>();
+  if (reader.get<std::uint32_t>() != crc32c(covered)) return WireError::kChecksum;
+  const WireError error = decode_frame(bytes.first<kFrameSize>(), out);
+  if (error == WireError::kNone && out.length > kMaxCheckedData) return WireError::kLength;
+  return error;
+}
+
+}  // namespace thalweg::wire

@@ -3,10 +3,10 @@
 #include "base/check.h"
 #include "wire/byte_io.h"
 
-namespace thalweg {
+namespace thalweg::wire {
 namespace {
 
-// What a kind of message has.
+// Which fields a kind of message uses.
 struct Shape {
   bool known = true;
   bool worker = false;
@@ -25,8 +25,9 @@ Shape shape_of(PsKind kind) {
       return {.text = true, .elements = true};
     case PsKind::kPull:
     case PsKind::kJoin:
-    case PsKind::kError:
       return {.text = true};
+    case PsKind::kError:
+      return {.worker = true, .text = true, .clock = true};
     case PsKind::kPushTransfer:
     case PsKind::kPullTransfer:
       return {.text = true, .elements = true, .clock = true};
@@ -86,4 +87,4 @@ WireError decode_ps_header(std::span<const std::byte, kPsHeaderSize> in, PsHeade
   return check(out);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::wire

@@ -1,4 +1,4 @@
-// What a parameter server and its clients say to each other over TCP (docs/parameter-server.md): a
+// The messages between a parameter server and its clients over TCP (docs/parameter-server.md): a
 // header, then a name or text, then elements (float32) or other bytes.
 #pragma once
 
@@ -8,42 +8,47 @@
 
 #include "wire/wire.h"
 
-namespace thalweg {
+namespace thalweg::wire {
 
 inline constexpr std::size_t kPsHeaderSize = 32;
-inline constexpr std::size_t kMaxPsText = 1024;  // of a name or an error
+inline constexpr std::size_t kMaxPsText = 1024;  // bytes of a name or an error
 inline constexpr std::uint64_t kMaxPsElements = std::uint64_t{1} << 31;
 inline constexpr std::uint32_t kMaxPsBytes = std::uint32_t{1} << 31;
+inline constexpr std::uint32_t kNoPsWorker = ~std::uint32_t{0};
 
 enum class PsKind : std::uint8_t {
-  kHello = 'H',         // worker; the first request, answered by kWelcome
-  kInit = 'I',          // name, elements: the value unless there is one; answered by what holds
-  kPush = 'U',          // name, elements: a gradient; answered without elements
-  kPull = 'L',          // name; answered by the value, when it may be seen
-  kPushTransfer = 'S',  // name, count, key: as kPush, the elements come over DLCP
-  kPullTransfer = 'R',  // name, count, key: as kPull, the elements go over DLCP
-  kJoin = 'J',          // text: where the worker's ATP socket is; answered by kGroup
-  kPushSum = 'X',       // name, count, group, bytes: exponents; answered by kGo or kJoinAgain, and
-                        // after kGo, when the step is made, as kPush
+  // Requests of a client:
+  kHello = 'H',         // worker: the first request; answered by kWelcome
+  kInit = 'I',          // name, elements: sets the value unless the tensor has one; answered by the
+                        // tensor's value
+  kPush = 'U',          // name, elements: a gradient; answered by kValue without elements
+  kPull = 'L',          // name: answered by the value, once the worker may see it
+  kPushTransfer = 'S',  // name, count, key: as kPush, but the elements come over DLCP
+  kPullTransfer = 'R',  // name, count, key: as kPull, but the elements go over DLCP
+  kJoin = 'J',          // text: the address of the worker's ATP socket; answered by kGroup
+  kPushSum = 'X',       // name, count, group, bytes: the exponents of its blocks; answered by
+                        // kJoinAgain, or by kGo and then as kPush, once the step is made
+  // Answers of the server:
   kValue = 'V',
-  kError = 'E',      // the answer is a text
+  kError = 'E',      // text: the error; clock: its ErrorCode; worker: to blame, or kNoPsWorker
   kWelcome = 'W',    // bytes: a PsWelcome
   kGroup = 'A',      // bytes: an AtpGroupGrant
-  kGo = 'G',         // bytes: the exponents of all
+  kGo = 'G',         // bytes: the largest exponents of all workers
   kJoinAgain = 'O',  // the group of the request is over
 };
 
 struct PsHeader {
   PsKind kind = PsKind::kValue;
-  std::uint32_t worker = 0;    // of a hello
-  std::uint32_t text = 0;      // bytes of name or error, up to kMaxPsText
-  std::uint32_t bytes = 0;     // of other kinds of bodies, up to kMaxPsBytes
+  std::uint32_t worker = 0;    // in a hello: the worker's number; in an error: the one to blame
+  std::uint32_t text = 0;      // bytes of the name or error, up to kMaxPsText
+  std::uint32_t bytes = 0;     // size of a body that is not elements, up to kMaxPsBytes
   std::uint64_t elements = 0;  // up to kMaxPsElements
-  // Of a value: updates that are in it. Of transfers: their key. Of kPushSum: the group.
+  // In a value: how many steps it includes. In transfers: their key. In kPushSum: the group.
+  // In an error: its code.
   std::uint64_t clock = 0;
   bool operator==(const PsHeader&) const = default;
 
-  // Elements follow; of other kinds they are only counted.
+  // Whether the elements follow. Messages of other kinds only say how many there are.
   [[nodiscard]] bool carries_elements() const {
     return kind == PsKind::kInit || kind == PsKind::kPush || kind == PsKind::kValue;
   }
@@ -55,8 +60,8 @@ struct PsHeader {
 
 // Requires fields in range.
 void encode_ps_header(const PsHeader& header, std::span<std::byte, kPsHeaderSize> out);
-// Anything but kNone: the stream cannot be trusted further.
+// On anything but kNone the stream cannot be trusted any more.
 [[nodiscard]] WireError decode_ps_header(std::span<const std::byte, kPsHeaderSize> in,
                                          PsHeader& out);
 
-}  // namespace thalweg
+}  // namespace thalweg::wire

@@ -1,9 +1,11 @@
-// Which sequence numbers of one sender and channel have been seen: a bitmap that slides with the
-// highest one (RFC 4303, section 3.4.3, in the ring form of RFC 6479).
+// ReplayWindow: which sequence numbers of one sender and WireChannel have been seen, in a bitmap
+// that slides with the highest one (RFC 4303, section 3.4.3, in the ring form of RFC 6479).
 //
-// Invariants: 1. A number is fresh at most once. 2. Numbers more than size() below the highest are
-// stale. 3. The bit of a number in the window is at number modulo the ring; blocks that the window
-// enters are cleared first, and the ring has one block more than the window.
+// Invariants:
+// 1. A number is accepted at most once.
+// 2. Numbers size() or more below the highest are stale.
+// 3. The bit of a number in the window is at the number modulo the ring's size. Blocks that the
+//    window enters are cleared first, and the ring has one block more than the window.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +15,12 @@
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::wire {
 
 class ReplayWindow {
  public:
-  // 64 Ki packets of 1400 bytes are 73 ms at 10 Gb/s, more than reordering lasts; 8 KiB a peer.
+  // 64 Ki packets of 1400 bytes last 73 ms at 10 Gb/s, which is longer than packets are reordered.
+  // The window takes 8 KiB per peer.
   static constexpr std::size_t kDefaultSize = 65'536;
 
   // Requires a positive multiple of 64.
@@ -34,8 +37,8 @@ class ReplayWindow {
     return (blocks_[block(sequence)] & bit(sequence)) != 0 ? State::kSeen : State::kFresh;
   }
 
-  // Requires a fresh number, of a packet that has proved where it comes from: a forged one must not
-  // move the window.
+  // Marks a number as seen. Requires a fresh number of a packet whose tag was checked: a forged
+  // packet must not move the window.
   void accept(std::uint64_t sequence) {
     CHECK(state(sequence) == State::kFresh, "sequence {} is not fresh", sequence);
     if (empty_ || sequence > highest_) {
@@ -67,4 +70,4 @@ class ReplayWindow {
   bool empty_ = true;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::wire

@@ -13,7 +13,7 @@ import xml.etree.ElementTree as ElementTree
 from collections import deque
 from dataclasses import dataclass, field
 
-# How many sends a connection takes before the receiver has taken any. NCCL has two.
+# The number of sends that a connection buffers. NCCL buffers two.
 CAPACITIES = (2, 1_000_000)
 
 SHARED = ("reducescatter", "allgather", "alltoall")
@@ -139,7 +139,7 @@ class Memory:
 
 
 def inputs_of(algorithm, rng):
-    """Per GPU the values of its input slots; None where it brings nothing."""
+    """The values of each GPU's input slots; None for a GPU that contributes nothing."""
     share = algorithm.slots // algorithm.gpus
     count = share if algorithm.collective == "allgather" else algorithm.slots
     return [[rng.randrange(1 << 48) for _ in range(count)]
@@ -212,7 +212,7 @@ class Machine:
         return True
 
     def run(self, blocks, rng):
-        """In random order, or, for half of the seeds, with random blocks starved as long as
+        """Runs the blocks in random order. For half of the seeds, random blocks starve as long as
         another can run."""
         unfinished = [b for b in blocks if b.steps]
         starving = rng.random() < 0.5
@@ -251,7 +251,7 @@ def run_once(xml_text, seed, in_place, capacity):
 
 
 def check(xml_text, seeds=range(10)):
-    """Runs the program in every mode it declares. A failure names the run that shows it."""
+    """Runs the program in every mode that it declares. A failure names the run."""
     for seed in seeds:
         for in_place in parse(xml_text).modes:
             for capacity in CAPACITIES:

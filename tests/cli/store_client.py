@@ -1,4 +1,4 @@
-"""A client of the rendezvous store, written from the protocol in src/net/bootstrap/store_message.h."""
+"""A client of the rendezvous store, written from the protocol in src/net/store/store_message.h."""
 import socket
 import struct
 

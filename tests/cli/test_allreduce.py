@@ -1,4 +1,4 @@
-"""The example of allreduce: a rank dies, hangs or leaves, and the others go on."""
+"""examples/allreduce: a rank dies, hangs or leaves, and the others continue."""
 import os
 import re
 import signal
@@ -13,17 +13,17 @@ from test_run import PROGRAM, ROOT, by_rank, wait_until
 
 EXAMPLE = ROOT / "build/release/examples/allreduce"
 RANKS = 4
-DEADLINE_S = 5  # of the example's calls
-WINDOW_S = 2  # of its shrink
+DEADLINE_S = 5  # of the calls in the example
+WINDOW_S = 2  # of the example's shrink()
 
 
 class Job:
-    """`thalweg run` of the example, whose lines are read as they come."""
+    """`thalweg run` of the example; its lines can be read while it runs."""
 
-    def __init__(self, tmp_path, *, ranks=RANKS, iterations=10**9):
+    def __init__(self, tmp_path, *more, ranks=RANKS, iterations=10**9):
         self.output = tmp_path / "output"
         self.process = subprocess.Popen(
-            [PROGRAM, "run", "-n", str(ranks), "--keep-going", "--", EXAMPLE, str(iterations)],
+            [PROGRAM, "run", "-n", str(ranks), "--keep-going", "--", EXAMPLE, str(iterations), *more],
             stdout=self.output.open("w"), stderr=subprocess.STDOUT, cwd=ROOT)
 
     def lines(self):
@@ -82,7 +82,7 @@ def failures(lines):
 
 
 def check_survivors(job, dead, left):
-    """Every survivor names one of the dead, and the sums after that are of those left."""
+    """Every survivor names a dead rank, and later sums are over the ranks that are left."""
     survivors = [r for r in range(RANKS) if r not in dead]
 
     def went_on(lines):
@@ -117,8 +117,27 @@ def test_hang__survivors_name_the_rank_at_the_deadline(job, rank):
             assert f"rank {rank} is connected and does not answer" in said[0], said
     finally:
         os.kill(pid, signal.SIGCONT)
-    # It wakes up outside: it cannot come back, and says so.
+    # The rank that hung is no longer in the group. It cannot come back, and says so.
     job.wait_for(lambda lines: any("came too late" in line or "lost" in line for line in failures(lines[rank])))
+
+
+@pytest.mark.parametrize("transport", ["tcp", "dlcp"])
+def test_hang_amid_a_large_sum__all_name_the_rank_that_stopped(tmp_path, transport):
+    """32 MB in flight between three ranks: the neighbours of the stopped one wait for it, and it is the one that is named."""
+    job = Job(tmp_path, str(8 << 20), str(DEADLINE_S), transport, ranks=3)
+    try:
+        job.wait_for(lambda lines: len(lines) == 3 and all(lines.values()), 60)
+        pid = job.pid_of(1)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            job.wait_for(lambda lines: failures(lines[0]) and failures(lines[2]), 3 * DEADLINE_S)
+            said = [failures(job.lines()[rank])[0].partition(": ")[2] for rank in (0, 2)]
+            assert "rank 1 is connected and does not answer: it hangs" in said[0], said
+            assert said[0] == said[1], said
+        finally:
+            os.kill(pid, signal.SIGCONT)
+    finally:
+        job.stop()
 
 
 def test_two_die_one_after_the_other__the_rest_goes_on(job):
@@ -135,7 +154,7 @@ def test_exit__a_rank_that_ends_without_leaving_is_named(job):
 
 
 def test_store_in_rank_0__its_death_ends_the_job_with_words(tmp_path):
-    """Without a launcher of ours rank 0 holds the store, which shrink() needs."""
+    """Without `thalweg run` the store is in rank 0, and shrink() needs the store."""
     port = free_port()
     outputs = [(tmp_path / str(r)).open("w+") for r in range(3)]
     ranks = [subprocess.Popen([EXAMPLE, str(10**9)], stdout=outputs[r], stderr=subprocess.STDOUT,

@@ -1,4 +1,4 @@
-"""`thalweg bench allreduce`, tiny, so that it never rots. Speeds are for a quiet machine."""
+"""`thalweg bench allreduce` with tiny sizes, so that it never rots. Speeds need a quiet machine."""
 import json
 import os
 import signal
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BENCH = [ROOT / "build/release/thalweg", "bench", "allreduce"]
 TREE = "leaf-spine:racks=2,hosts=2,spines=1,host=100M,uplink=20M"
 QUICK = ("bench", "allreduce", "--quick", "--json", "--sizes", "1KiB,1MiB")
-# Says what a rank of Gloo would (src/cli/allreduce/rank.h), and does what {act} says when it is asked.
+# Speaks the protocol of a rank (src/lab/bench/allreduce/rank.h) and runs {act} on each request.
 FAKE_PEER = """#!{python}
 import os, socket, sys, time
 rank = int(os.environ["RANK"])
@@ -65,9 +65,9 @@ def test_allreduce(thalweg):
         assert row["busbw_gbps"] == pytest.approx(row["algbw_gbps"] * 4 / 3)
     facts = facts_of(result, "thalweg")
     assert facts["small_bytes"] == 4 and facts["small_p50_us"] > 0
-    # A communicator with nothing to do does next to nothing.
+    # An idle communicator uses almost no processor time.
     assert facts["idle_cpu"] < 0.05
-    # At the beginning of its one turn, and in the end.
+    # Measured at the beginning of the only turn, and at the end.
     distances = result["environment"]["core_to_core_ns"]
     assert len(distances) == (2 if len(os.sched_getaffinity(0)) > 1 else 0) and all(ns > 1 for ns in distances)
 
@@ -110,7 +110,7 @@ def test_against_gloo(thalweg):
 
 @pytest.mark.parametrize("ranks, type_name, op", [(2, "float32", "sum"), (4, "float64", "max"), (8, "int32", "product")])
 def test_against_bare(thalweg, ranks, type_name, op):
-    """Fewer elements than ranks, both ways to reduce, and halves that are not alike."""
+    """Covers fewer elements than ranks, both ways to reduce, and halves of different sizes."""
     sizes = [8, 24, 2**14, 2**14 + 8, 2**20, 2**20 + 24]
     result = thalweg("bench", "allreduce", "--quick", "--json", "--sizes", ",".join(f"{size}B" for size in sizes), "--against", "bare",
                      "--ranks", ranks, "--type", type_name, "--op", op).json()
@@ -168,7 +168,7 @@ def test_without_torch(thalweg, monkeypatch, tmp_path):
 @needs_namespaces
 @pytest.mark.parametrize("ranks, peers", [(2, ["openmpi", "bare"]), (3, []), (4, ["bare"])])
 def test_netns(thalweg, ranks, peers):
-    """1 MiB at 1 Gb/s takes each rank 2 (n - 1) / n of its 8.4 ms; peers see the same network."""
+    """1 MiB takes 8.4 ms at 1 Gb/s; each rank needs 2 (n - 1) / n of that. Peers run on the same network."""
     against = ["--against", ",".join(peers)] if peers else []
     result = thalweg(*QUICK, "--ranks", ranks, "--netns", "--rate", "1G", "--loss", "0.1%", *against).json()
     assert result["rate_gbps"] == 1 and result["loss"] == 0.001
@@ -182,7 +182,7 @@ def test_netns(thalweg, ranks, peers):
 @needs_namespaces
 @pytest.mark.parametrize("transports, rates", [("tcp,dlcp", [100, 100]), ("tcp", [160, 40])])
 def test_several_devices(thalweg, transports, rates):
-    """Both at once. Rates in Mb/s. Of two that are alike, faster than one could be; a slow one does not get its half."""
+    """Rates in Mb/s. Two equal devices are faster than one could be; a slow device gets less than half of the data."""
     result = thalweg("bench", "allreduce", "--quick", "--json", "--sizes", "4MiB", "--netns", "--nics", len(rates), "--rate",
                      ",".join(f"{rate}M" for rate in rates), "--transport", transports).json()
     assert "with 2 devices" in result["network"]
@@ -203,7 +203,7 @@ def test_bare_is_no_limit_of_several_devices(thalweg):
 
 @needs_namespaces
 def test_congestion_controls(thalweg):
-    """A run with each, by name."""
+    """Runs with each congestion control that the system allows, by name."""
     allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
     result = thalweg("bench", "allreduce", "--quick", "--json", "--sizes", "64KiB", "--netns",
                      "--congestion-control", ",".join(allowed)).json()
@@ -220,7 +220,7 @@ def test_topology_beside_the_simulator(thalweg):
     assert result["ranks"] == 4
     rows = {(row["transport"], row["scheme"]): row for row in result["rows"]}
     assert set(rows) == {(t, s) for t in ("tcp", "dlcp") for s in ("rat", "ring")}
-    # Half of a tensor crosses the uplink each way at least.
+    # At least half of a tensor crosses the uplink in each direction.
     limit_us = 64 * 1024 * 8 / 20
     for (_, scheme), row in rows.items():
         assert row["wrong"] == 0
@@ -255,13 +255,13 @@ def test_bad_flags(thalweg):
 
 @pytest.fixture
 def short_folder():
-    """Names of sockets may have 108 bytes, and pytest's own folders are deep."""
+    """A folder with a short name: names of sockets have at most 108 bytes, and pytest's own folders are deep."""
     with tempfile.TemporaryDirectory(prefix="tb-", dir="/tmp") as folder:
         yield Path(folder)
 
 
 def processes_with(variable):
-    """Those that have this in their environment: daemons of mpirun are nobody's children."""
+    """Processes with this in their environment. Daemons of mpirun are not found as children of a process."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -273,7 +273,7 @@ def processes_with(variable):
 
 
 def started(folder, *flags):
-    """A benchmark whose ranks have all met: its own folder is gone."""
+    """Starts a benchmark and waits until all its ranks have met: it then removes its folder."""
     process = subprocess.Popen([*BENCH, *flags], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                                env={**os.environ, "TMPDIR": str(folder)})
     deadline = time.monotonic() + 20
@@ -300,7 +300,8 @@ def test_a_bare_rank_that_dies(short_folder):
 def test_killed_leaves_nothing(short_folder, network, how):
     process = started(short_folder, "--against", "openmpi,bare", *network)
     variable = f"TMPDIR={short_folder}"
-    # Ours and its guardian, our ranks and the bare ones, mpirun twice or once, and the ranks of each.
+    # At least: the benchmark and its guardian, two of our ranks, two bare ranks, mpirun with its
+    # two ranks.
     assert len(processes_with(variable)) >= 2 + 2 + 2 + 3
     process.send_signal(how)
     process.wait(timeout=20)

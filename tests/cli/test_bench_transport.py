@@ -1,4 +1,4 @@
-"""`thalweg bench transport`, tiny, so that it never rots. Speeds are for a quiet machine."""
+"""`thalweg bench transport` with tiny sizes, so that it never rots. Speeds need a quiet machine."""
 import os
 import signal
 import subprocess
@@ -15,7 +15,7 @@ def test_transport(thalweg):
     assert abs(result["ratio_tcp"] - result["dlcp_gbps"] / result["tcp_gbps"]) < 1e-6
     assert abs(result["ratio_keyed"] - result["dlcp_keyed_gbps"] / result["dlcp_gbps"]) < 1e-6
     assert result["dlcp_keyed_gbps"] > 0 and result["dlcp_keyed_cpu_s_per_gb"] > 0
-    # An endpoint with nothing to do does nothing.
+    # An idle endpoint uses almost no processor time.
     assert result["idle_cpu"] < 0.01
     if os.geteuid() != 0:
         assert result["link"] == "loopback" and "root" in result["note"]
@@ -24,7 +24,7 @@ def test_transport(thalweg):
     for row in result["lossy"]:
         # 1 MiB and the headers of 749 packets at 1 Gb/s.
         assert abs(row["limit_ms"] - (2**20 + 749 * 78) * 8e-6) < 1e-6
-        # Less than the limit only by what need not arrive.
+        # Faster than the limit only by the part that may be lost.
         assert row["dlcp_p50_ms"] > row["limit_ms"] * (1 - row["loss_bound"]) * 0.98
         assert row["dlcp_p99_ms"] >= row["dlcp_p50_ms"]
         assert row["dlcp_arrived"] >= 1 - row["loss_bound"]
@@ -37,7 +37,7 @@ def test_transport_bad_flags(thalweg):
 
 
 def test_transport_killed_leaves_nothing():
-    """Its processes, and with them the namespaces, end with it."""
+    """When the benchmark is killed, its processes end, and with them its namespaces."""
     process = subprocess.Popen([ROOT / "build/release/thalweg", "bench", "transport"],
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     children = []

@@ -1,4 +1,4 @@
-"""`thalweg reproduce e2e`: trained over a testbed, in short."""
+"""`thalweg reproduce e2e`: short trainings over a testbed."""
 import json
 import os
 import signal
@@ -12,7 +12,7 @@ from test_run import wait_until
 from test_testbed import PROGRAM, ROOT, needs_namespaces
 
 sys.path.insert(0, str(ROOT / "python"))
-from thalweg import e2e  # noqa: E402
+from thalweg.lab import e2e  # noqa: E402
 
 EXPERIMENTS = sorted((ROOT / "experiments/e2e").glob("*.yaml"))
 
@@ -24,7 +24,8 @@ def namespaces_of(pid):
 
 @needs_namespaces
 def test_quick_trains_two_jobs_with_every_library_it_names(tmp_path):
-    """Both share the switch that sums: their process groups have one name in one job of PyTorch, and are two there."""
+    """Both jobs share the switch that aggregates. Their process groups have the same name in PyTorch, but are two jobs at
+    the switch."""
     done = subprocess.run([PROGRAM, "reproduce", "e2e", "--quick", "--json", "--output", tmp_path], capture_output=True,
                           text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -33,7 +34,7 @@ def test_quick_trains_two_jobs_with_every_library_it_names(tmp_path):
     rows = {(row["library"], row["job"]): row for row in found["rows"]}
     assert set(rows) == {(library, job) for library in ("Gloo", "Thalweg, bound 1 %", "Thalweg, ATP") for job in (0, 1)}
     for row in rows.values():
-        # A step moves 0.6 MB at 100 Mb/s: no less than 48 ms can do.
+        # A step moves 0.6 MB at 100 Mb/s, which takes at least 48 ms.
         assert row["steps"] == 6 and 48 < row["p50_ms"] <= row["p99_ms"]
         assert row["packets"] > 1000 and row["accuracy"] > 0.2
     assert rows["Gloo", 1]["gloo_p50_over_ours"] == 1
@@ -45,7 +46,7 @@ def test_quick_trains_two_jobs_with_every_library_it_names(tmp_path):
 def test_killed_command_leaves_nothing(how):
     command = subprocess.Popen([PROGRAM, "reproduce", "e2e/tail-3", "--no-plots"], stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL)
-    # Its process is replaced by the script's, which has the same number.
+    # The command replaces itself by the script (exec), so the process id stays the same.
     wait_until(lambda: len(namespaces_of(command.pid)) == 4)
     os.kill(command.pid, how)
     code = command.wait(120)
@@ -54,7 +55,7 @@ def test_killed_command_leaves_nothing(how):
 
 
 def is_listed(pid):
-    """Whether the command's testbed, or something of it, is there."""
+    """Whether the command's testbed, or a part of it, exists."""
     listed = json.loads(subprocess.run([PROGRAM, "testbed", "list", "--json"], capture_output=True, text=True).stdout)
     return any(one["name"] == f"e2e{pid}" for one in listed)
 
@@ -77,7 +78,7 @@ def test_bad_field_is_named(tmp_path, change, words):
     key = change.split(":")[0]
     lines = [line for line in (ROOT / "experiments/e2e/tail-3.yaml").read_text().splitlines() if not line.startswith(key)]
     (tmp_path / "bad.yaml").write_text("\n".join([*lines, change]))
-    done = subprocess.run([sys.executable, "-m", "thalweg.e2e", tmp_path / "bad.yaml"], capture_output=True, text=True,
+    done = subprocess.run([sys.executable, "-m", "thalweg.lab.e2e", tmp_path / "bad.yaml"], capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "THALWEG_BACKEND": "0"})
     assert done.returncode == 2
     for word in words:

@@ -1,4 +1,4 @@
-"""The bootstrap under real launchers: ranks of net_test find each other by what their environment says."""
+"""Jobs under real launchers: ranks of net_test find each other by their environment variables."""
 import os
 import re
 import shutil
@@ -53,7 +53,7 @@ def test_named_interface(interface, code):
 
 
 def test_ranks_of_slurm():
-    """As srun sets the environment of its tasks; there is no Slurm here."""
+    """Sets the environment as srun does for its tasks, since the tests have no Slurm."""
     step = {"SLURM_STEP_NODELIST": "localhost", "SLURM_STEP_NUM_TASKS": "3", "SLURM_STEP_TASKS_PER_NODE": "3",
             "SLURM_NODEID": "0", "SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0"}
     script = " & ".join(f"SLURM_PROCID={r} SLURM_LOCALID={r} {' '.join(map(str, MEET))}" for r in (2, 1, 0))

@@ -1,4 +1,4 @@
-"""`thalweg sim run --trace --plot`: timelines that a viewer can open, plots, and what is refused."""
+"""`thalweg sim run --trace --plot`: timelines that a viewer can open, plots, and errors."""
 import json
 import sys
 from collections import defaultdict
@@ -72,7 +72,7 @@ def test_trace_of_single_flows_and_faults(thalweg, tmp_path):
     assert thalweg("sim", "run", LINK_FAILURE, "--trace", trace).code == 0
     events = events_of(trace)
     assert_no_overlap(events)
-    # Hosts that only receive are there too.
+    # The trace includes hosts that only receive.
     assert len(names(events, "process_name")) == 8 + 1
     assert [(e["name"], e["ts"]) for e in events if e["ph"] == "i"] == [
         ("leaf0–spine0 down", 5000), ("leaf0–spine0 up", 12000)]
@@ -97,6 +97,26 @@ def test_plot(thalweg, tmp_path, ending, start):
     assert thalweg("sim", "run", LINK_FAILURE, "--plot", plot).code == 0
     assert thalweg("sim", "run", LINK_FAILURE, "--plot", again).code == 0
     assert plot.read_bytes().startswith(start) and plot.read_bytes() == again.read_bytes()
+
+
+def test_queues_of_a_plot__are_quantiles_over_ports(thalweg, small_jobs, tmp_path, monkeypatch):
+    """What draw.py is asked for: never more curves than can be read, the deepest port above the others."""
+    asked = tmp_path / "request.json"
+    spy = tmp_path / "python"
+    spy.write_text(f'#!/bin/sh\ncase "$*" in *--check*) exit 0;; esac\ncat > {asked}\nprintf "3\\nabc"\n')
+    spy.chmod(0o755)
+    monkeypatch.setenv("THALWEG_PYTHON", str(spy))
+    assert thalweg("sim", "run", small_jobs, "--plot", tmp_path / "p.svg").code == 0
+    (panel,) = [one for one in json.loads(asked.read_text())["figures"][0]["figure"]["panels"]
+                if one["title"].startswith("Queues of")]
+    ports = int(panel["title"].split()[2])
+    curves = {one["name"]: one for one in panel["series"]}
+    assert list(curves) == ["deepest port", *["p90 of the ports"] * (ports >= 10), "median port"]
+    assert "longest at leaf" in panel["title"]
+    for deep, middle in zip(curves["deepest port"]["y"], curves["median port"]["y"]):
+        assert deep >= middle
+    assert max(curves["deepest port"]["y"]) > max(curves["median port"]["y"]) > 0
+    assert len(curves["deepest port"]["x"]) <= 81
 
 
 def test_same_json_with_and_without(thalweg, small_jobs, tmp_path):

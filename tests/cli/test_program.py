@@ -1,4 +1,6 @@
-"""The program itself: what it says where a subcommand is due."""
+"""The program itself: its errors for wrong subcommands, and completion."""
+import re
+import shutil
 import subprocess
 
 import pytest
@@ -23,7 +25,7 @@ def test_missing_option_is_still_named(thalweg):
 
 
 def completed(thalweg, *words):
-    """What bash offers for the last of these words."""
+    """The completions that bash offers for the last of these words."""
     script = thalweg("completion", "bash").out
     quoted = " ".join(f"'{word}'" for word in words)
     asked = f"{script}\nCOMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _thalweg; echo \"${{COMPREPLY[@]}}\""
@@ -37,6 +39,26 @@ def test_completion(thalweg):
     assert completed(thalweg, "thalweg", "run", "-n", "2", "--", "pl") == []
     assert "rank" not in completed(thalweg, "thalweg", "bench", "")  # for the program itself
     assert thalweg("completion", "tcsh").code == 2
+
+
+def test_completion__fish(thalweg):
+    script = thalweg("completion", "fish").out
+    lines = script.splitlines()
+    assert any(line.startswith("complete -c thalweg -n '__thalweg_at thalweg' -f -a plan -d ") for line in lines)
+    shown = [line for line in lines if line.startswith("complete -c thalweg -n '__thalweg_at thalweg plan show' ")]
+    assert any(" -l topology -r -d " in line for line in shown)  # takes a value
+    assert any(" -l json -d " in line for line in shown)  # a flag
+    assert any("-s n -l ranks -r" in line for line in lines)
+    assert "allreduce-rank" not in script  # for the program itself
+    # Every text in quotes ends on its line, with quotes inside escaped.
+    for line in lines:
+        if line.startswith("complete "):
+            assert re.sub(r"\\.", "", line).count("'") == 4, line
+    fish = shutil.which("fish")
+    if fish:
+        asked = f"{script}\ncomplete -C 'thalweg plan com'"
+        found = subprocess.run([fish, "--no-config", "-c", asked], check=True, capture_output=True, text=True).stdout
+        assert found.startswith("compare\t"), found
 
 
 def test_man_page__has_every_subcommand_and_option(thalweg):

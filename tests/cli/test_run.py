@@ -22,7 +22,7 @@ SHOW = f"import json, os; print(json.dumps({{n: os.environ.get(n) for n in {NAME
 
 @pytest.fixture
 def fake_ssh(tmp_path):
-    """Options for two hosts that are this one."""
+    """Options for two hosts that are both this machine."""
     script = tmp_path / "fake-ssh"
     script.write_text('#!/bin/sh\nexport FAKE_HOST="$1"\nshift\nexec sh -c "$*"\n')
     script.chmod(0o755)
@@ -62,13 +62,13 @@ def gone(pid):
 
 
 def pids_in(folder, count):
-    """The processes that have written their numbers to the folder, once there are so many."""
+    """Waits until `count` processes have written their ids to the folder, and returns the ids."""
     wait_until(lambda: len([f for f in folder.iterdir() if f.read_text().endswith("\n")]) == count)
     return [int(f.read_text()) for f in folder.iterdir()]
 
 
 def sleepers(folder):
-    """A rank that writes its number, and that of a child of it, to the folder, and sleeps."""
+    """The command of a rank that writes its process id and that of a child to the folder, and sleeps."""
     folder.mkdir()
     return ["--", "sh", "-c", f"sleep 300 & echo $! > {folder}/$RANK.child; echo $$ > {folder}/$RANK; wait"]
 
@@ -90,7 +90,7 @@ def test_environment_of_ranks(thalweg):
 
 
 def test_ranks_meet_in_the_store(thalweg):
-    """Rank 0 gives every other something to read, by the protocol as store_message.h documents it."""
+    """Rank 0 sets a key for every other rank, with the protocol that store_message.h documents."""
     code = f"""
         import os, sys
         sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -331,3 +331,44 @@ def test_output_that_cannot_be_passed_on_is_an_error():
         done = subprocess.run([PROGRAM, "run", "-n", "1", "--", "echo", "hi"], stdout=full, stderr=subprocess.PIPE,
                               text=True, timeout=30)
     assert done.returncode == 2 and "cannot pass on what the ranks print" in done.stderr
+
+
+AFFINITY = "import json, os; print(json.dumps(sorted(os.sched_getaffinity(0))))"
+
+
+def cores_of_ranks(done):
+    assert done.code == 0, done.err
+    return {rank: set(json.loads(lines[0])) for rank, lines in by_rank(done.out).items()}
+
+
+@pytest.mark.parametrize("options", [(), ("--bind", "core")])
+def test_bind_gives_each_rank_cores_of_its_own(thalweg, options):
+    mine = os.sched_getaffinity(0)
+    ranks = min(len(mine), 3)
+    cores = cores_of_ranks(thalweg("run", "-n", ranks, *options, *python(AFFINITY)))
+    assert sorted(cores) == list(range(ranks))
+    assert set().union(*cores.values()) == mine
+    assert sum(map(len, cores.values())) == len(mine)
+    assert max(map(len, cores.values())) - min(map(len, cores.values())) <= 1
+
+
+def test_bind_none_and_too_few_cores_leave_ranks_alone(thalweg):
+    mine = os.sched_getaffinity(0)
+    assert cores_of_ranks(thalweg("run", "-n", 1, "--bind", "none", *python(AFFINITY))) == {0: mine}
+    crowd = len(mine) + 1
+    if crowd > 64:
+        pytest.skip("too many cores to crowd")
+    assert cores_of_ranks(thalweg("run", "-n", crowd, *python(AFFINITY))) == {r: mine for r in range(crowd)}
+    refused = thalweg("run", "-n", crowd, "--bind", "core", *python(AFFINITY))
+    assert refused.code != 0
+    assert f"there are {crowd} ranks and {len(mine)} cores: write none" in refused.err
+
+
+def test_bind_by_agents(thalweg, fake_ssh):
+    """Both hosts are this machine: each agent divides its cores among its own ranks."""
+    mine = os.sched_getaffinity(0)
+    cores = cores_of_ranks(thalweg("run", *fake_ssh, *python(AFFINITY)))
+    assert cores[2] == mine
+    assert cores[0] | cores[1] == mine and (len(mine) < 2 or not cores[0] & cores[1])
+    refused = thalweg("run", "--bind", "socket", *fake_ssh, *python(AFFINITY))
+    assert refused.code != 0 and "--bind: 'socket' is not allowed: core or none" in refused.err

@@ -56,7 +56,7 @@ def test_bad_scenario(thalweg, tmp_path, old, new, words):
 
 
 def test_output_to_a_device_and_a_link(thalweg, tmp_path):
-    """They are written, not replaced by a file of that name; a full disk is an error."""
+    """Devices and symbolic links are written to, not replaced by a file; a full disk is an error."""
     done = thalweg("sim", "run", "scenarios/link-failure.yaml", "--flows", "/dev/full")
     assert done.code == 2 and "/dev/full" in done.err
     assert Path("/dev/full").is_char_device()
@@ -76,5 +76,6 @@ def test_aggregation_over_two_levels(thalweg):
     for job in result["jobs"]:
         counts = job["aggregation"]
         assert job["done"] and counts["completed"] > 1000
-        # Two workers in one rack, two behind switches of their own, a fourth that reaches the server alone.
+        # The switches of two racks aggregate; the third rack's does not, so its worker's packets
+        # reach the server alone.
         assert counts["packets_at_servers"] < counts["packets_sent"]

@@ -98,7 +98,7 @@ def test_bad_flags(thalweg, scenario, arguments, words):
 
 
 def start_long_sweep(scenario, errors):
-    """A sweep of two processes at once that takes long, and their ids."""
+    """Starts a long sweep with two processes at a time; returns it and the ids of the two."""
     process = subprocess.Popen(
         [PROGRAM, "sim", "run", scenario, "--set", "jobs.0.size=1GB", "-j2"],
         cwd=ROOT, stdout=subprocess.DEVNULL, stderr=errors, text=True)

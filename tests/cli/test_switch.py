@@ -11,7 +11,7 @@ from test_run import PROGRAM, ROOT
 
 @pytest.fixture
 def switch(tmp_path):
-    """A running switch: start(yaml) gives its control address."""
+    """start(yaml) runs a switch and returns its control address."""
     processes = []
 
     def start(text="control: 127.0.0.1:0\n"):
@@ -49,7 +49,7 @@ def test_jobs_come_and_go(thalweg, switch):
     full = job("create", "--workers", WORKERS, "--servers", "127.0.0.1:6003")
     assert full.code == 2 and "2 jobs" in full.err
 
-    # What is not from a member, or makes no sense, is counted and nothing else.
+    # Packets from strangers and malformed packets are only counted.
     host, port = two["data"][0].rsplit(":", 1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
         stranger.sendto(b"x" * 100, (host, int(port)))
@@ -96,7 +96,7 @@ def test_control_socket_survives_nonsense(thalweg, switch):
             stream.sendall(line)
             answer = json.loads(stream.makefile().readline())
             assert not answer["ok"] and error in answer["error"]
-        # A line that never ends is not kept.
+        # The connection ends if a line is too long.
         try:
             stream.sendall(b"x" * 200_000)
             assert stream.recv(1) == b""

@@ -46,7 +46,7 @@ def stats(name=NAME):
 
 
 def state(name=NAME):
-    """As `testbed list` has it; None: there is none of that name."""
+    """The state that `testbed list` shows; None if there is no testbed of that name."""
     return {one["name"]: one["state"] for one in json.loads(bed("list", "--json").stdout)}.get(name)
 
 
@@ -57,7 +57,7 @@ def namespaces(name=NAME):
 
 
 def can_make_networks():
-    if os.geteuid() != 0 or shutil.which("ip") is None:
+    if os.geteuid() != 0 or os.environ.get("THALWEG_WITHOUT_ROOT") or shutil.which("ip") is None:
         return False
     try:
         os.close(os.open("/dev/net/tun", os.O_RDWR))
@@ -72,7 +72,7 @@ needs_namespaces = pytest.mark.skipif(not can_make_networks(),
 
 @pytest.fixture
 def up():
-    """Brings a testbed up; takes it down at the end."""
+    """Brings testbeds up and takes them down after the test."""
     names = []
 
     def start(*arguments, name=NAME):
@@ -94,7 +94,7 @@ def send(host, code, name=NAME, **options):
     return bed("exec", host, "--", sys.executable, "-c", code, name=name, **options)
 
 
-# Sends so many datagrams of a size to a host's discard port.
+# Sends {count} datagrams of {size} bytes to the discard port of a host.
 UDP = """
 import socket, sys, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -116,7 +116,7 @@ def test_up_and_down_leave_nothing(up):
     assert {"name": NAME, "state": "up", "hosts": 3, "pid": now["pid"]} in listed
     again = bed("up", STAR, check=False)
     assert again.returncode == 2 and "is up already" in again.stderr
-    # Programs that still run on its hosts end with it.
+    # Programs that run on the hosts end with the testbed.
     sleeper = subprocess.Popen([PROGRAM, "testbed", "exec", "--name", NAME, "1", "--", "sleep", "1000"])
     wait_until(lambda: Path(f"/proc/{sleeper.pid}/cmdline").read_bytes().startswith(b"sleep"))
     bed("down")
@@ -133,9 +133,9 @@ def test_killed_process_leaves_what_down_removes(up):
     os.kill(stats()["pid"], signal.SIGKILL)
     wait_until(lambda: state() == "dead")
     assert len(namespaces()) == 3
-    # The devices went with the process.
+    # The devices were removed with the process.
     assert "tw0" not in subprocess.run(["ip", "-n", f"{NAME}-h0", "link"], capture_output=True, text=True).stdout
-    # The next of that name removes it too.
+    # The next testbed of that name removes the remains too.
     up(STAR)
     os.kill(stats()["pid"], signal.SIGKILL)
     wait_until(lambda: state() == "dead")
@@ -149,7 +149,7 @@ def test_two_testbeds_do_not_meet(up):
     up(STAR)
     up("single-switch:hosts=2,host=20M", name=other)
     assert len(namespaces(other)) == 2
-    # The same addresses in both: what one sends comes out in that one.
+    # Both testbeds use the same addresses. Packets stay in the testbed that sent them.
     sent = {name: stats(name)["frames"]["sent"] for name in (NAME, other)}
     send(0, UDP.format(tos=0, count=3, size=100, address="10.77.0.2"))
     wait_until(lambda: stats()["frames"]["sent"] >= sent[NAME] + 3 and stats()["frames"]["inside"] == 0)
@@ -163,8 +163,8 @@ def test_two_testbeds_do_not_meet(up):
 @needs_namespaces
 @pytest.mark.skipif(shutil.which("iperf3") is None, reason="no iperf3")
 def test_rate_is_what_the_links_say(up, two_racks):
-    """TCP over three hops: goodput, with the headers of its packets, is within 2 % of the slowest link. Of three measurements
-    the best: others may use the machine."""
+    """TCP over three hops: goodput plus the headers of packets is within 2 % of the slowest link's rate. The best of three
+    measurements counts, since others may use the machine."""
     up(two_racks)
 
     def measured():
@@ -185,7 +185,7 @@ def test_rate_is_what_the_links_say(up, two_racks):
 
 
 def best_of_three(measure, wanted):
-    """The measurement that is nearest to what is wanted; no second one if the first is within a hundredth."""
+    """The one of up to three measurements that is nearest to `wanted`; stops at one within 1 %."""
     found = []
     for _ in range(3):
         found.append(measure())
@@ -194,7 +194,7 @@ def best_of_three(measure, wanted):
     return min(found, key=lambda value: abs(value / wanted - 1))
 
 
-# Says how long a transfer took, from its first byte to its last.
+# Prints the time of a transfer from its first byte to its last.
 RECEIVE = """
 import socket, time
 listener = socket.create_server(("10.77.0.3", 9), reuse_port=True)
@@ -210,8 +210,8 @@ print(got, time.monotonic() - start)
 
 @needs_namespaces
 def test_simulator_says_what_the_testbed_does(up, two_racks, thalweg, tmp_path):
-    """One transfer by CUBIC, here by the kernel's over the testbed, there by ours in the simulator. With buffers that hold all,
-    so that it is the networks that are compared: how the two recover from loss differs (docs/testbed.md)."""
+    """One transfer over CUBIC: the kernel's over the testbed, and ours in the simulator. Buffers hold all packets, so that
+    only the networks are compared: the two recover from loss differently (docs/testbed.md)."""
     two_racks.write_text(TWO_RACKS.replace("60kB", "4MB"))
     (tmp_path / "transfer.yaml").write_text(f"topology: {two_racks}\n"
                                             "transport: {kind: cubic, rto_min: 200ms, rto_initial: 1s}  # as Linux has them\n"
@@ -235,7 +235,7 @@ def test_simulator_says_what_the_testbed_does(up, two_racks, thalweg, tmp_path):
 
 @needs_namespaces
 def test_delay_and_full_buffer(up, two_racks):
-    """A packet takes what delays and rates say, and a port keeps what its buffer holds and drops the rest."""
+    """A packet takes as long as delays and rates tell; a port keeps what fits its buffer and drops the rest."""
     up(two_racks)
     ping = bed("exec", 0, "--", sys.executable, "-c", """
 import socket, time
@@ -252,10 +252,10 @@ for _ in range(4):  # kernels answer some six at once
         times.append(time.monotonic() - start)
 print(min(times))
 """)
-    # Six links of 5 ms; on a busy machine the program itself is woken late.
+    # Six links of 5 ms. On a busy machine the program itself wakes up late.
     assert 0.030 <= float(ping.stdout) < 0.150
-    # 200 packets of 1000 bytes at 50 Mb/s into 20 Mb/s: 80 leave meanwhile, 60 kB wait, the rest is dropped. They leave
-    # their host at once when it is resumed, however long the program took.
+    # 200 packets of 1000 bytes arrive at 50 Mb/s and leave at 20 Mb/s: 80 leave meanwhile, 60 kB wait, the rest is dropped.
+    # All are sent at once when the host is resumed, however long the program took.
     before = stats()["frames"]
     bed("pause", "a")
     send(0, UDP.format(tos=0, count=200, size=972, address="10.77.0.3"))
@@ -280,7 +280,7 @@ def test_set_capture_and_faults(up, two_racks, tmp_path):
     rates = {link["name"]: link["rate_bps"] for link in stats()["links"]}
     assert rates["left-right"] == 5_000_000 and rates["a-left"] == 10_000_000
     shaped = subprocess.run(["tc", "-n", f"{NAME}-h0", "qdisc", "show", "dev", "tw0"], capture_output=True, text=True)
-    assert "rate 10093Kbit" in shaped.stdout  # 1514 bytes where the link counts 1500
+    assert "rate 10093Kbit" in shaped.stdout  # the kernel counts 1514 bytes per packet, the link 1500
     capture = subprocess.Popen([PROGRAM, "testbed", "capture", "--name", NAME, "left-right", tmp_path / "x.pcap"],
                                stdout=subprocess.PIPE, text=True)
     assert "capturing" in capture.stdout.readline()
@@ -296,9 +296,9 @@ def test_set_capture_and_faults(up, two_racks, tmp_path):
     while at < len(data):
         sizes.append(struct.unpack("<I", data[at + 8:at + 12])[0])
         at += 16 + sizes[-1]
-    # Ten datagrams, and the answers that nobody listens.
+    # Ten datagrams, and the ICMP answers that no process listens.
     assert f"{len(sizes)} frames" in said and sizes.count(100 + 42) == 10
-    # A capture of so many frames ends by itself.
+    # A capture with a limit of frames ends by itself.
     few = subprocess.Popen([PROGRAM, "testbed", "capture", "--name", NAME, "left-right", tmp_path / "y.pcap", "--frames", "4"],
                            stdout=subprocess.PIPE, text=True)
     assert "capturing" in few.stdout.readline()
@@ -330,7 +330,7 @@ def test_run_gives_ranks_their_environment(up):
     code = "import os; print(*(os.environ[n] for n in ['RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'MASTER_ADDR', 'EXTRA']))"
     done = bed("run", "--hosts", "1-2", "-x", "EXTRA=7", "--", sys.executable, "-c", code)
     assert sorted(done.stdout.splitlines()) == ["[0] 0 2 0 10.77.0.2 7", "[1] 1 2 0 10.77.0.2 7"]
-    # The ranks of a job meet, over the testbed's network.
+    # The ranks of a job meet over the testbed's network.
     allreduce = bed("run", "--", ROOT / "build/release/examples/allreduce", check=False)
     assert allreduce.returncode == 0, allreduce.stderr
     assert stats()["frames"]["delivered"] > 10
@@ -364,6 +364,6 @@ def test_errors_say_what_is_allowed(arguments, words):
 
 def test_name_is_checked():
     done = bed("list", check=False, name="a/b")
-    assert done.returncode == 0  # of all testbeds
+    assert done.returncode == 0  # `list` shows all testbeds and ignores the name
     done = bed("stats", check=False, name="a/b")
     assert done.returncode == 2 and "letters, digits" in done.stderr

@@ -1,9 +1,11 @@
-"""`thalweg testbed`: processes that are ended early, hosts that stall, switches that sum and restart."""
+"""`thalweg testbed`: processes that are ended early, hosts that stall, switches that aggregate and restart."""
 import json
+import os
 import subprocess
 import sys
 import time
 
+import pytest
 from test_run import wait_until
 from test_testbed import NAME, PROGRAM, ROOT, STAR, UDP, bed, namespaces, needs_namespaces, send, state, stats, up  # noqa: F401
 
@@ -11,7 +13,7 @@ pytestmark = needs_namespaces
 
 
 def test_up_that_is_ended_early_leaves_nothing():
-    """Whenever: before, while and after the network's process makes namespaces."""
+    """Ends `testbed up` before, while and after the network's process makes namespaces."""
     for after in (0.0, 0.05, 0.15, 0.4):
         starting = subprocess.Popen([PROGRAM, "testbed", "up", "--name", NAME, "single-switch:hosts=8,host=10M"],
                                     stdout=subprocess.DEVNULL)
@@ -23,7 +25,7 @@ def test_up_that_is_ended_early_leaves_nothing():
 
 
 def test_stalls_hold_hosts_back(up):
-    """A ping of a round takes as long as a host stalls, sometimes."""
+    """Some pings take as long as a host stalls."""
     up("single-switch:hosts=2,host=50M")
     bed("stall", "--every", "50ms", "--for", "60ms")
     times = """
@@ -51,7 +53,7 @@ while True:
 """], stdout=subprocess.PIPE, text=True)
     assert echo.stdout.readline() == "ready\n"
     assert float(send(0, times).stdout) >= 0.04
-    # A host that was paused by hand stays so, however often it stalls.
+    # A host that was paused by hand stays paused, however often it stalls.
     bed("stall", "--every", "1ms", "--for", "1ms")
     bed("pause", 0)
     send(0, UDP.format(tos=0, count=5, size=100, address="10.77.0.2"))
@@ -69,17 +71,17 @@ while True:
 
 
 def test_switches_aggregate_exactly_under_loss(up):
-    """Ranks sum by the switch of the testbed, while packets are lost, and the switch restarts under way."""
+    """Ranks sum through a switch of the testbed while packets are lost, and the switch restarts meanwhile."""
     up("leaf-spine:racks=2,hosts=2,spines=1,host=50M,uplink=50M", "--aggregate", "leaf0")
     now = stats()
     control = now["aggregators"][0]["control"]
     assert now["aggregators"] == [{"switch": "leaf0", "control": "10.77.0.5:7700"}]
     assert len(now["hosts"]) == 4 and not any("aggregator" in link["name"] for link in now["links"])
     job = subprocess.Popen([PROGRAM, "testbed", "run", "--name", NAME, "--timeout", "100s", "--",
-                            ROOT / "build/release/examples/atp_sum", "100", "10000"],
+                            ROOT / "build/release/examples/atp_sum", "300", "10000"],
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
-    sums = [0]  # packets that the switch has added, whenever it was asked
+    sums = [0]  # packets that the switch has added, at each query
 
     def added():
         listed = bed("exec", 0, "--", PROGRAM, "job", "stats", "--switch", control, "--json", check=False)
@@ -103,8 +105,17 @@ def test_switches_aggregate_exactly_under_loss(up):
     assert refused.returncode == 2 and "switch0" in refused.stderr
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_two_levels_of_switches():
+    """The example checks the counters of both leaves, the bytes on the uplinks, every sum under loss, and a restart."""
+    done = subprocess.run([ROOT / "examples/two_racks_two_levels.sh", "30", "100000"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "all sums exact" in done.stdout
+    assert namespaces("two-racks") == [] and state("two-racks") is None
+
+
 def test_soak_that_is_ended_leaves_nothing():
-    """`make test` runs a minute of it (Makefile); here it is told to end while a job runs."""
+    """Ends tools/soak while a job runs. `make test` runs a full minute of it (Makefile)."""
     soak = subprocess.Popen([sys.executable, ROOT / "tools/soak", "--seconds", "60", "--seed", "7"], stdout=subprocess.DEVNULL,
                             stderr=subprocess.PIPE, text=True)
     name = f"soak{soak.pid}"

@@ -14,13 +14,13 @@ def test_json(thalweg):
     assert answer["buffer_bytes"] == 512 * 1024
     assert len(answer["queues"]) == 7
     assert abs(sum(q["share"] for q in answer["queues"]) - 1) < 1e-9
-    # The limits share what is not kept for control, to a byte a queue.
+    # The limits add up to the buffer that is not reserved for control, within a byte per queue.
     total = sum(limit for _, limit in queues(answer))
     assert 0.95 * 512 * 1024 - 10 < total <= 0.95 * 512 * 1024
     for q in answer["queues"]:
         assert 0 < q["threshold_bytes"] <= q["limit_bytes"]
         assert 0 <= q["large_loss"] <= q["small_loss"] < 1
-    # Front layers, in the urgent queues, are dropped first.
+    # Urgent queues, which carry the front layers, drop first.
     thresholds = [t for t, _ in queues(answer)]
     assert thresholds == sorted(thresholds)
     assert 0 < answer["mean_load"] < 1
@@ -80,13 +80,13 @@ def test_other_formats(thalweg, kind, line):
 
 
 def test_scenario_section_takes_effect(thalweg, tmp_path):
-    """What --format thalweg prints is what `thalweg sim run` reads and does."""
+    """`thalweg sim run` reads and applies what --format thalweg prints."""
     answer = queues(thalweg(*BASIC, "--format", "json").json())
     scenario = tmp_path / "tuned.yaml"
 
     def result_with(*flags):
         network = thalweg(*BASIC, "--format", "thalweg", *flags).out
-        # Three to one, in queue 1.
+        # Three hosts send to one, in queue 1.
         scenario.write_text(
             "topology: single-switch:hosts=4,host=10G\ntransport: dlcp\n" + network + "flows:\n" +
             "".join(f"  - {{from: host{i}, to: host0, size: 1MB}}\n" for i in (1, 2, 3)))
@@ -94,7 +94,7 @@ def test_scenario_section_takes_effect(thalweg, tmp_path):
 
     tuned = result_with()
     assert tuned["drops_selective"] > 0 and tuned["drops_full"] > 0
-    # With a larger buffer the queue holds all of the burst.
+    # With a larger buffer the queue holds the whole burst.
     assert answer[0][1] < 300_000
     roomy = result_with("--buffer", "512MiB")
     assert roomy["drops_selective"] == roomy["drops_full"] == 0
@@ -138,7 +138,7 @@ def test_bad_files(thalweg, tmp_path):
 
 def test_bound__starts_the_profiler(thalweg):
     done = thalweg("tune", "bound", "--model", "digits-cnn", "--samples", 64, "--epochs", 1, "--seeds", 1, "--fractions",
-                   "50%", "--where", "all", "--json", "-")
+                   "50%", "--where", "all", "--json")
     assert done.json()["points"][0]["fraction"] == 0.5
 
 

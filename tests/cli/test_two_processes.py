@@ -26,7 +26,7 @@ def lossy_pair(namespaces):
         for i in range(2):
             inside(i, "ip", "addr", "add", f"10.78.0.{i + 1}/24", "dev", "tw0")
             inside(i, "ip", "link", "set", "tw0", "up")
-            # Cuts runs of packets, which would be lost as one, into packets.
+            # Cuts runs into single packets; otherwise a run would be lost as a whole.
             inside(i, "tc", "qdisc", "add", "dev", "tw0", "root", "tbf", "rate", "2gbit", "burst",
                    "8kb", "limit", "10mb")
             inside(i, "nft", "add table netdev loss; add chain netdev loss in { type filter hook "
@@ -58,7 +58,7 @@ def test_namespaces_with_loss(lossy_pair):
     fractions = [float(line.split()[2]) for line in received.splitlines() if " arrived in " in line]
     assert len(fractions) == 20
     assert all(97 <= fraction <= 100 for fraction in fractions)
-    # Something was lost, or nothing was tested.
+    # Without any loss the test would show nothing.
     assert min(fractions) < 100
 
 
@@ -73,7 +73,7 @@ def test_namespaces_with_loss_exact(lossy_pair):
 
 
 def test_namespaces_with_key_recorded_and_replayed(lossy_pair, thalweg, tmp_path):
-    """Authenticated, and both ends recorded: the recordings replay to the same answers."""
+    """With a job key, and recordings of both ends, which replay to the same answers."""
     prefixes = [["ip", "netns", "exec", name] for name in reversed(lossy_pair)]
     key = tmp_path / "key"
     key.write_text("00112233445566778899aabbccddeeff\n")
@@ -81,7 +81,7 @@ def test_namespaces_with_key_recorded_and_replayed(lossy_pair, thalweg, tmp_path
                                       "--key-file", key, "--record", tmp_path)
     assert sender.returncode == 0, sender.stderr
     assert code == 0, received
-    # 1500 less IP and UDP, header and tag, in whole elements of 8 bytes.
+    # 1500 bytes minus IP and UDP, header and tag, rounded down to a multiple of 8.
     assert "1416 bytes a packet" in received
     sent = thalweg("trace", "replay", tmp_path / "sender-0.dlcp", "--json").json()
     got = thalweg("trace", "replay", tmp_path / "receiver-0.dlcp", "--json").json()

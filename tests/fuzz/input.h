@@ -1,4 +1,4 @@
-// The bytes of a fuzzer as a stream of choices; zeros when they have run out.
+// Reads the bytes of a fuzzer as a series of choices; zeros when they have run out.
 #pragma once
 
 #include <cstddef>

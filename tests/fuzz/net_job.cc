@@ -1,5 +1,5 @@
-// A line to a switch's control socket, and an answer from it: whatever is accepted is written so
-// that it is read the same.
+// A line to a switch's control socket, and an answer from it: whatever is accepted reads the same
+// after it is written again.
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -7,9 +7,11 @@
 
 #include "base/check.h"
 #include "net/atp/job_message.h"
+#include "net/io/control_connection.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace thalweg;
+  using namespace thalweg::net;
   const auto fields = parse_control_line({reinterpret_cast<const char*>(data), size});
   if (!fields.ok()) return 0;
   if (const auto request = job_request_from(*fields); request.ok()) {

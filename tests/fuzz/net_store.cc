@@ -1,5 +1,5 @@
 // Both directions of the store's protocol: whatever is accepted encodes back to the same bytes, and
-// a table that is asked it keeps its limits.
+// a table that gets it as a request keeps its limits.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -7,16 +7,16 @@
 #include <vector>
 
 #include "base/check.h"
-#include "net/bootstrap/store_message.h"
-#include "net/bootstrap/store_table.h"
+#include "net/store/store_message.h"
+#include "net/store/store_table.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
 template <class Message>
 void take_all(std::span<const std::byte> stream, auto&& use) {
   Message message;
-  for (auto left = stream; take_store(left, message) == WireError::kNone; stream = left) {
+  for (auto left = stream; take_store(left, message) == wire::WireError::kNone; stream = left) {
     std::vector<std::byte> again;
     encode_store(message, again);
     CHECK(std::ranges::equal(again, stream.first(stream.size() - left.size())));
@@ -25,15 +25,16 @@ void take_all(std::span<const std::byte> stream, auto&& use) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace thalweg;
+  using namespace thalweg::net;
   const auto stream = std::as_bytes(std::span(data, size));
   if (size >= kStoreHelloSize) {
     StoreHello hello;
     const auto bytes = stream.first<kStoreHelloSize>();
-    if (decode_store_hello(bytes, hello) == WireError::kNone) {
+    if (decode_store_hello(bytes, hello) == wire::WireError::kNone) {
       CHECK(std::ranges::equal(encode_store_hello(hello), bytes));
     }
   }

@@ -1,16 +1,17 @@
-// Any bytes as a plan: they are refused with a message, or read; what is read can be verified
-// without harm, and written and read again it is the same plan.
+// Reads any bytes as a plan: they are refused with a message, or give a plan that can be verified
+// without harm, and that is the same after it is written and read again.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 #include "base/check.h"
-#include "plan/json.h"
-#include "plan/msccl.h"
+#include "plan/format/json.h"
+#include "plan/format/msccl.h"
 #include "plan/verify.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace thalweg;
+  using namespace thalweg::plan;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto plan = plan_from_json(text, "fuzz");
   if (!plan) {

@@ -1,6 +1,7 @@
-// ATP's ends under any packets: two workers and a server whose packets are delivered in any order,
-// merged as a switch may merge them, lost and doubled, and forged ones among them. Every tensor
-// ends once, no block is placed twice or outside, and while nothing is forged every sum is exact.
+// Two ATP workers and a server. Their packets are delivered in any order, merged as a switch may
+// merge them, lost and duplicated, with forged ones among them. Every tensor must end once, no
+// block may be placed twice or outside its tensor, and while nothing is forged every sum must be
+// exact.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -10,11 +11,12 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/prng.h"
 #include "input.h"
 #include "proto/atp/server.h"
 #include "proto/atp/worker.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 namespace {
 
 constexpr std::uint32_t kJob = 1;
@@ -40,7 +42,16 @@ AtpServerOptions server_options() {
   options.elements = kElements;
   options.window = 4;
   options.deadline = Duration::milliseconds(200);
+  options.repetitions = true;
   return options;
+}
+
+// The exponent that a worker's block needs.
+std::int8_t need(std::size_t worker, std::uint64_t sequence) {
+  const std::uint64_t bits = mix_bits(sequence * 2 + worker);
+  if (bits % 8 == 0) return tensor::kNoExponent;
+  if (bits % 16 == 1) return tensor::kNotFinite;
+  return static_cast<std::int8_t>(-static_cast<int>(bits / 16 % 8));
 }
 
 class Game {
@@ -70,8 +81,8 @@ class Game {
     std::map<AtpTensorHandle, Started> started;
   };
   struct Flight {
-    AtpHeader header;
-    std::uint64_t value = 0;  // how often each worker's contribution is in it, 16 bits each
+    wire::AtpHeader header;
+    std::uint64_t value = 0;  // how often it includes each worker's contribution, 16 bits each
   };
 
   void operate() {
@@ -82,6 +93,11 @@ class Game {
         AtpTensorSpec spec;
         spec.elements = input_.byte() % 32;
         spec.deadline = Duration::milliseconds(std::int64_t{1} << (input_.byte() % 12));
+        // The worker chooses the exponents of some tensors. A kind has tensors of one size.
+        if (spec.elements % 3 != 0) {
+          spec.scaling = {
+              .kind = static_cast<std::uint64_t>(spec.elements) + 1, .headroom = 1, .slack = 2};
+        }
         const auto handle = side.worker.start(spec, now_);
         if (handle.ok()) side.started[*handle].elements = spec.elements;
         return;
@@ -100,7 +116,10 @@ class Game {
       case 6:
         return forge(side);
       default:
-        if (code >> 3 == 9) side.worker.fail("a test", now_);
+        if (code >> 3 == 9) return side.worker.fail(Error("a test"), now_);
+        // A sum arrives changed.
+        return deliver(down_, (code & 8) != 0,
+                       [&](const Flight& f) { side.worker.on_corrupt(f.header, "a test", now_); });
     }
   }
 
@@ -113,20 +132,25 @@ class Game {
     to(each);
   }
 
-  // Two packets become one sum, as a switch would have it.
+  // Makes one sum of two packets, as a switch would.
   void merge() {
     if (up_.size() < 2) return;
     const std::size_t a = input_.byte() % up_.size();
     const std::size_t b = input_.byte() % up_.size();
     if (up_[a].header.sequence != up_[b].header.sequence) return;
     if (up_[a].header.elements != up_[b].header.elements) return;
+    if (up_[a].header.exponent != up_[b].header.exponent) return;
     if (up_[a].header.groups != 0 || up_[b].header.groups != 0) return;
     if ((up_[a].header.workers & up_[b].header.workers) != 0) return;
     Flight sum = up_[a];
     sum.header.workers = 0;
     sum.header.groups = 1;
-    sum.header.level = kAtpSecondLevel;
+    sum.header.level = wire::kAtpSecondLevel;
+    sum.header.needed_exponent =
+        std::max(sum.header.needed_exponent, up_[b].header.needed_exponent);
+    sum.header.next_exponent = std::max(sum.header.next_exponent, up_[b].header.next_exponent);
     sum.value += up_[b].value;
+    sum.header.check += up_[b].header.check;
     up_.push_back(sum);
   }
 
@@ -139,7 +163,8 @@ class Game {
   }
 
   void at_worker(Side& side, const Flight& flight) {
-    if (flight.header.kind == AtpKind::kAbort) return side.worker.on_abort(flight.header, now_);
+    if (flight.header.kind == wire::AtpKind::kAbort)
+      return side.worker.on_abort(flight.header, now_);
     const AtpPlacement placement = side.worker.on_parameter(flight.header, now_);
     if (placement.verdict != AtpPlacement::Verdict::kPlace) return;
     Started& started = side.started.at(placement.block.handle);
@@ -147,25 +172,31 @@ class Game {
     CHECK(placement.block.first_element + placement.block.elements <= started.elements);
     CHECK(started.placed.insert(placement.block.first_element).second, "placed twice");
     CHECK(forged_ || flight.value == 0x10001, "a wrong sum");
+    CHECK(forged_ || flight.header.check == flight.value, "a wrong check word");
   }
 
   void forge(Side& side) {
-    AtpHeader header;
-    header.kind = input_.byte() % 2 == 0 ? AtpKind::kGradient : AtpKind::kParameter;
-    if (input_.byte() % 8 == 0) header.kind = AtpKind::kAbort;
+    wire::AtpHeader header;
+    header.kind = input_.byte() % 2 == 0 ? wire::AtpKind::kGradient : wire::AtpKind::kParameter;
+    if (input_.byte() % 8 == 0) header.kind = wire::AtpKind::kAbort;
     header.job = input_.byte() % 8 == 0 ? 2 : kJob;
     header.sequence = input_.byte() < 200 ? input_.byte() % 32 : ~std::uint64_t{input_.byte()};
+    if (input_.byte() % 4 == 0) header.sequence += wire::kAtpRepetition;
+    header.exponent = static_cast<std::int8_t>(input_.byte());
+    header.needed_exponent = static_cast<std::int8_t>(input_.byte());
+    header.next_exponent = static_cast<std::int8_t>(input_.byte());
     header.fan_in = input_.byte() % 8 == 0 ? 3 : kWorkers;
     header.workers = input_.byte() % 4;
     header.groups = header.workers == 0 ? 1 : 0;
-    header.elements = static_cast<std::uint16_t>(header.kind == AtpKind::kAbort ? 0
-                                                 : input_.byte() < 200          ? kElements
-                                                                                : input_.byte());
-    header.resend = header.kind == AtpKind::kGradient && input_.byte() % 2 != 0;
-    if (header.kind == AtpKind::kGradient && header.groups != 0) header.level = kAtpServerLevel;
-    if (check_atp_header(header) != WireError::kNone) return;
+    header.elements = static_cast<std::uint16_t>(header.kind == wire::AtpKind::kAbort ? 0
+                                                 : input_.byte() < 200                ? kElements
+                                                                       : input_.byte());
+    header.resend = header.kind == wire::AtpKind::kGradient && input_.byte() % 2 != 0;
+    if (header.kind == wire::AtpKind::kGradient && header.groups != 0)
+      header.level = wire::kAtpServerLevel;
+    if (check_atp_header(header) != wire::WireError::kNone) return;
     forged_ = true;
-    if (header.kind == AtpKind::kGradient) return at_server({header, 0});
+    if (header.kind == wire::AtpKind::kGradient) return at_server({header, 0});
     at_worker(side, {header, 0});
   }
 
@@ -174,8 +205,16 @@ class Game {
       Side& side = workers_[w];
       AtpTransmit transmit;
       while (side.worker.poll_transmit(now_, transmit)) {
-        CHECK(check_atp_header(transmit.header) == WireError::kNone);
-        up_.push_back({transmit.header, std::uint64_t{1} << (16 * w)});
+        CHECK(check_atp_header(transmit.header) == wire::WireError::kNone);
+        if (transmit.block.scaled()) {
+          const std::uint64_t sequence = wire::atp_first_time(transmit.header.sequence);
+          transmit.header.needed_exponent = need(w, sequence);
+          transmit.header.next_exponent = transmit.ahead.elements > 0
+                                              ? need(w, sequence + side.worker.options().window)
+                                              : tensor::kNoExponent;
+        }
+        transmit.header.check = std::uint64_t{1} << (16 * w);
+        up_.push_back({transmit.header, transmit.header.check});
       }
       AtpOutcome outcome;
       while (side.worker.poll_event(outcome)) {
@@ -187,13 +226,13 @@ class Game {
     }
     AtpServerTransmit transmit;
     while (server_.poll_transmit(transmit)) {
-      CHECK(check_atp_header(transmit.header) == WireError::kNone);
-      const bool sum = transmit.header.kind == AtpKind::kParameter;
+      CHECK(check_atp_header(transmit.header) == wire::WireError::kNone);
+      const bool sum = transmit.header.kind == wire::AtpKind::kParameter;
       down_.push_back({transmit.header, sum ? slots_[transmit.slot] : 0});
     }
     AtpServerFailure failure;
     while (server_.poll_event(failure)) CHECK(!failure.error.empty());
-    // Bounded, so that a long input stays fast: the oldest are lost.
+    // The oldest packets are lost, so that a long input stays fast.
     constexpr std::size_t kMostInFlight = 200;
     for (auto* flight : {&up_, &down_}) {
       if (flight->size() > kMostInFlight)
@@ -201,7 +240,7 @@ class Game {
     }
   }
 
-  // Nothing arrives any more: all must end at their deadlines.
+  // Nothing arrives any more: all tensors must end at their deadlines.
   void finish() {
     for (Side& side : workers_) {
       for (int steps = 0; side.worker.next_timeout(); ++steps) {
@@ -230,10 +269,10 @@ class Game {
 };
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::proto
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   constexpr std::size_t kMostBytes = 4096;
-  thalweg::Game(thalweg::Input(data, std::min(size, kMostBytes))).play();
+  thalweg::proto::Game(thalweg::Input(data, std::min(size, kMostBytes))).play();
   return 0;
 }

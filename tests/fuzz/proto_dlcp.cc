@@ -1,7 +1,7 @@
-// Two DLCP endpoints played with a list of operations: honest traffic in any order, dropped and
-// doubled at will, mixed with forged packets and messages, cancellation and loss of the connection.
+// Drives two DLCP endpoints by a list of steps: honest packets in any order, some dropped and some
+// duplicated, mixed with forged packets and messages, cancellation and loss of the connection.
 // Every transfer must end once, no segment may land outside its tensor or twice, and a receiver
-// succeeds only within its bound.
+// may succeed only within its bound.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@
 #include "input.h"
 #include "proto/dlcp/endpoint.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 namespace {
 
 DlcpOptions small_options(const char* peer) {
@@ -48,7 +48,7 @@ class Game {
       endpoint.set_paths(3, Time());
     }
     DlcpEndpoint endpoint;
-    std::deque<ControlMessage> inbox;
+    std::deque<wire::ControlMessage> inbox;
     std::map<TransferHandle, Started> started;
   };
 
@@ -87,7 +87,7 @@ class Game {
         if (input_.byte() == 0x77) side.endpoint.connection_lost("a test", now_);
         break;
       case 12:
-        side.endpoint.on_data_end(input_.byte(), now_);
+        side.endpoint.on_data_end(input_.byte(), input_.byte() % kPriorityCount, now_);
         break;
       default:
         for (Side& each : sides_) each.endpoint.on_timeout(now_);
@@ -105,8 +105,9 @@ class Game {
     const std::uint8_t when = input_.byte();
     spec.deadline = Duration::microseconds(std::int64_t{64} << (when % 16));
     spec.urgency = when >> 6;
+    const auto priority = static_cast<std::uint8_t>(when % kPriorityCount);
     const auto handle = direction == Direction::kSend
-                            ? side.endpoint.start_send(spec, SegmentTag(), now_)
+                            ? side.endpoint.start_send(spec, SegmentTag{priority}, now_)
                             : side.endpoint.start_recv(spec, now_);
     if (handle.ok()) CHECK(side.started.emplace(*handle, Started{spec, {}, false}).second);
   }
@@ -119,7 +120,7 @@ class Game {
     arrive(sides_[to], header);
   }
 
-  void arrive(Side& side, const DataHeader& header) {
+  void arrive(Side& side, const wire::DataHeader& header) {
     const Placement placement = side.endpoint.on_data(header, false, now_);
     if (placement.verdict != Placement::Verdict::kPlace) return;
     Started& started = side.started.at(placement.handle);
@@ -130,45 +131,48 @@ class Game {
 
   void deliver_control(Side& side) {
     if (side.inbox.empty()) return;
-    const ControlMessage message = side.inbox.front();
+    const wire::ControlMessage message = side.inbox.front();
     side.inbox.pop_front();
     side.endpoint.on_control(message, now_);
   }
 
   void forge_data(Side& side) {
-    DataHeader header;
+    wire::DataHeader header;
     header.transfer = input_.byte() % 16;
     header.segment = input_.byte() < 200 ? input_.byte() % 64 : input_.word() >> 1;
     header.length = input_.byte() < 200 ? 20 : static_cast<std::uint16_t>(input_.word());
     header.sequence = input_.byte() < 200 ? input_.byte() : input_.word() * 0x100000001ULL;
     header.sent_us = input_.word();
+    header.tag.priority = input_.byte() % kPriorityCount;
     arrive(side, header);
   }
 
-  ControlMessage forged_message() {
+  wire::ControlMessage forged_message() {
     const std::uint32_t transfer = input_.byte() % 16;
     switch (input_.byte() % 7) {
       case 0:
-        return ReadyMessage{transfer, input_.byte() % 4U, input_.byte() * 20ULL, 20, 0, {}};
+        return wire::ReadyMessage{transfer, input_.byte() % 4U, input_.byte() * 20ULL, 20, 0, {}};
       case 1:
-        return StopMessage{transfer, input_.byte() % 3U, input_.word(), input_.word()};
+        return wire::StopMessage{transfer, input_.byte() % 3U, input_.word(), input_.word(),
+                                 static_cast<std::uint8_t>(input_.byte() % kPriorityCount)};
       case 2: {
-        ResendMessage message{transfer, input_.byte() % 3U, input_.byte() % 2 == 0, {}};
+        wire::ResendMessage message{transfer, input_.byte() % 3U, input_.byte() % 2 == 0, {}};
         for (std::size_t i = input_.byte() % 4; i > 0; --i) {
           message.ranges.push_back({input_.byte(), 1U + input_.byte()});
         }
         return message;
       }
       case 3:
-        return FinishMessage{transfer, input_.byte() % 70U};
+        return wire::FinishMessage{transfer, input_.byte() % 70U};
       case 4:
-        return ConfirmMessage{transfer};
+        return wire::ConfirmMessage{transfer};
       case 5:
-        return CancelMessage{transfer, input_.byte() % 2 == 0, CancelReason::kCancelled, "forged"};
+        return wire::CancelMessage{transfer, input_.byte() % 2 == 0, wire::CancelReason::kCancelled,
+                                   "forged"};
       default: {
-        ReportMessage report{input_.word(), input_.word(), input_.word(), input_.byte(),
-                             input_.byte(), input_.byte(), input_.word()};
-        report.paths = input_.byte() % (kMaxReportPaths + 1);
+        wire::ReportMessage report{input_.word(), input_.word(), input_.word(), input_.byte(),
+                                   input_.byte(), input_.byte(), input_.word()};
+        report.paths = input_.byte() % (wire::kMaxReportPaths + 1);
         for (std::size_t i = 0; i < report.paths; ++i) report.path_packets[i] = input_.byte();
         return report;
       }
@@ -183,7 +187,7 @@ class Game {
         CHECK(batch.count >= 1 && batch.count <= 4);
         for (std::uint32_t s = 0; s < batch.count; ++s) flight_.push_back({1 - i, batch.header(s)});
       }
-      ControlMessage message;
+      wire::ControlMessage message;
       while (side.endpoint.poll_control(message)) sides_[1 - i].inbox.push_back(message);
       TransferOutcome outcome;
       while (side.endpoint.poll_event(outcome)) check(side, outcome);
@@ -202,7 +206,7 @@ class Game {
     }
   }
 
-  // Nothing arrives any more: all must end at their deadlines.
+  // Nothing arrives any more: all transfers must end at their deadlines.
   void finish() {
     for (int steps = 0;; ++steps) {
       CHECK(steps < 100'000, "no progress");
@@ -226,7 +230,7 @@ class Game {
 
   struct Flight {
     std::size_t to = 0;
-    DataHeader header;
+    wire::DataHeader header;
   };
   Input input_;
   Time now_;
@@ -235,10 +239,10 @@ class Game {
 };
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::proto
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   constexpr std::size_t kMostBytes = 4096;
-  thalweg::Game(thalweg::Input(data, std::min(size, kMostBytes))).play();
+  thalweg::proto::Game(thalweg::Input(data, std::min(size, kMostBytes))).play();
   return 0;
 }

@@ -1,12 +1,12 @@
-// Layer tables of models.
+// Layer tables of models: any text gives an error or a valid model.
 #include <cstdint>
 #include <numeric>
 #include <set>
 
 #include "base/check.h"
-#include "sim/model.h"
+#include "sim/workload/model.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
 void check_model(const Result<ModelTable>& result) {
@@ -31,10 +31,10 @@ void check_model(const Result<ModelTable>& result) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::sim
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  thalweg::check_model(thalweg::model_from_yaml(text, "fuzz.yaml"));
+  thalweg::sim::check_model(thalweg::sim::model_from_yaml(text, "fuzz.yaml"));
   return 0;
 }

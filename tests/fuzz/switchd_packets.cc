@@ -1,5 +1,6 @@
-// Packets from the ends of two jobs, one of them sealed, and from a stranger, into a switch's data
-// plane: nothing but counted drops and packets that decode; and when all is quiet, no slot is held.
+// Gives a switch's data plane packets from the members of two jobs, one of them sealed, and from a
+// stranger. The plane may only count drops and send packets that decode; and once no more packets
+// arrive and the lifetime has passed, no slot may be in use.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +11,7 @@
 #include "base/check.h"
 #include "switchd/data_plane.h"
 
-namespace thalweg {
+namespace thalweg::switchd {
 namespace {
 
 class CheckedOutput final : public DataPlane::Output {
@@ -24,8 +25,8 @@ class CheckedOutput final : public DataPlane::Output {
     return room(size);
   }
   void check() {
-    AtpHeader header;
-    CHECK(bytes_.empty() || decode_atp_header(bytes_, header) == WireError::kNone);
+    wire::AtpHeader header;
+    CHECK(bytes_.empty() || decode_atp_header(bytes_, header) == wire::WireError::kNone);
     bytes_.clear();
   }
 
@@ -38,8 +39,8 @@ class CheckedOutput final : public DataPlane::Output {
   std::vector<std::byte> bytes_;
 };
 
-SocketAddress end(int i) {
-  return SocketAddress::resolve("127.0.0.1:" + std::to_string(9000 + i)).value();
+net::SocketAddress end(int i) {
+  return net::SocketAddress::resolve("127.0.0.1:" + std::to_string(9000 + i)).value();
 }
 
 void run(std::span<const std::byte> input) {
@@ -54,7 +55,7 @@ void run(std::span<const std::byte> input) {
     job.servers = {end(2)};
     job.about.groups = 3;
     job.about.second_level = true;
-    if (id == 2) job.key = JobKey({});
+    if (id == 2) job.key = wire::JobKey({});
     CHECK(plane.install(job).ok());
   }
   Time now;
@@ -62,7 +63,13 @@ void run(std::span<const std::byte> input) {
     const auto from = std::to_integer<int>(input[0]) % kEnds;
     const std::size_t size =
         std::min<std::size_t>(std::to_integer<std::size_t>(input[1]), input.size() - 2);
-    plane.on_run({input.subspan(2, size), std::max<std::size_t>(size, 1), false}, end(from), now);
+    // Every other packet gets the right header check, so that its fields are looked at.
+    std::vector<std::byte> packet(size);
+    std::ranges::copy(input.subspan(2, size), packet.begin());
+    if (size >= wire::kAtpHeaderSize && (std::to_integer<int>(input[0]) & 0x80) != 0) {
+      wire::put_atp_header_check(packet);
+    }
+    plane.on_run({packet, std::max<std::size_t>(size, 1), false}, end(from), now);
     now += Duration::microseconds(1);
     input = input.subspan(2 + size);
   }
@@ -72,9 +79,9 @@ void run(std::span<const std::byte> input) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::switchd
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  thalweg::run(std::as_bytes(std::span(data, size)));
+  thalweg::switchd::run(std::as_bytes(std::span(data, size)));
   return 0;
 }

@@ -1,4 +1,5 @@
-// What every topology that a reader accepts must satisfy, however strange its text.
+// Checks the rules that every topology must satisfy that a reader accepts, however strange its
+// text.
 #pragma once
 
 #include <algorithm>
@@ -8,15 +9,15 @@
 
 #include "../unit/topology/invariants.h"
 #include "base/check.h"
-#include "topology/load.h"
+#include "topology/format/load.h"
 
-namespace thalweg {
+namespace thalweg::topology {
 
 inline std::string_view as_text(const std::uint8_t* data, std::size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-// Quadratic checks are kept to small networks, so that an input takes milliseconds.
+// Makes quadratic checks only on small networks, so that an input takes milliseconds.
 inline void check_topology(const Result<Topology>& result) {
   constexpr std::size_t kFewNodes = 400;
   constexpr int kFewHosts = 24;
@@ -45,4 +46,4 @@ inline void check_topology(const Result<Topology>& result) {
   CHECK(*again == topology, "{}", yaml);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::topology

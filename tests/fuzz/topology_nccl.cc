@@ -2,7 +2,7 @@
 #include "topology_check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  thalweg::check_topology(
-      thalweg::topology_from_nccl_xml(thalweg::as_text(data, size), "fuzz.xml"));
+  thalweg::topology::check_topology(thalweg::topology::topology_from_nccl_xml(
+      thalweg::topology::as_text(data, size), "fuzz.xml"));
   return 0;
 }

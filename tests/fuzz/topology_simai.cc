@@ -2,6 +2,7 @@
 #include "topology_check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  thalweg::check_topology(thalweg::topology_from_simai(thalweg::as_text(data, size), "fuzz.simai"));
+  thalweg::topology::check_topology(
+      thalweg::topology::topology_from_simai(thalweg::topology::as_text(data, size), "fuzz.simai"));
   return 0;
 }

@@ -2,6 +2,7 @@
 #include "topology_check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  thalweg::check_topology(thalweg::topology_from_yaml(thalweg::as_text(data, size), "fuzz.yaml"));
+  thalweg::topology::check_topology(
+      thalweg::topology::topology_from_yaml(thalweg::topology::as_text(data, size), "fuzz.yaml"));
   return 0;
 }

@@ -6,11 +6,15 @@
 #include <vector>
 
 #include "base/check.h"
+#include "wire/checksum.h"
 #include "wire/control_message.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace thalweg;
-  auto stream = std::as_bytes(std::span(data, size));
+  using namespace thalweg::wire;
+  std::vector<std::byte> input(size);
+  std::ranges::copy(std::as_bytes(std::span(data, size)), input.begin());
+  auto stream = std::span(input);
   std::vector<std::byte> again;
   while (true) {
     std::size_t length = 0;
@@ -19,6 +23,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (length > stream.size()) return 0;
     ControlMessage message;
     ControlEnvelope about;
+    // A wrong checksum would hide the rest of the message.
+    if (decode_control(stream.first(length), message, about) == WireError::kChecksum) {
+      put_checksum(stream.first(length));
+    }
     if (decode_control(stream.first(length), message, about) == WireError::kNone) {
       CHECK(control_size(message, about) == length);
       again.resize(length);

@@ -11,6 +11,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace thalweg;
+  using namespace thalweg::wire;
   if (size < kPsHeaderSize) return 0;
   const auto bytes = std::as_bytes(std::span(data, size)).first<kPsHeaderSize>();
   PsHeader header;

@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
 
-from thalweg.figure_check import check  # noqa: E402
+from thalweg.lab.figures.check import check  # noqa: E402
 
 
 def test_times_of_groups__are_those_of_their_quickest_members():

@@ -10,10 +10,11 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-SCRIPT = Path(__file__).resolve().parents[2] / "python/thalweg/figure.py"
-sys.path.insert(0, str(SCRIPT.parents[1]))
-from thalweg.figure import draw, render  # noqa: E402
-from thalweg.figure_check import KINDS, FigureError, check  # noqa: E402
+SCRIPT = Path(__file__).resolve().parents[2] / "python/thalweg/lab/figures/draw.py"
+sys.path.insert(0, str(SCRIPT.parents[3]))
+from thalweg.lab.figures.check import KINDS, FigureError, check  # noqa: E402
+from thalweg.lab.figures.draw import draw, render  # noqa: E402
+from thalweg.lab.figures.style import DARK, INK, MUTED, PALETTE, PAPER, follow_page  # noqa: E402
 
 
 def panel(kind="lines", **changes):
@@ -60,6 +61,8 @@ def test_size_grows_with_the_grid():
     one = size(render(figure(panel()), "png"))
     four = size(render({**figure(*[panel()] * 4), "columns": 2}, "png"))
     assert four[0] == 2 * one[0] and one[1] < four[1]
+    large = size(render({**figure({**panel(), "large": True}, panel(), panel()), "columns": 2}, "png"))
+    assert large[0] == four[0] and four[1] < large[1]  # a row of its own, higher than that of the two others
 
 
 def test_marks_in_a_crowd():
@@ -95,6 +98,8 @@ def bad(path, value):
     ("panel", [], ["unknown key 'panel'", "panels"]),
     ("columns", 0, ["figure.columns", "0"]),
     ("title", 3, ["figure.title", "3"]),
+    ("narrow", 1, ["figure.narrow", "1"]),
+    ("panels.0.large", 1, ["figure.panels[0].large", "1"]),
     ("panels.0", "x", ["figure.panels[0].kind", "'x'"]),
     ("panels.0.kind", "pie", ["panels[0].kind", "pie", "lines", "bars"]),
     ("panels.0.log_x", "yes", ["panels[0].log_x", "yes"]),
@@ -206,3 +211,48 @@ def test_band__around_a_line():
     del band["low"]
     with pytest.raises(FigureError, match="'low' and 'high' come together"):
         check(figure(panel(series=[band])))
+
+
+def contrast(one, other):
+    """Of two colours, from 1 (equal) to 21 (black on white), as the web's guidelines count it."""
+    def light(color):
+        parts = [int(color[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    high, low = sorted((light(one), light(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_colors__can_be_read_on_light_and_dark_pages():
+    dark = {color: DARK.get(color, color) for color in (PAPER, INK, MUTED, *PALETTE)}
+    assert contrast(INK, PAPER) > 7 < contrast(dark[INK], dark[PAPER])
+    assert contrast(MUTED, PAPER) > 4.5 < contrast(dark[MUTED], dark[PAPER])
+    for color in PALETTE[:-1]:  # the last one, yellow, is for the eighth curve
+        assert contrast(color, PAPER) > 2 and contrast(dark[color], dark[PAPER]) > 4.5, color
+
+
+def test_svg_follows_a_dark_page():
+    text = render(figure(), "svg").decode()
+    assert text.count("prefers-color-scheme: dark") == 1
+    for light, dark in DARK.items():
+        assert f'[style*="fill: {light.lower()}"]{{fill:{dark}!important}}' in text
+    # The rules find what matplotlib writes: the page, the ink, the first colour.
+    for part in (f"fill: {PAPER}", f"fill: {INK}", f"stroke: {PALETTE[0].lower()}"):
+        assert f'style="{part}' in text or f"; {part}" in text, part
+    with pytest.raises(ValueError, match="defs"):
+        follow_page(b"<svg/>")
+
+
+def test_values_stay_below_the_top_of_an_axis_from_zero():
+    """Two values close to each other: the higher one was cut by the frame."""
+    close = [{"name": "ring", "x": [2, 4], "y": [156, 162]}, {"name": "rat", "x": [2, 4], "y": [166, 167]}]
+    higher = render(figure(panel(series=close, references=[], y_range=[0, 175.35])), "svg")
+    assert render(figure(panel(series=close, references=[])), "svg") == higher
+
+
+def test_narrow__has_one_legend_below():
+    wide, narrow = (render({**figure(panel(), panel()), "narrow": narrow}, "png") for narrow in (False, True))
+    assert struct.unpack(">II", narrow[16:24])[0] < struct.unpack(">II", wide[16:24])[0]
+    alone = render({**figure(panel(), panel(series=[], references=[], marks=[])), "narrow": True}, "svg")
+    assert alone.count(b'id="legend_1"') == 1 and b'id="legend_2"' not in alone

@@ -12,9 +12,9 @@ sys.path.insert(0, str(ROOT / "python"))
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
-from thalweg import networks  # noqa: E402
+from thalweg.lab import transformer_models  # noqa: E402
 from thalweg.record import record  # noqa: E402
-from thalweg.table import Layer, Table  # noqa: E402
+from thalweg.layer_table import Layer, Table  # noqa: E402
 
 
 class VirtualTime:
@@ -252,10 +252,10 @@ def test_yaml__refuses(tmp_path, old, new, message):
 
 
 @pytest.mark.parametrize("build,parameters", [
-    (networks.bert_base, 109_482_240),
-    (networks.bert_large, 335_141_888),
-    (networks.Gpt2, 124_439_808),
-    (networks.Transformer, 63_082_496),
+    (transformer_models.bert_base, 109_482_240),
+    (transformer_models.bert_large, 335_141_888),
+    (transformer_models.Gpt2, 124_439_808),
+    (transformer_models.Transformer, 63_082_496),
 ])
 def test_networks__parameter_counts(build, parameters):
     with torch.device("meta"):
@@ -264,8 +264,8 @@ def test_networks__parameter_counts(build, parameters):
 
 
 @pytest.mark.parametrize("build,inputs", [
-    (lambda: networks.Bert(2, 8, 2), 1), (lambda: networks.Gpt2(2, 8, 2), 1),
-    (lambda: networks.Transformer(2, 8, 2, 16), 2)])
+    (lambda: transformer_models.Bert(2, 8, 2), 1), (lambda: transformer_models.Gpt2(2, 8, 2), 1),
+    (lambda: transformer_models.Transformer(2, 8, 2, 16), 2)])
 def test_networks__run(build, inputs):
     tokens = tuple(torch.randint(100, (2, 5)) for _ in range(inputs))
     table = record(build(), tokens, iterations=1, warmup=1)

@@ -1,11 +1,11 @@
-"""PyTorch's own tests of torch.distributed, with a backend of choice: those that PyTorch runs with Gloo.
+"""Runs PyTorch's own tests of torch.distributed with a given backend: the tests that PyTorch runs with Gloo.
 
     python tests/torch/pytorch_suite.py --backend thalweg --json results.json [-k PATTERN …]
 
-The tests are torch.testing._internal.distributed.distributed_test of the PyTorch that is installed, with nothing
-changed: which of them are for Gloo, and what they do for it, they decide by the name of the backend. So the module is
-loaded as for Gloo, and then given a name that makes our backend and passes for Gloo's. Each test runs in processes of
-its own, forked from this one; what they print goes to --log.
+The tests are torch.testing._internal.distributed.distributed_test of the installed PyTorch, unchanged. They decide by
+the name of the backend which of them are for Gloo, and what to do for it. So the module is loaded as for Gloo, and then
+given a name that selects our backend but compares equal to Gloo's. Each test runs in processes of its own, forked from
+this one; their output goes to --log.
 """
 import argparse
 import fnmatch
@@ -18,12 +18,12 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
-RANKS = 3  # what all tests need at most, but for those of two GPUs a rank
+RANKS = 3  # enough for all tests, except those with two GPUs per rank
 SECONDS_A_TEST = 90
 
 
 class Name(str):
-    """The name of a backend, to which "is it Gloo's?" has the answer yes."""
+    """The name of a backend that also compares equal to "gloo"."""
 
     __hash__ = str.__hash__
 
@@ -35,7 +35,7 @@ class Name(str):
 
 
 def load(backend):
-    """The class of all tests, for a backend."""
+    """Returns the class of all tests for a backend."""
     os.environ.update({"BACKEND": "gloo", "WORLD_SIZE": str(RANKS)})
     os.environ.setdefault("TEMP_DIR", tempfile.mkdtemp(prefix="thalweg-torch-"))
     import torch
@@ -57,7 +57,7 @@ def load(backend):
 
 
 class Results(unittest.TestResult):
-    """What became of each test, by name, and why; told to `screen` as it happens."""
+    """The outcome and cause of each test, by name; written to `screen` as tests end."""
 
     def __init__(self, screen):
         super().__init__()

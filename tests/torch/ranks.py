@@ -1,4 +1,4 @@
-"""Ranks of a process group as processes of their own."""
+"""Runs the ranks of a process group as processes."""
 import faulthandler
 import multiprocessing
 import os
@@ -12,16 +12,17 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
 
 import torch  # noqa: E402
-import torch._dynamo  # noqa: E402, F401  optimizers load it: once here, not in every rank
+import torch._dynamo  # noqa: E402, F401  optimizers load it; here once for all ranks
 import torch.distributed as dist  # noqa: E402
 
 import thalweg  # noqa: E402  registers the backend
 
-SECONDS = 90  # several times what any test takes, also beside others at work on the machine
+SECONDS = 90  # several times as long as any test takes, even on a busy machine
 
 
 def _run(body, rank, size, store, init, environment, seconds, pipe):
-    # A file store is deleted when nobody has it open: a rank that has done all before another begins takes it along.
+    # A file store is deleted when no process has it open. The barrier keeps a fast rank from finishing, and so deleting it,
+    # before another rank has begun.
     os.environ["TORCH_DIST_INIT_BARRIER"] = "1"
     os.environ.update(environment)
     torch.set_num_threads(1)
@@ -39,9 +40,9 @@ def _run(body, rank, size, store, init, environment, seconds, pipe):
 
 def run_ranks(size, body, options=None, environment=None, dies=(), grouped=True, backend="thalweg", method="fork",
               seconds=SECONDS):
-    """What body(rank, size) returns on each rank of a new group; an error of any is raised. Ranks that are to die in
-    the midst of it return nothing. If not grouped, the process group is theirs to make. A process that has used CUDA
-    cannot be forked: method="spawn", and then the body is a function that can be named."""
+    """Returns what body(rank, size) returns on each rank of a new group, and raises the error of any rank. Ranks in `dies`
+    may die and return nothing. If not grouped, the body makes the process group itself. A process that has used CUDA cannot
+    be forked: use method="spawn" and a body at module level."""
     start = multiprocessing.get_context(method)
     init = {"backend": backend, "pg_options": options} if grouped else None
     with tempfile.TemporaryDirectory() as folder:
@@ -77,7 +78,7 @@ def _result(rank, pipe, dies, seconds):
 
 
 def two_free_ports():
-    """The first of two that follow one another."""
+    """The first of two consecutive free ports."""
     while True:
         with socket.socket() as one, socket.socket() as other:
             one.bind(("127.0.0.1", 0))

@@ -1,8 +1,8 @@
-"""PyTorch's own tests with Gloo and with Thalweg, side by side: build/torch/report.md.
+"""Runs PyTorch's own tests with Gloo and with Thalweg and compares them in build/torch/report.md.
 
     python tests/torch/side_by_side.py        runs both (`make test-torch`)
 
-Exit code 1 if a test fails with Thalweg that passes with Gloo and is not in EXPECTED.
+The exit code is 1 if a test passes with Gloo, fails with Thalweg, and is not in EXPECTED.
 """
 import json
 import subprocess
@@ -34,7 +34,7 @@ def run(backend):
 
 
 def report(gloo, ours):
-    """The text of the report, and the names of tests that fail with us alone and should not."""
+    """Returns the report's text and the names of tests that unexpectedly fail with Thalweg only."""
     lines = ["| backend | passed | failed | skipped |", "|---|---|---|---|"]
     for name, tests in (("gloo", gloo), ("thalweg", ours)):
         counts = [sum(test["outcome"] == outcome for test in tests.values()) for outcome in OUTCOMES]

@@ -1,4 +1,4 @@
-"""Strategies of averaging on live process groups, and workers that die and join."""
+"""Averaging strategies on real process groups, and workers that die and join."""
 import os
 import signal
 
@@ -12,7 +12,7 @@ from torch import nn
 from thalweg.members import MOST_ATTEMPTS, NEWCOMER
 from thalweg.torch import DSSync, Gossip, LocalSGD, Members
 
-LIMIT_SECONDS = 90  # of what takes ten; machines may be busy
+LIMIT_SECONDS = 90  # for what takes ten seconds on an idle machine
 
 
 def mean_of_all(model):
@@ -24,7 +24,7 @@ def mean_of_all(model):
 
 
 def spread(model):
-    """How far this rank's model is from the mean of all."""
+    """The distance of this rank's model from the mean of all ranks."""
     return sum((p.detach() - m).abs().sum().item() for p, m in zip(model.parameters(), mean_of_all(model), strict=True))
 
 
@@ -44,7 +44,7 @@ def test_local_sgd__averages_each_third_time():
 
 
 def gossip(rank, size):
-    """By hand: what rank r has is what the graph says, from everyone's starting values."""
+    """Compares with values computed by hand from the graph and all ranks' starting values."""
     model = nn.Linear(1, 1, bias=False)
     trainer = Gossip(model, lambda p: torch.optim.SGD(p, lr=0.0))
     model.weight.data.fill_(rank)
@@ -68,7 +68,7 @@ def test_gossip__four_ranks_agree_after_two_iterations():
 
 
 def with_an_optimizer(rank, _size):
-    """An optimizer of the whole model, with a schedule, does what one a parameter does."""
+    """One optimizer for the whole model, with a schedule, trains like one optimizer per parameter."""
     models = []
     for whole in (True, False):
         model = small_model()
@@ -99,8 +99,8 @@ def test_an_optimizer_of_the_whole_model__is_followed():
 
 
 def live_and_die(port):
-    """Ranks 0 to 3 begin, rank 3 dies at iteration 6, rank 4 joins when that is known. What each returns: generations
-    with their workers, the iteration at which it had the state, and its final model."""
+    """Ranks 0 to 3 begin, rank 3 dies at iteration 6, and rank 4 joins when the others know. Each returns the generations
+    with their workers, its last iteration, its final model and how many models its weight average has."""
 
     def body(rank, _size):
         store = dist.TCPStore("127.0.0.1", port, is_master=False)
@@ -125,7 +125,7 @@ def live_and_die(port):
                 os.kill(os.getpid(), signal.SIGKILL)
             trainer.step()
         trainer.finish()
-        return seen, last, [p.tolist() for p in model.parameters()]
+        return seen, last, [p.tolist() for p in model.parameters()], trainer._averaged[0]
 
     return body
 
@@ -166,11 +166,13 @@ def test_a_worker_dies_and_another_joins__the_others_go_on():
     results = run_ranks(5, live_and_die(server.port), dies=[3], grouped=False, seconds=LIMIT_SECONDS)
     survivors, newcomer = results[:3], results[4]
     names = [[f"worker{i}" for i in some] for some in ((0, 1, 2, 3), (0, 1, 2), (0, 1, 4, 2))]
-    for seen, last, model in survivors:
+    for seen, last, model, averaged in survivors:
         assert [members for _, members, _ in seen] == names
         assert all(rho < 1 for _, _, rho in seen)
         assert last == newcomer[1] and last > 11
         assert model == newcomer[2]
+        assert averaged >= last - 1  # the death may have cost it an iteration
+    assert newcomer[3] >= last - 1, "the newcomer's weight average does not have the models before it joined"
     assert [members for _, members, _ in newcomer[0]] == names[2:]
 
 
@@ -201,7 +203,7 @@ def test_averaging__what_it_cannot_do_is_an_error_and_the_end_is_one():
 
 
 def load_in_flight(rank, _size):
-    """A checkpoint is loaded while averages are in flight: neither they nor their times count afterwards."""
+    """Loads a checkpoint while averages are in flight; afterwards neither they nor their times count."""
     model = nn.Linear(1, 1, bias=False)
     trainer = DSSync(model, sgd, [[0, 1]], swa_decay=0.0)
     state = trainer.state_dict()
@@ -212,7 +214,7 @@ def load_in_flight(rank, _size):
     trainer.load_state_dict(state)
     trainer.flush()
     assert model.weight.item() == 5.0 and trainer.iteration == 0
-    assert trainer._seconds == [0.0] * len(trainer._seconds) and not trainer._started
+    assert not any(trainer._seconds())
 
 
 def test_dssync__a_checkpoint_may_be_loaded_with_averages_in_flight():

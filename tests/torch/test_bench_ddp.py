@@ -1,4 +1,4 @@
-"""The benchmarks of PyTorch programs run, and say what they cannot do."""
+"""The benchmarks of PyTorch programs run, and refuse what they cannot do."""
 import json
 import os
 import subprocess
@@ -12,14 +12,14 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
 
-from thalweg.bench import gpu  # noqa: E402
-from thalweg.bench.ddp import VARIANTS, summary  # noqa: E402
-from thalweg.bench.hosts import missing  # noqa: E402
-from thalweg.bench.ranks import wait_for_ranks  # noqa: E402
+from thalweg.lab.bench import gpu  # noqa: E402
+from thalweg.lab.bench.ddp import VARIANTS, summary  # noqa: E402
+from thalweg.lab.bench.ranks import wait_for_ranks  # noqa: E402
+from thalweg.lab.namespaces import missing  # noqa: E402
 
 
 def bench(*words, name="ddp", **environment):
-    return subprocess.run([sys.executable, "-m", f"thalweg.bench.{name}", *words], capture_output=True, text=True,
+    return subprocess.run([sys.executable, "-m", f"thalweg.lab.bench.{name}", *words], capture_output=True, text=True,
                           timeout=200, check=False, env={**os.environ, "PYTHONPATH": str(ROOT / "python"), **environment})
 
 
@@ -33,7 +33,7 @@ def test_runs_all_variants(tmp_path):
         ("cubic", "communication", variant) for variant in VARIANTS]
     for row in rows:
         assert row["p50_ms"] > 0 and (row["variant"] != "gloo" or row["ratio_p50"] == 1), row
-        # A part of LayerWise's transfers may fall into the step before.
+        # Some of LayerWise's transfers may happen in the previous step.
         assert row["variant"].startswith("layerwise") or row["p50_ms"] > row["limit_ms"], "faster than the link"
         assert row["compute_ms"] > 0
 
@@ -67,7 +67,7 @@ def test_arguments_that_make_no_sense(words, wanted):
     assert run.returncode == 2 and wanted in run.stderr
 
 
-def test_summary__ratios_are_gloos_time_by_ours():
+def test_summary__ratios_are_gloo_over_the_variant():
     times = {"gloo": [0.2, 0.4], "thalweg": [0.1, 0.1], "thalweg-dlcp": [0.6, 0.6], "alone": [0.05]}
     rows = {row["variant"]: row for row in summary({"m": {"bytes": 1, "limit_ms": 1.0, "times": times}})}
     assert rows["thalweg"]["ratio_mean"] == 3 and rows["thalweg"]["ratio_p99"] == 4

@@ -1,4 +1,4 @@
-"""The backend's calls against what they mean, for what PyTorch's own tests leave out."""
+"""Results of the backend's calls, for cases that PyTorch's own tests leave out."""
 import time
 
 import pytest
@@ -42,7 +42,7 @@ def same(found, wanted, what):
 
 
 def test_several_interfaces():
-    """By those that the environment names, exactly as by one."""
+    """Several interfaces, named in the environment, give exactly the results of one."""
     def body(rank, size):
         tensor = torch.full((700_001,), float(rank + 1))
         for _ in range(3):
@@ -113,7 +113,8 @@ def test_lists_of_tensors_of_different_sizes():
         output = torch.zeros(rank + 1)
         dist.reduce_scatter(output, [torch.full((r + 1,), float(r + rank)) for r in range(size)])
         assert output.tolist() == [rank * size + 3.0] * (rank + 1)
-        # Rank i sends i + j + 1 elements to rank j, also more than fit a small message.
+        # Rank i sends i + j + 1 elements to rank j; with the larger scale more than fit a small
+        # message.
         for scale in (1, 5000):
             sent = [torch.full(((rank + r + 1) * scale,), 10.0 * rank + r) for r in range(size)]
             received = [torch.zeros((rank + r + 1) * scale) for r in range(size)]
@@ -134,7 +135,7 @@ def test_works_complete_their_futures():
         work = dist.all_reduce(tensor, async_op=True)
         doubled = work.get_future().then(lambda future: future.value()[0] * 2)
         assert doubled.wait().eq(6).all() and work.is_completed()
-        # Nobody waits for it, and nobody holds it.
+        # No one waits for this work or keeps it.
         later = torch.full((100_000,), 1.0)
         dist.all_reduce(later, async_op=True)
         deadline = time.monotonic() + 10
@@ -161,7 +162,7 @@ def test_groups_come_and_go():
                 dist.all_reduce(tensor, group=group)
                 assert tensor.eq(2).all()
                 dist.destroy_process_group(group)
-        # The next one uses the same names in the same store.
+        # The next process group uses the same names in the same store.
         store = dist.distributed_c10d._get_default_store()
         dist.destroy_process_group()
         for _ in range(2):
@@ -178,7 +179,7 @@ def test_groups_that_were_split_off__end_with_the_interpreter():
     from thalweg.backend import _leave
 
     def body(rank, size):
-        # torch.distributed.split_group() asks for an accelerator, this one does not.
+        # torch.distributed.split_group() requires an accelerator; this method does not.
         split = dist.group.WORLD.split_group([0, 2])
         if rank == 1:
             return

@@ -1,4 +1,4 @@
-"""Tensors of a GPU: all ranks may share one. Skipped where there is none.
+"""Tensors on a GPU, which all ranks may share. Skipped without a GPU.
 
     python -m pytest tests/torch/test_cuda.py
 """
@@ -16,7 +16,7 @@ import thalweg.torch
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 SIZE = 2
-A_WHILE = 500_000_000  # of a GPU's cycles
+A_WHILE = 500_000_000  # cycles of the GPU
 
 
 def own_device(rank):
@@ -27,10 +27,10 @@ def own_device(rank):
 
 def every_call(rank, size):
     device = own_device(rank)
-    for elements in (5, 1_000_003, 5_000_000):  # also in several pieces
+    for elements in (5, 1_000_003, 5_000_000):  # the larger ones go in several pieces
         values = torch.full((elements,), rank + 1.0, device=device)
         dist.all_reduce(values)
-        values *= 2  # on the caller's stream, right behind it
+        values *= 2  # on the caller's CUDA stream, directly after the reduction
         assert values.eq(6).all()
         work = dist.all_reduce(values, op=dist.ReduceOp.AVG, async_op=True)
         doubled = work.get_future().then(lambda future: future.value()[0] * 2)
@@ -76,7 +76,8 @@ def trains(rank, size):
 
 
 def message_beside_a_copy(rank, size):
-    """A message of the CPU starts before the collective ahead of it in one work, whose copy from the device is late."""
+    """A message of CPU tensors starts before the collective ahead of it in the same work, whose copy from the device is
+    late."""
     device = own_device(rank)
     values, received = torch.full((1_000_000,), rank + 1.0, device=device), torch.empty(3)
     torch.cuda._sleep(A_WHILE)
@@ -90,7 +91,7 @@ def message_beside_a_copy(rank, size):
 
 
 def sparse_behind_a_copy(rank, size):
-    """Also where one rank's copy is late, both start the sparse reduction behind the dense one."""
+    """Even if one rank's copy is late, both ranks start the sparse reduction after the dense one."""
     device = own_device(rank)
     values, mine = torch.full((1000,), rank + 1.0, device=device), torch.eye(4).to_sparse()
     if rank == 0:
@@ -114,6 +115,6 @@ def test_beside_the_cpu(body):
 
 def test_benchmark__runs(tmp_path):
     row = tmp_path / "row.json"
-    subprocess.run([sys.executable, "-m", "thalweg.bench.gpu", "--mib", "8", "--rounds", "1", "--model", "", "--json",
+    subprocess.run([sys.executable, "-m", "thalweg.lab.bench.gpu", "--mib", "8", "--rounds", "1", "--model", "", "--json",
                     str(row)], check=True, timeout=4 * SECONDS, env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
     assert json.loads(row.read_text())["staged_by_copy"] > 0

@@ -1,4 +1,4 @@
-"""DS-Sync on live process groups: what is averaged with whom, changes of the network, checkpoints."""
+"""DS-Sync on real process groups: which ranks average, changes of the network, checkpoints."""
 import copy
 import io
 import json
@@ -16,7 +16,7 @@ from torch import nn
 
 import thalweg
 from thalweg._sync import Groups
-from thalweg.dssync import DSSync, racks_of_sizes
+from thalweg.dssync import DSSync, _InFlight, racks_of_sizes
 
 RACKS = [[0, 1], [2, 3]]
 PROGRAM = ROOT / "build/release/thalweg"
@@ -27,7 +27,7 @@ def sgd(parameters):
 
 
 def small_model(seed=None):
-    torch.manual_seed(dist.get_rank() if seed is None else seed)  # all get rank 0's
+    torch.manual_seed(dist.get_rank() if seed is None else seed)  # DSSync gives all ranks the model of rank 0
     return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
 
 
@@ -42,7 +42,7 @@ def train(model, trainer, rank, iterations):
 
 
 def average_in_groups(rank, size, options=None):
-    """Against the same by hand: every worker's model on one rank."""
+    """Compares with the same training by hand, with every worker's model on one rank."""
     model = small_model()
     trainer = DSSync(model, sgd, RACKS, pg_options=options)
     replicas = [copy.deepcopy(model) for _ in range(size)]
@@ -70,7 +70,7 @@ def test_groups__average_by_the_schedule():
 
 @pytest.fixture
 def switch(tmp_path):
-    """start(most jobs): the control address of a switch that sums."""
+    """start(jobs) runs a switch for at most that many jobs and returns its control address."""
     processes = []
 
     def start(jobs):
@@ -93,7 +93,7 @@ def jobs_at(address):
 
 
 def wait_for_jobs(address, count):
-    """A job ends with the connection of its first rank, which the switch has yet to notice."""
+    """Waits, because the switch may notice late that the connection of a job's first rank has ended."""
     deadline = time.monotonic() + 60
     while len(jobs_at(address)) != count and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -101,7 +101,7 @@ def wait_for_jobs(address, count):
 
 
 def groups_of(period):
-    """Those that average."""
+    """The groups of at least two ranks, which average."""
     return {tuple(group) for groups in period for group in groups if len(group) > 1}
 
 
@@ -112,7 +112,7 @@ def test_groups_over_a_switch__are_its_jobs_as_long_as_their_schedule(switch):
 
     def body(rank, size):
         average_in_groups(rank, size, thalweg.Options(transport="atp", switch_address=address))
-        dist.barrier()  # whose groups are all there
+        dist.barrier()  # the groups of all ranks exist now
         if rank == 0:
             jobs = jobs_at(address)
             assert len(jobs) == len(groups)
@@ -174,7 +174,9 @@ def resume(rank, _size):
     again.load_state_dict(saved[1])
     train(again, trainer_again, rank, 4)
     trainer_again.flush()
-    for ours, theirs in zip(model.parameters(), again.parameters(), strict=True):
+    trainer.finish([batch(rank, 0)])
+    trainer_again.finish([batch(rank, 0)])  # its weight average has gone on, too
+    for ours, theirs in zip(model.state_dict().values(), again.state_dict().values(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
 
 
@@ -183,12 +185,12 @@ def test_checkpoint__goes_on_as_if_nothing_had_been():
 
 
 class SlowLink(DSSync):
-    """Whose averages take as long as they would if rank 1's NIC were slow from iteration 40 on."""
+    """Reports averages as slow as if rank 1's NIC were slow from iteration 40 on."""
 
-    def _note(self, seconds, place, first):
-        iteration = self._first_window + place
-        slow = iteration >= 40 and 1 in self._group(iteration)
-        seconds[place] = 0.1 * (3 if slow else 1)
+    def _seconds(self):
+        groups = [self._group(self._first_window + place) for place in range(self._window)]
+        return [0.1 * (len(group) > 1) * (3 if self._first_window + place >= 40 and 1 in group else 1)
+                for place, group in enumerate(groups)]
 
 
 def notice(rank, _size):
@@ -207,6 +209,56 @@ def test_slow_link__all_change_the_schedule_at_one_iteration():
     assert 40 < first[0][0] <= 80
 
 
+def test_time_in_flight__is_that_of_any_average_and_of_no_gap():
+    clock = _InFlight()
+    assert clock.seconds(50.0) == 0
+    clock.begin(100.0)
+    clock.begin(101.0)
+    clock.end(103.0)
+    assert clock.seconds(103.5) == 3.5
+    clock.end(104.0)
+    assert clock.seconds(110.0) == 4.0
+    clock.begin(110.0)
+    clock.end(110.5)
+    assert clock.seconds(120.0) == 4.5
+
+
+BACKWARD_SECONDS = 0.2
+
+
+class SlowBackward(torch.autograd.Function):
+    """Passes its input on, and takes long in the backward pass."""
+
+    @staticmethod
+    def forward(_context, tensor):
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(_context, gradient):
+        time.sleep(BACKWARD_SECONDS)
+        return gradient
+
+
+def compute_long(_rank, _size):
+    torch.manual_seed(0)
+    first, last = nn.Linear(3, 4), nn.Linear(4, 2)
+    windows = []
+    trainer = DSSync(nn.Sequential(first, last), sgd, [[0, 1]], window=3,
+                     on_review=lambda _first, seconds, _period: windows.append(seconds))
+    for _ in range(3):
+        last(SlowBackward.apply(first(torch.ones(1, 3)))).sum().backward()
+        trainer.step()
+    return windows
+
+
+def test_sensing__leaves_out_the_time_of_the_backward_pass():
+    """The averages of the last layer end while the backward pass still computes; those of the first one begin then."""
+    for windows in run_ranks(2, compute_long):
+        (seconds,) = windows
+        for iteration in range(3):  # the rank that came last did not wait for the other
+            assert 0 < min(of_rank[iteration] for of_rank in seconds) < BACKWARD_SECONDS / 2
+
+
 def other_seed(rank, _size):
     with pytest.raises(ValueError, match="rank 1 has another seed than rank 0: 2, not 1"):
         DSSync(small_model(), sgd, RACKS, seed=2 if rank == 1 else 1)
@@ -221,14 +273,16 @@ def wrong_racks(_rank, _size):
         DSSync(small_model(), sgd, racks_of_sizes([2, 1]))
     with pytest.raises(ValueError, match="worker 1 is named twice"):
         DSSync(small_model(), sgd, [[1], [1]])
-    dist.barrier()  # none leaves before the other has come
+    dist.barrier()  # no rank leaves before the other has arrived
 
 
 def test_racks__must_fit_the_world():
     run_ranks(2, wrong_racks)
 
 
-def test_example__as_good_as_bsp():
-    text = torchrun("examples/dssync_digits.py", "--racks", "2,2", "--epochs", "3", ranks=4)
+@pytest.mark.parametrize(("epochs", "seeds"), [(1, 4), (3, 2)])
+def test_example__as_good_as_bsp(epochs, seeds):
+    text = torchrun("examples/dssync_digits.py", "--racks", "2,2", "--epochs", str(epochs), "--seeds", str(seeds),
+                    ranks=4)
     bsp, ds_sync = map(float, re.findall(r"([0-9.]+)% of the test images right", text))
     assert ds_sync > bsp - 0.5, text

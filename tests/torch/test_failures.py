@@ -1,4 +1,4 @@
-"""What goes wrong is an error that says what to do, on every rank and in time."""
+"""Failures give an error that tells what to do, on every rank and in time."""
 import os
 import signal
 import time
@@ -95,7 +95,7 @@ def test_arguments_that_make_no_sense():
             error_of(lambda: state.start(torch.zeros(4, dtype=torch.int32), 0)),
             error_of(lambda: thalweg.torch.GradientState(loss_bound=1.0)),
             error_of(lambda: thalweg.torch.GradientState(loss_bound=0.1, result_loss_bound=0.2)),
-            error_of(lambda: dist.all_reduce(torch.zeros(4).to(torch.float8_e4m3fn))),
+            error_of(lambda: dist.all_reduce(torch.zeros(4).to(torch.float8_e4m3fnuz))),
             error_of(lambda: group.allgather([[torch.zeros(2)]], [torch.zeros(2)])),
             error_of(lambda: dist.all_reduce(torch.eye(4).to_sparse(), dist.ReduceOp.MAX)),
             error_of(lambda: thalweg.Options(transport="udp")),
@@ -105,7 +105,7 @@ def test_arguments_that_make_no_sense():
     for found in run_ranks(2, body):
         wanted = ["tag 1073741824; from 0 to", "loss_bound: 0.1 on a gradient of torch.int32",
                   "loss_bound: 1.0; from 0 to below 1", "result_loss_bound: 0.2; from 0 to 0.1",
-                  "no reduction of Float8_e4m3fn", "1 outputs; one for each of 2",
+                  "no reduction of Float8_e4m3fnuz", "1 outputs; one for each of 2",
                   "sparse tensors; SUM and AVG are allowed", "transport: 'udp'", "takes thalweg.Options"]
         for words, some in zip(found, wanted, strict=True):
             assert some in words

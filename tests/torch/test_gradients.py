@@ -1,8 +1,9 @@
-"""thalweg.torch: the hook of DDP, the layer-wise wrapper and averages of all in each iteration train as DDP does."""
+"""thalweg.torch: DDP's hook, the layer-wise wrapper and averaging of all ranks in each iteration train as DDP does."""
 import copy
 import os
 import subprocess
 import sys
+import types
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ STEPS = 6
 
 
 class Network(nn.Module):
-    """With a buffer, a layer that is not always used and a weight in two places."""
+    """Has a buffer, a layer that is not always used, and a weight that is used in two places."""
 
     def __init__(self):
         super().__init__()
@@ -85,11 +86,48 @@ def test_hook__exact_is_what_ddp_does_itself():
     run_ranks(2, body)
 
 
+class Bucket:
+    def __init__(self, index, count):
+        self._index, self._count = index, count
+
+    def index(self):
+        return self._index
+
+    def is_last(self):
+        return self._index == self._count - 1
+
+    def buffer(self):
+        return torch.zeros(4)
+
+
+@pytest.mark.parametrize("by_layer", [False, True])
+def test_hook__one_priority_and_queue_unless_told(monkeypatch, by_layer):
+    class Recorder:
+        def __init__(self):
+            self.calls = []
+
+        def reduce_gradient(self, gradient, **options):
+            self.calls.append((options["priority"], options["queue"]))
+            future = torch.futures.Future()
+            future.set_result([gradient])
+            return types.SimpleNamespace(get_future=lambda: future)
+
+    recorder = Recorder()
+    monkeypatch.setattr(thalweg.torch, "backend_of", lambda group, device: recorder)
+    state = GradientState(loss_bound=0.1, by_layer=by_layer)
+    for _ in range(2):  # the number of buckets is known from the second iteration on
+        recorder.calls.clear()
+        for index in range(7):
+            thalweg.torch.reduce_hook(state, Bucket(index, 7)).wait()
+    wanted = [(-index, 7 - index) for index in range(7)] if by_layer else [(0, 1)] * 7
+    assert recorder.calls == wanted
+
+
 def test_hook__with_a_bound_parameters_and_buffers_still_go_exactly():
     def body(rank, size):
         model = train_ddp(rank, GradientState(loss_bound=0.3))
         assert flat(model).isfinite().all()
-        # Replicas may differ now; what is not a gradient loses nothing.
+        # Replicas may differ now, but only gradients may lose packets.
         thalweg.torch.resynchronize(model)
         assert same_on_all_ranks(flat(model))
         assert same_on_all_ranks(torch.cat([b.double().flatten() for b in model.buffers()]))
@@ -110,13 +148,13 @@ def layer_wise(model, make_optimizer):
 
 
 def train_beside_ddp(rank, network, make_trainer, accumulate=False):
-    """The same steps by a trainer and by DDP: both models."""
+    """Trains with a trainer and with DDP in the same steps; returns both models."""
     reference = DistributedDataParallel(network, find_unused_parameters=True)
     optimizer = make_optimizer(reference.parameters())
     model = copy.deepcopy(network)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(rank)  # the wrapper gives all rank 0's
+            parameter.add_(rank)  # the wrapper gives all ranks the parameters of rank 0
     trainer = make_trainer(model, make_optimizer)
     for step in range(STEPS):
         spare = step % 2 == 1
@@ -145,7 +183,7 @@ def test_trains_as_ddp_does(make_trainer, accumulate):
 
 
 class Attention(nn.Module):
-    """Whose inner module uses a parameter of its child without calling it."""
+    """The inner module uses a parameter of its child without calling the child."""
 
     def __init__(self):
         super().__init__()
@@ -216,7 +254,7 @@ def test_layer_wise__in_a_sub_group_leaves_later_groups_alone():
             model[rank](torch.ones(1, 4)).sum().backward()
             trainer.step()
             trainer.finish()
-        everyone = dist.new_group()  # also by rank 2, which has made one group less
+        everyone = dist.new_group()  # rank 2 calls it too, although it is in one group fewer
         tensor = torch.ones(1)
         dist.all_reduce(tensor, group=everyone)
         assert tensor.item() == size
@@ -276,7 +314,7 @@ def test_layer_wise__packets_are_tagged_by_layer_and_magnitude():
 
 def test_error_feedback__what_was_missing_goes_with_the_next_gradient():
     def body(rank, size):
-        state = GradientState(loss_bound=0.01, error_feedback=True)  # of nine packets none may be lost
+        state = GradientState(loss_bound=0.01, error_feedback=True)  # with nine packets this allows no loss
         gradient = torch.zeros(3000)
         state.start(gradient, 0, key="g").wait()
         state._residuals["g"].fill_(4.0 * rank)
@@ -287,7 +325,7 @@ def test_error_feedback__what_was_missing_goes_with_the_next_gradient():
         state = GradientState(loss_bound=0.3, error_feedback=True)
         hooked = flat(train_ddp(rank, state))
         assert hooked.isfinite().all()
-        # None of the buckets before DDP laid them out anew.
+        # No residuals are left of the buckets before DDP rebuilt them.
         assert sum(residual.numel() for residual in state._residuals.values()) == hooked.numel()
 
     run_ranks(2, body)
@@ -309,7 +347,7 @@ def test_distributed_optimizer__trains_as_ddp_does():
             optimizer.step()
         assert same_on_all_ranks(flat(model))
         assert torch.allclose(flat(model), flat(reference), rtol=1e-4, atol=1e-6)
-        # A layer that this rank did not use counts as zeros, and nobody waits for it.
+        # A layer that this rank did not use counts as zeros, and no rank waits for it.
         optimizer.zero_grad()
         loss_of(model, STEPS, rank, spare=rank == 1).backward()
         optimizer.step()

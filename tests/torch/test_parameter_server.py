@@ -1,4 +1,4 @@
-"""PyTorch models that a parameter server holds: BSP, ASP and SSP by its mode."""
+"""PyTorch models on a parameter server, whose mode makes the training BSP, ASP or SSP."""
 import contextlib
 import re
 import subprocess
@@ -16,7 +16,7 @@ from thalweg.parameter_server import ParameterServer
 
 @contextlib.contextmanager
 def server(**config):
-    """The address of a `thalweg ps`."""
+    """Runs `thalweg ps` and returns its address."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "ps.yaml"
         file.write_text("".join(f"{key}: {value}\n" for key, value in {"listen": "127.0.0.1:0", **config}.items()))
@@ -31,7 +31,7 @@ def server(**config):
 
 
 def fit(address, rank, steps):
-    """A line through points of this worker's: enough to learn it alone, since others may be done before it begins."""
+    """Fits a line to this worker's points. They suffice without the others', which may be done before this worker begins."""
     torch.manual_seed(rank)
     model = nn.Linear(1, 1)
     trainer = ParameterServer(model, address, worker=rank, timeout=20.0)
@@ -55,7 +55,7 @@ def test_stale__none_is_further_ahead_than_allowed():
         model = nn.Linear(1, 1)
         trainer = ParameterServer(model, address, worker=rank, timeout=5.0 if rank == 0 else 60.0)
         store.set(f"connected{rank}", "1")
-        if rank == 1:  # holds the other up
+        if rank == 1:  # delays the other rank
             store.wait(["seen"])
             return None
         store.wait(["connected1"])

@@ -1,4 +1,4 @@
-"""A few of PyTorch's own tests; all of them are `make test-torch`."""
+"""A few of PyTorch's own tests. `make test-torch` runs all of them."""
 import json
 import subprocess
 import sys
@@ -24,7 +24,7 @@ def test_some_of_pytorchs_tests(tmp_path):
 
 
 def test_a_failure_is_one(tmp_path):
-    """With a backend that does not exist, the tests fail: they do use the one that is named."""
+    """The tests fail with a backend that does not exist, so they do use the named backend."""
     run = subprocess.run([sys.executable, str(HERE / "pytorch_suite.py"), "--backend", "nowhere", "-k",
                           "test_barrier_group"], capture_output=True, text=True, timeout=300, check=False)
     assert run.returncode == 1 and "1 failed" in run.stdout, run.stdout

@@ -60,7 +60,7 @@ def main() -> int:
               "panels": [panel(kept, stocks[name]) for name, kept in found]}
     request = {"figures": [{"path": str(RESULTS / "fct.svg"), "figure": figure},
                            {"path": str(RESULTS / "fct.png"), "figure": figure}]}
-    subprocess.run([sys.executable, ROOT / "python/thalweg/figure.py"], input=json.dumps(request), text=True,
+    subprocess.run([sys.executable, ROOT / "python/thalweg/lab/figures/draw.py"], input=json.dumps(request), text=True,
                    check=True)
     print(f"{'':34}{'flows':>6}  {'median: ours':>13}{'ns-3':>9}{'':>8}  {'p99: ours':>11}{'ns-3':>9}{'':>8}   (ms)")
     for row in rows:

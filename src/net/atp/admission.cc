@@ -3,19 +3,20 @@
 #include <algorithm>
 #include <utility>
 
-#include "net/system.h"
+#include "net/io/system.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
-// A switch that does not answer for so long is not there.
+// A switch that does not answer within this time counts as absent.
 constexpr Duration kSwitchTime = Duration::milliseconds(2'000);
 
 }  // namespace
 
 Result<AtpAdmission> admit_atp_job(const std::string& switch_address, const std::string& token,
                                    JobRequest request, std::uint32_t elements, Time until) {
-  // Without a switch: a number that strays of other jobs do not have.
+  // Without a switch the job gets a random number, so that stray packets of other jobs do not
+  // match.
   constexpr std::uint32_t kMostId = 0x7fff'ffff;
   AtpAdmission admission;
   admission.grant.id = static_cast<std::uint32_t>(random_number() & kMostId);
@@ -23,12 +24,17 @@ Result<AtpAdmission> admit_atp_job(const std::string& switch_address, const std:
   if (switch_address.empty()) return admission;
   const Time by = std::min(until, monotonic_now() + kSwitchTime);
   Result<SwitchClient> client = SwitchClient::connect(switch_address, token, by);
-  // Not there: the servers add up everything.
+  // The switch cannot be reached: the servers add everything.
   if (!client.ok()) return admission;
   request.lease = true;
   Result<JobGrant> grant = client->create(request, by);
-  // It is gone, or hangs.
+  // The switch is gone or hangs.
   if (!grant.ok() && !client->answered()) return admission;
+  // The switch has no room: the servers add everything, and the sum is the same.
+  if (!grant.ok() && grant.error().code() == ErrorCode::kNoResource) {
+    admission.without_room = grant.error().message();
+    return admission;
+  }
   if (!grant.ok()) return grant.error();
   admission.grant = std::move(*grant);
   admission.grant.elements = std::min(admission.grant.elements, elements);
@@ -36,4 +42,4 @@ Result<AtpAdmission> admit_atp_job(const std::string& switch_address, const std:
   return admission;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::net

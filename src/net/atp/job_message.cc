@@ -1,14 +1,16 @@
 #include "net/atp/job_message.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
-#include "net/address.h"
+#include "net/io/address.h"
 #include "wire/atp_packet.h"
+#include "wire/authenticate.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
 using nlohmann::json;
@@ -50,6 +52,23 @@ Result<std::uint32_t> whole_from(const json& fields, const char* field, std::uin
   return value.get<std::uint32_t>();
 }
 
+// A list of whole numbers from `least` to `most`, at most kMaxJobWorkers of them; empty if there is
+// none.
+Result<std::vector<std::uint32_t>> numbers_from(const json& fields, const char* field,
+                                                std::uint32_t least, std::uint32_t most) {
+  const json value = fields.value(field, json::array());
+  const auto allowed = [&](const json& item) {
+    return item.is_number_unsigned() && item.get<std::uint64_t>() >= least &&
+           item.get<std::uint64_t>() <= most;
+  };
+  if (!value.is_array() || value.size() > kMaxJobWorkers || !std::ranges::all_of(value, allowed)) {
+    return bad_field(
+        field, value,
+        fmt::format("a list of up to {} numbers from {} to {}", kMaxJobWorkers, least, most));
+  }
+  return value.get<std::vector<std::uint32_t>>();
+}
+
 Result<bool> flag_from(const json& fields, const char* field) {
   if (!fields.contains(field)) return false;
   if (!fields.at(field).is_boolean()) return bad_field(field, fields.at(field), "true or false");
@@ -64,26 +83,38 @@ Result<std::string> text_from(const json& fields, const char* field, std::size_t
   return value.get<std::string>();
 }
 
+// Never shows the value, which is a secret.
+Result<std::string> key_from(const json& fields) {
+  const json value = fields.value("key", json(""));
+  if (value == "") return std::string();
+  if (!value.is_string() || !wire::JobKey::from_hex(value.get<std::string>()).ok()) {
+    return Error("key: 32 hexadecimal digits are allowed");
+  }
+  return value.get<std::string>();
+}
+
 }  // namespace
 
 json to_json(const JobRequest& request) {
-  return {{"job", request.id},
-          {"name", request.name},
-          {"workers", request.workers},
-          {"servers", request.servers},
-          {"limit", request.limit},
-          {"window", request.window},
-          {"groups", request.groups},
-          {"keyed", request.keyed},
-          {"second_level", request.second_level},
-          {"lease", request.lease}};
+  json fields = {{"job", request.id},
+                 {"name", request.name},
+                 {"workers", request.workers},
+                 {"servers", request.servers},
+                 {"limit", request.limit},
+                 {"window", request.window},
+                 {"groups", request.groups},
+                 {"keyed", request.keyed},
+                 {"second_level", request.second_level},
+                 {"lease", request.lease}};
+  if (!request.key.empty()) fields["key"] = request.key;
+  return fields;
 }
 
 Result<JobRequest> job_request_from(const json& fields) {
   for (const auto& [field, value] : fields.items()) {
-    static constexpr const char* kKnown[] = {"op",      "job",          "token", "name",
-                                             "workers", "servers",      "limit", "window",
-                                             "groups",  "second_level", "keyed", "lease"};
+    static constexpr const char* kKnown[] = {"op",      "job",   "token",  "name",   "workers",
+                                             "servers", "limit", "window", "groups", "second_level",
+                                             "keyed",   "key",   "lease"};
     if (std::ranges::find(kKnown, field) == std::end(kKnown)) {
       return bad_field(field.c_str(), value, "none of that name");
     }
@@ -101,6 +132,8 @@ Result<JobRequest> job_request_from(const json& fields) {
     return Error("groups: 0 at a switch that is not of the second level; it would add nothing");
   }
   THALWEG_TRY(request.keyed, flag_from(fields, "keyed"));
+  THALWEG_TRY(request.key, key_from(fields));
+  if (!request.key.empty() && !request.keyed) return Error("key: of a job that is not 'keyed'");
   THALWEG_TRY(request.lease, flag_from(fields, "lease"));
   return request;
 }
@@ -117,27 +150,48 @@ Result<JobGrant> job_grant_from(const json& fields) {
   THALWEG_TRY(grant.id, whole_from(fields, "job", 0));
   THALWEG_TRY(grant.key, text_from(fields, "key", kKeyDigits));
   THALWEG_TRY(grant.data, addresses_from(fields, "data", 0, kMaxShards));
-  THALWEG_TRY(grant.elements, whole_from(fields, "elements", 1, 1, kAtpMostElements));
+  THALWEG_TRY(grant.elements, whole_from(fields, "elements", 1, 1, wire::kAtpMostElements));
   return grant;
 }
 
 json to_json(const AtpJob& job) {
   json fields = to_json(job.grant);
   fields["servers"] = job.servers;
+  fields["order"] = job.order;
+  fields["groups"] = job.groups;
+  fields["switches"] = job.switches;
+  if (job.salt) fields["salt"] = *job.salt;
+  if (!job.checks) fields["unchecked"] = true;
   return fields;
 }
 
 Result<AtpJob> atp_job_from(const json& fields) {
+  constexpr auto kMost = static_cast<std::uint32_t>(kMaxJobWorkers);
   AtpJob job;
   THALWEG_TRY(job.grant, job_grant_from(fields));
   THALWEG_TRY(job.servers, whole_from(fields, "servers", 1, 1, kMaxJobServers));
+  if (fields.contains("salt")) {
+    if (!fields.at("salt").is_number_unsigned()) {
+      return bad_field("salt", fields.at("salt"), "a whole number");
+    }
+    job.salt = fields.at("salt").get<std::uint64_t>();
+  }
+  THALWEG_TRY(const bool unchecked, flag_from(fields, "unchecked"));
+  job.checks = !unchecked;
+  THALWEG_TRY(job.order, numbers_from(fields, "order", 0, kMost - 1));
+  std::vector<std::uint32_t> sorted = job.order;
+  std::ranges::sort(sorted);
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    if (sorted[i] != i) return bad_field("order", fields.at("order"), "each rank once");
+  }
+  THALWEG_TRY(job.groups, numbers_from(fields, "groups", 1, kMost));
+  if (job.groups.empty()) return job;
+  if (std::accumulate(job.groups.begin(), job.groups.end(), std::size_t{0}) != job.order.size()) {
+    return bad_field("groups", fields.at("groups"), "as many ranks as in 'order'");
+  }
+  THALWEG_TRY(job.switches,
+              addresses_from(fields, "switches", job.groups.size(), job.groups.size()));
   return job;
 }
 
-Result<json> parse_control_line(std::string_view line) {
-  json value = json::parse(line, nullptr, false);
-  if (!value.is_object()) return Error("a line must be a JSON object");
-  return value;
-}
-
-}  // namespace thalweg
+}  // namespace thalweg::net

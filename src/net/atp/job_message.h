@@ -1,86 +1,97 @@
-// What a client and a switch say to each other on the switch's control socket: JSON objects, one a
-// line, a request and its answer in turn (docs/switch.md has the fields).
+// The messages on a switch's control socket: JSON objects, one per line; each request is answered
+// in turn (docs/switch.md lists the fields).
 #pragma once
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <thalweg/result.h>
 
-namespace thalweg {
+namespace thalweg::net {
 
 inline constexpr std::size_t kMaxJobWorkers = 32;  // bits of a packet's bitmap
 inline constexpr std::size_t kMaxJobServers = 32;
 inline constexpr std::size_t kMaxJobName = 64;
-// Of the numbers that a switch gives to jobs: each once, in turn.
+// The largest number that a switch gives to a job. It gives numbers in turn, each once.
 inline constexpr std::uint32_t kMaxJobId = 0xffff;
-// A longer request ends the connection; so does a longer answer, of which statistics are the
-// longest.
-inline constexpr std::size_t kMaxControlLine = std::size_t{1} << 16;
-inline constexpr std::size_t kMaxControlAnswer = std::size_t{4} << 20;
+// The words of a refusal because the switch has given the number that a job asks for. The job may
+// then ask for another.
+inline constexpr std::string_view kNumberTaken = "that number was given before";
 
-// A job as its owner describes it.
+// A job, as its owner describes it to a switch.
 struct JobRequest {
-  // The number that another switch of the job has given it: packets carry one. 0: any.
+  // The number that another switch has given to this job, since its packets carry only one number.
+  // 0: the switch chooses.
   std::uint32_t id = 0;
   std::string name;
-  // "host:port", in the order of the packets' bitmap: where results go, and whose gradients count.
+  // "host:port" of each worker, in the order of the packets' bitmap. Results go to these addresses,
+  // and only gradients from them count.
   std::vector<std::string> workers;
-  // "host:port": where sums go. Sequence s belongs to server s modulo their number.
+  // "host:port" of each server that sums go to. Sequence s belongs to server s modulo the number of
+  // servers.
   std::vector<std::string> servers;
-  // Aggregators that the job may hold at a time. 0: as many as are free.
+  // The most aggregators that the job may hold at a time. 0: as many as are free.
   std::uint32_t limit = 0;
   // The most sequences that a worker has in flight.
   std::uint32_t window = 1024;
-  // The groups of workers whose first switch this is, as a set of bits.
+  // The groups of workers whose first-level switch this is, as a set of bits.
   std::uint32_t groups = 1;
-  // This is (also) the servers' switch, where the sums of groups meet.
+  // Whether this is (also) the servers' switch, where the sums of the groups meet.
   bool second_level = false;
-  // Packets carry a tag by the job's key.
+  // Whether packets carry a tag made with the job's key.
   bool keyed = false;
-  // The job ends with the connection that created it.
+  // That key, 32 hexadecimal digits. Empty: the switch makes one if the job is keyed.
+  std::string key = {};
+  // Whether the job ends with the connection that created it.
   bool lease = false;
   bool operator==(const JobRequest&) const = default;
 };
 
-// What the switch answers.
+// The switch's answer to a JobRequest.
 struct JobGrant {
   std::uint32_t id = 0;
-  std::string key;  // 32 hexadecimal digits; empty if it is not keyed
-  // "host:port" of each shard's data socket (shard_of() says whose a packet is). None: there is no
-  // switch.
+  std::string key;  // 32 hexadecimal digits; empty if the job is not keyed
+  // "host:port" of each shard's data socket; shard_of() says which shard a packet goes to. Empty:
+  // there is no switch.
   std::vector<std::string> data;
-  std::uint32_t elements = 1;  // that fit an aggregator
+  std::uint32_t elements = 1;  // elements that fit an aggregator
   bool operator==(const JobGrant&) const = default;
 };
 
-// What the ranks of a communicator must agree on: the grant, with the elements of a packet, and how
-// many of the first ranks are servers.
+// What the ranks of a communicator must agree on.
 struct AtpJob {
-  JobGrant grant;
-  std::uint32_t servers = 1;
+  JobGrant grant;             // `elements`: those of a packet; `data`: of the servers' switch
+  std::uint32_t servers = 1;  // ranks 0 to servers - 1 of the job are the servers
+  // The communicator's rank of each rank of the job. Empty: they are the same.
+  std::vector<std::uint32_t> order = {};
+  // Two levels: the number of ranks in each group, and the data address of each group's switch.
+  // Empty: one level.
+  std::vector<std::uint32_t> groups = {};
+  std::vector<std::string> switches = {};
+  // With a job key: the number from which all ranks make the job's key (net/auth/atp_key.h). The
+  // key itself, which is a secret, is not in `grant` then.
+  std::optional<std::uint64_t> salt = {};
+  bool checks = true;  // AtpNodeOptions::checks
   bool operator==(const AtpJob&) const = default;
 };
 
-// Which shard of a switch a sequence belongs to: runs of kShardRun, so that packets sent together
-// mostly go to one socket. Every sender of the job uses it.
+// The shard of a switch that a sequence belongs to. Runs of kShardRun sequences share a shard, so
+// that packets sent together mostly go to one socket. Every sender of the job uses this function.
 inline constexpr std::uint32_t kShardRun = 32;
 constexpr std::size_t shard_of(std::uint32_t job, std::uint64_t sequence, std::size_t shards) {
   return shards <= 1 ? 0 : (job + sequence / kShardRun) % shards;
 }
 
 [[nodiscard]] nlohmann::json to_json(const JobRequest& request);
-// The error names the field, the value and what is allowed. Unknown fields are refused.
+// Unknown fields are refused. Errors name the field, its value and what is allowed.
 [[nodiscard]] Result<JobRequest> job_request_from(const nlohmann::json& fields);
 [[nodiscard]] nlohmann::json to_json(const JobGrant& grant);
 [[nodiscard]] Result<JobGrant> job_grant_from(const nlohmann::json& fields);
 [[nodiscard]] nlohmann::json to_json(const AtpJob& job);
 [[nodiscard]] Result<AtpJob> atp_job_from(const nlohmann::json& fields);
 
-// One object from a line; the error is for the other end.
-[[nodiscard]] Result<nlohmann::json> parse_control_line(std::string_view line);
-
-}  // namespace thalweg
+}  // namespace thalweg::net

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "net/atp/job_message.h"
-#include "net/system.h"
+#include "net/io/system.h"
 
-namespace thalweg {
+namespace thalweg::net {
 
 std::vector<std::uint8_t> atp_groups(const AtpNodeOptions& options) {
   if (!options.groups.empty()) return options.groups;
@@ -25,7 +25,7 @@ AtpPlace atp_place(const AtpNodeOptions& options) {
 }
 
 AtpMember::AtpMember(const AtpNodeOptions& options, UdpSocket& socket)
-    : options_(options), groups_(atp_groups(options)) {
+    : options_(options), groups_(atp_groups(options)), checker_(groups_, options.checks) {
   for (const SocketAddress& shard : options.shards) {
     shards_.emplace_back(socket, std::vector{shard});
   }
@@ -39,24 +39,25 @@ AtpMember::AtpMember(const AtpNodeOptions& options, UdpSocket& socket)
   if (options.key) {
     const std::size_t own =
         options.on_sum ? options.members.size() : static_cast<std::size_t>(options.rank);
-    sealer_.emplace(*options.key, AtpOrigin{.member = static_cast<std::uint16_t>(own),
-                                            .mark = static_cast<std::uint16_t>(random_number()),
-                                            .first_count = random_number()});
+    sealer_.emplace(*options.key,
+                    wire::AtpOrigin{.member = static_cast<std::uint16_t>(own),
+                                    .mark = static_cast<std::uint16_t>(random_number()),
+                                    .first_count = random_number()});
     verifier_.emplace(*options.key);
   }
 }
 
 std::uint32_t AtpMember::everyone() const {
-  return atp_all(static_cast<unsigned>(options_.members.size()));
+  return wire::atp_all(static_cast<unsigned>(options_.members.size()));
 }
 
-std::uint32_t AtpMember::ranks_of(const AtpHeader& header) const {
+std::uint32_t AtpMember::ranks_of(const wire::AtpHeader& header) const {
   std::uint32_t ranks = 0;
   unsigned first = 0;
   for (unsigned g = 0; g < groups_.size(); ++g) {
-    const std::uint32_t all = atp_all(groups_[g]);
+    const std::uint32_t all = wire::atp_all(groups_[g]);
     std::uint32_t of_group = g == header.group ? header.workers & all : 0;
-    if ((header.groups & atp_bit(g)) != 0) of_group = all;
+    if ((header.groups & wire::atp_bit(g)) != 0) of_group = all;
     ranks |= of_group << first;
     first += groups_[g];
   }
@@ -75,34 +76,36 @@ AtpMember::Sender AtpMember::sender(const SocketAddress& from) const {
   return {.is_server = server, .rank = rank};
 }
 
-bool AtpMember::read(std::span<const std::byte> packet, AtpHeader& header) {
-  if (decode_atp_header(packet, header) != WireError::kNone) return false;
-  if (header.job != options_.job || header.keyed != verifier_.has_value()) return false;
-  return !verifier_ || verifier_->genuine(packet);
+AtpMember::Read AtpMember::read(std::span<const std::byte> packet, wire::AtpHeader& header) {
+  const wire::WireError error = wire::decode_atp_header(packet, header);
+  if (error == wire::WireError::kChecksum) return Read::kCorrupt;
+  if (error != wire::WireError::kNone) return Read::kRefused;
+  if (header.job != options_.job || header.keyed != verifier_.has_value()) return Read::kRefused;
+  return !verifier_ || verifier_->genuine(packet) ? Read::kTaken : Read::kRefused;
 }
 
-AtpMember::Slot AtpMember::fill(const AtpHeader& header, PacketTrain& train) {
-  const std::span<std::byte> packet = train.add(atp_packet_size(header));
-  encode_atp_header(header, packet);
+AtpMember::Slot AtpMember::fill(const wire::AtpHeader& header, PacketTrain& train) {
+  const std::span<std::byte> packet = train.add(wire::atp_packet_size(header));
   return {packet,
-          reinterpret_cast<std::int32_t*>(packet.subspan(atp_overhead(header.keyed)).data())};
+          reinterpret_cast<std::int32_t*>(packet.subspan(wire::atp_overhead(header.keyed)).data())};
 }
 
-AtpMember::Slot AtpMember::to_switch(const AtpHeader& header) {
-  const bool up = header.kind == AtpKind::kGradient || server_shards_.empty();
+AtpMember::Slot AtpMember::to_switch(const wire::AtpHeader& header) {
+  const bool up = header.kind == wire::AtpKind::kGradient || server_shards_.empty();
   std::vector<PacketTrain>& trains = up ? shards_ : server_shards_;
   return fill(header, trains[shard_of(header.job, header.sequence, trains.size())]);
 }
 
-AtpMember::Slot AtpMember::to_rank(const AtpHeader& header, std::size_t rank) {
+AtpMember::Slot AtpMember::to_rank(const wire::AtpHeader& header, std::size_t rank) {
   return fill(header, members_[rank]);
 }
 
-AtpMember::Slot AtpMember::to_server(const AtpHeader& header, std::size_t server) {
+AtpMember::Slot AtpMember::to_server(const wire::AtpHeader& header, std::size_t server) {
   return fill(header, options_.server_apart ? members_.back() : members_[server]);
 }
 
-void AtpMember::seal(const Slot& slot) {
+void AtpMember::seal(const Slot& slot, const wire::AtpHeader& header) {
+  wire::encode_atp_header(header, slot.packet);
   if (sealer_) sealer_->seal(slot.packet);
 }
 
@@ -112,4 +115,4 @@ void AtpMember::flush() {
   for (PacketTrain& train : members_) train.flush();
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::net

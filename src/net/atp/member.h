@@ -1,5 +1,5 @@
-// What a worker and a server of an ATP job share at one rank: who is who, and trains of packets to
-// each of them. For the node's thread.
+// What the worker and the server of one ATP node share: the addresses of all members, and a train
+// of packets to each. Used by the node's thread only.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,16 @@
 
 #include "net/atp/node.h"
 #include "net/atp/packet_train.h"
-#include "net/udp_socket.h"
+#include "net/io/udp_socket.h"
+#include "proto/atp/check.h"
 #include "wire/atp_packet.h"
 #include "wire/atp_seal.h"
 
-namespace thalweg {
+namespace thalweg::net {
 
-// How many ranks each group of a job has; and the group of a rank, with its place there.
+// The number of ranks in each group of the job.
 [[nodiscard]] std::vector<std::uint8_t> atp_groups(const AtpNodeOptions& options);
+// The group of a rank, and the rank's place within it.
 struct AtpPlace {
   std::uint8_t group = 0;
   std::uint8_t index = 0;
@@ -26,18 +28,18 @@ struct AtpPlace {
 
 class AtpMember {
  public:
-  // The socket outlives it.
+  // `socket` outlives this.
   AtpMember(const AtpNodeOptions& options, UdpSocket& socket);
 
   [[nodiscard]] const AtpNodeOptions& options() const { return options_; }
   [[nodiscard]] bool has_switch() const { return !options_.shards.empty(); }
-  // Whether the sums of a server here may go by a switch.
+  // Whether a server at this node may send its sums by a switch.
   [[nodiscard]] bool sums_by_switch() const { return !sum_shards().empty(); }
   [[nodiscard]] std::uint32_t everyone() const;  // the set of all ranks
-  // The set of ranks whose contributions a gradient holds, or whom a sum is for.
-  [[nodiscard]] std::uint32_t ranks_of(const AtpHeader& header) const;
+  // The set of ranks whose contributions a gradient holds, or that a sum is sent to.
+  [[nodiscard]] std::uint32_t ranks_of(const wire::AtpHeader& header) const;
 
-  // Who sends: the switch, a rank, a server (which may be a rank), or a stranger.
+  // The sender of a packet: a switch, a rank, a server (which may be a rank), or unknown.
   struct Sender {
     bool is_switch = false;
     bool is_server = false;
@@ -45,34 +47,41 @@ class AtpMember {
     [[nodiscard]] bool known() const { return is_switch || is_server || rank.has_value(); }
   };
   [[nodiscard]] Sender sender(const SocketAddress& from) const;
-  // Decodes and proves a packet. False: drop it.
-  [[nodiscard]] bool read(std::span<const std::byte> packet, AtpHeader& header);
+  enum class Read : std::uint8_t {
+    kTaken,
+    kRefused,  // dropped: malformed, of another job or forged
+    kCorrupt,  // dropped: its header changed on its way
+  };
+  // Decodes a packet and checks its header, job and tag.
+  [[nodiscard]] Read read(std::span<const std::byte> packet, wire::AtpHeader& header);
+  [[nodiscard]] const proto::AtpChecker& checker() const { return checker_; }
 
-  // Room for the elements of a packet, whose header is written; seal() when they are there.
+  // Room for a packet. Write the elements, then call seal() with the header before the next packet.
   struct Slot {
     std::span<std::byte> packet;
     std::int32_t* elements = nullptr;
   };
-  // A gradient to the rank's switch, a sum to the server's.
-  [[nodiscard]] Slot to_switch(const AtpHeader& header);
-  [[nodiscard]] Slot to_rank(const AtpHeader& header, std::size_t rank);
-  [[nodiscard]] Slot to_server(const AtpHeader& header, std::size_t server);
-  void seal(const Slot& slot);
+  // Adds a packet to the right train: a gradient goes to this rank's switch, a sum to the servers'.
+  [[nodiscard]] Slot to_switch(const wire::AtpHeader& header);
+  [[nodiscard]] Slot to_rank(const wire::AtpHeader& header, std::size_t rank);
+  [[nodiscard]] Slot to_server(const wire::AtpHeader& header, std::size_t server);
+  void seal(const Slot& slot, const wire::AtpHeader& header);
   void flush();
 
  private:
   [[nodiscard]] const std::vector<SocketAddress>& sum_shards() const {
     return options_.server_shards.empty() ? options_.shards : options_.server_shards;
   }
-  [[nodiscard]] static Slot fill(const AtpHeader& header, PacketTrain& train);
+  [[nodiscard]] static Slot fill(const wire::AtpHeader& header, PacketTrain& train);
 
   AtpNodeOptions options_;
-  std::vector<std::uint8_t> groups_;  // ranks of each
+  std::vector<std::uint8_t> groups_;  // number of ranks in each
+  proto::AtpChecker checker_;
   std::vector<PacketTrain> shards_;
   std::vector<PacketTrain> server_shards_;
-  std::vector<PacketTrain> members_;  // the ranks, then the server apart
-  std::optional<AtpSealer> sealer_;
-  std::optional<AtpVerifier> verifier_;
+  std::vector<PacketTrain> members_;  // the ranks, then the separate server
+  std::optional<wire::AtpSealer> sealer_;
+  std::optional<wire::AtpVerifier> verifier_;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::net

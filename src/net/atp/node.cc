@@ -1,6 +1,6 @@
 #include "net/atp/node.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -13,21 +13,21 @@
 #include "net/atp/member.h"
 #include "net/atp/server_driver.h"
 #include "net/atp/worker_driver.h"
-#include "net/event_loop.h"
-#include "net/system.h"
+#include "net/io/event_loop.h"
+#include "net/io/system.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
 constexpr int kRunsPerTurn = 32;
-// As much as the packets of a window from every rank.
+// Bytes; enough for a window of packets from every rank.
 constexpr std::size_t kSocketBuffer = std::size_t{8} << 20;
 
 Status check(const AtpNodeOptions& options) {
   const std::size_t ranks = options.members.size();
-  if (ranks < 1 || ranks > kAtpMostWorkersPerGroup) {
+  if (ranks < 1 || ranks > wire::kAtpMostWorkersPerGroup) {
     return Error(fmt::format("ranks of a job over atp: {}; from 1 to {} are allowed", ranks,
-                             kAtpMostWorkersPerGroup));
+                             wire::kAtpMostWorkersPerGroup));
   }
   if (options.servers < 1 || static_cast<std::size_t>(options.servers) > ranks) {
     return Error(fmt::format("atp_servers: {}; from 1 to {} are allowed", options.servers, ranks));
@@ -68,15 +68,17 @@ class AtpNode::Core final : public EventLoop::Handler {
     return ok_status();
   }
   void start(AtpReduction reduction) { worker_->start(std::move(reduction), monotonic_now()); }
-  void fail(const std::string& cause) {
+  void fail(const Error& cause) {
     if (worker_) worker_->fail(cause, monotonic_now());
   }
   [[nodiscard]] Counters counters() const {
-    return {.worker = worker_ ? worker_->counters() : AtpWorkerCounters(),
+    return {.worker = worker_ ? worker_->counters() : proto::AtpWorkerCounters(),
             .server_packets = server_ ? server_->packets() : 0,
             .server_bytes = server_ ? server_->bytes() : 0,
             .sent_direct = worker_ ? worker_->sent_direct() : 0,
             .refused = refused_,
+            .corrupt = corrupt_ + (worker_ ? worker_->counters().corrupt : 0) +
+                       (server_ ? server_->corrupt() : 0),
             .switch_gone = worker_ && worker_->switch_gone()};
   }
 
@@ -99,18 +101,20 @@ class AtpNode::Core final : public EventLoop::Handler {
 
   void on_packet(std::span<const std::byte> packet, const AtpMember::Sender& sender, bool marked,
                  Time now) {
-    AtpHeader header;
-    if (!sender.known() || !member_->read(packet, header)) {
-      ++refused_;
+    wire::AtpHeader header;
+    const AtpMember::Read read =
+        sender.known() ? member_->read(packet, header) : AtpMember::Read::kRefused;
+    if (read != AtpMember::Read::kTaken) {
+      ++(read == AtpMember::Read::kCorrupt ? corrupt_ : refused_);
       return;
     }
     header.congested = header.congested || marked;
-    const bool up = header.kind == AtpKind::kGradient;
-    // Straight from a member: its own gradient, or a server's sum.
-    const bool own =
-        sender.is_switch || (up ? sender.rank && member_->ranks_of(header) ==
-                                                     atp_bit(static_cast<unsigned>(*sender.rank))
-                                : sender.is_server);
+    const bool up = header.kind == wire::AtpKind::kGradient;
+    // A member may send only its own gradient and, if it is a server, sums.
+    const bool own = sender.is_switch ||
+                     (up ? sender.rank && member_->ranks_of(header) ==
+                                              wire::atp_bit(static_cast<unsigned>(*sender.rank))
+                         : sender.is_server);
     if (!own || (up ? !server_ : !worker_)) {
       ++refused_;
     } else if (up) {
@@ -141,6 +145,7 @@ class AtpNode::Core final : public EventLoop::Handler {
   std::optional<AtpWorkerDriver> worker_;
   std::optional<AtpServerDriver> server_;
   std::uint64_t refused_ = 0;
+  std::uint64_t corrupt_ = 0;  // packets whose headers were changed
   std::thread thread_;
 };
 
@@ -163,7 +168,7 @@ bool AtpNode::reduce(AtpReduction reduction) {
         core->start(std::move(*work));
       });
 }
-void AtpNode::fail(const std::string& cause) {
+void AtpNode::fail(const Error& cause) {
   core_->loop().post([core = core_.get(), cause] { core->fail(cause); });
 }
 AtpNode::Counters AtpNode::counters() {
@@ -172,4 +177,4 @@ AtpNode::Counters AtpNode::counters() {
   return answer.get_future().get();
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::net

@@ -1,9 +1,9 @@
-// One member's part of an ATP job on real sockets, on one UDP socket and one thread: a rank with
-// its worker, and a parameter server if it is among the first ranks; or a server apart, that is no
-// rank and takes the sums for itself. The protocol is proto/atp's; this moves bytes between
-// tensors, packets and the server's slots.
+// One member of an ATP job, with one UDP socket and one thread. A member is either a rank, with a
+// worker and, if it is among the first ranks, a parameter server; or a separate server that is not
+// a rank and takes the sums for itself. The protocol is in proto/atp; this class moves bytes
+// between tensors, packets and the server's slots.
 //
-// Reductions run in the order in which they are given, which must be the same on all ranks.
+// Reductions run in the order in which they are started, which must be the same on all ranks.
 #pragma once
 
 #include <cstddef>
@@ -18,75 +18,84 @@
 #include <thalweg/types.h>
 
 #include "base/units.h"
-#include "net/address.h"
-#include "net/atp/paths.h"
+#include "net/io/address.h"
+#include "proto/atp/paths.h"
 #include "proto/atp/worker.h"
 #include "tensor/fixed_point.h"
 #include "wire/atp_packet.h"
 #include "wire/authenticate.h"
 
-namespace thalweg {
+namespace thalweg::net {
 
 struct AtpNodeOptions {
   std::uint32_t job = 0;
   int rank = 0;
-  int servers = 1;  // the ranks below it
-  // A server that is no rank, in place of those; `servers` must be 1.
+  int servers = 1;  // ranks 0 to servers - 1 are the servers
+  // The address of a separate server, which is not a rank and replaces those; `servers` must be 1.
   std::optional<SocketAddress> server_apart = {};
-  // This node is the server apart, and has no worker; `rank` means nothing. Called in the node's
-  // thread, not to block, once a sequence with its sum: the header is that of its parameter packet.
-  std::function<void(const AtpHeader& header, const std::int32_t* sum)> on_sum = {};
-  std::vector<SocketAddress> members;  // of all ranks, this one's too: at most 32
-  // How many of the ranks, in their order, are in each group: behind a first switch of their own
-  // (docs/switch.md, two levels). Empty: all in one. Nothing but tests sets this and server_shards:
-  // a communicator has one level.
+  // If set, this node is the separate server: it has no worker, and `rank` is ignored. Called in
+  // the node's thread once per sequence, with its sum and the header of its parameter packet. It
+  // must not block.
+  std::function<void(const wire::AtpHeader& header, const std::int32_t* sum)> on_sum = {};
+  std::vector<SocketAddress> members;  // of all ranks, this one included; at most 32
+  // The number of ranks in each group, in the order of ranks. Each group has a first-level switch
+  // of its own (docs/switch.md, two levels). Empty: one group of all ranks.
   std::vector<std::uint8_t> groups = {};
-  std::vector<SocketAddress> shards;  // of the switch, or the group's; none: without one
-  // Of the servers' switch where that is another: sums leave by it. Empty: `shards`.
+  std::vector<SocketAddress> shards;  // of the switch, or of the group's; empty: there is no switch
+  // The shards of the servers' switch if that is another one; sums are sent to it. Empty: `shards`.
   std::vector<SocketAddress> server_shards = {};
-  std::optional<JobKey> key;
-  std::uint32_t elements = 256;  // of a packet
+  std::optional<wire::JobKey> key;
+  // Off: the check words of packets leave out the elements, so changed elements are not found. The
+  // same on all members of the job.
+  bool checks = true;
+  std::uint32_t elements = 256;  // in a packet
   std::uint32_t window = 1024;   // packets in flight; a power of two
-  AtpPathOptions paths;
+  proto::AtpPathOptions paths;
 };
 
 // A sum over all ranks, in place.
 struct AtpReduction {
-  DType type = DType::kFloat32;  // int32, or one that has fixed point
-  std::byte* data = nullptr;     // the node's until `done` is called
+  DType type = DType::kFloat32;  // int32, or a type that converts to fixed point
+  std::byte* data = nullptr;     // the node uses it until `done` is called
   std::int64_t elements = 0;     // above 0
-  // Of blocks of AtpNodeOptions::elements, agreed among all ranks; empty for int32.
-  std::vector<BlockExponent> exponents = {};
+  // One exponent per block of AtpNodeOptions::elements; all ranks have agreed on them. Empty: the
+  // ranks find them on the way (proto/atp/exponents.h), or, for int32, there are none.
+  std::vector<tensor::BlockExponent> exponents = {};
+  // Without exponents: what the sum is for, the same on all ranks. Calls learn the exponents of
+  // their blocks from earlier ones of the same size, type and purpose.
+  std::uint8_t purpose = 0;
   Duration deadline = {};
-  // Called once, in the node's thread. Not to block.
+  // Called once, in the node's thread. It must not block.
   std::function<void(Status)> done = {};
 };
 
 class AtpNode {
  public:
   struct Counters {
-    AtpWorkerCounters worker;
-    std::uint64_t server_packets = 0;  // gradients that reached the server here
+    proto::AtpWorkerCounters worker;
+    std::uint64_t server_packets = 0;  // gradient packets that reached this node's server
     std::uint64_t server_bytes = 0;
-    std::uint64_t sent_direct = 0;  // gradients that passed the switch by
-    std::uint64_t refused = 0;      // malformed, forged, from strangers
+    std::uint64_t sent_direct = 0;  // gradient packets sent straight to a server
+    std::uint64_t refused = 0;      // packets that were malformed, forged or from unknown senders
+    std::uint64_t corrupt = 0;      // packets that were changed on their way, or before
     bool switch_gone = false;
   };
 
-  // A socket at this address, with any port.
+  // Makes a node with a socket at this address, with any port.
   [[nodiscard]] static Result<std::unique_ptr<AtpNode>> bind(const SocketAddress& local);
   ~AtpNode();
   AtpNode(const AtpNode&) = delete;
   AtpNode& operator=(const AtpNode&) = delete;
 
   [[nodiscard]] SocketAddress address() const;
-  // Once, before anything else.
+  // Joins the job and starts the thread. Call it once, before the methods below.
   [[nodiscard]] Status join(const AtpNodeOptions& options);
 
-  // From any thread; not of a server apart. False: the node is ending, and `done` is not called.
+  // Starts a reduction; any thread may call it, but not on a separate server. Returns false if the
+  // node is ending; `done` is then not called.
   bool reduce(AtpReduction reduction);
-  // What is in flight fails with this cause, and so does all that comes later.
-  void fail(const std::string& cause);
+  // Fails all reductions in flight, and all later ones, with this cause.
+  void fail(const Error& cause);
   [[nodiscard]] Counters counters();
 
  private:
@@ -95,4 +104,4 @@ class AtpNode {
   std::unique_ptr<Core> core_;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::net

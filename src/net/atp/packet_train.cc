@@ -4,10 +4,10 @@
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
-// ECN-capable: marked where others are dropped.
+// ECN-capable: switches mark these packets where they drop others.
 constexpr std::uint8_t kTrafficClass = 2;
 
 }  // namespace
@@ -17,6 +17,10 @@ PacketTrain::PacketTrain(UdpSocket& socket, std::vector<SocketAddress> ends)
 
 std::span<std::byte> PacketTrain::add(std::size_t size) {
   CHECK(size > 0 && size <= bytes_.size());
+  if (lose_packet_ && lose_packet_(offered_++)) {
+    lost_room_.resize(bytes_.size());
+    return std::span(lost_room_).first(size);
+  }
   if (used_ > 0 && (closed_ || size > packet_size_ || packets_ == UdpSocket::kMaxPackets ||
                     used_ + size > bytes_.size())) {
     flush();
@@ -45,4 +49,4 @@ void PacketTrain::flush() {
   closed_ = false;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::net

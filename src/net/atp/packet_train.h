@@ -1,5 +1,6 @@
-// Packets to the same ends, collected so that many leave by one system call. Not for protocols that
-// must know whether a packet left: what the socket does not take is lost, as in a full queue.
+// Collects packets to the same destinations and sends many of them by one system call. Packets that
+// the socket does not take are lost, as in a full queue, so protocols that must know whether a
+// packet was sent cannot use this.
 #pragma once
 
 #include <cstddef>
@@ -7,24 +8,27 @@
 #include <span>
 #include <vector>
 
-#include "net/address.h"
-#include "net/udp_socket.h"
+#include "net/dlcp/test_faults.h"
+#include "net/io/address.h"
+#include "net/io/udp_socket.h"
 
-namespace thalweg {
+namespace thalweg::net {
 
 class PacketTrain {
  public:
   struct Counters {
-    std::uint64_t packets = 0;  // to each end
+    std::uint64_t packets = 0;  // sent to each destination
     std::uint64_t bytes = 0;
-    std::uint64_t lost = 0;  // of all ends: the socket did not take them
+    std::uint64_t lost = 0;  // packets that the socket did not take, over all destinations
   };
 
-  // What is put in goes to every one of `ends`. The socket outlives it.
+  // Every packet goes to all of `ends`. `socket` outlives this. Tests may let it lose packets
+  // (net/dlcp/test_faults.h).
   PacketTrain(UdpSocket& socket, std::vector<SocketAddress> ends);
 
-  // Room for the next packet, to be filled before the next call. Sends those before it when they
-  // must not wait for it. Requires 1 <= size <= UdpSocket::kMaxMessage.
+  // Returns room for the next packet, which the caller fills before the next call. First sends the
+  // packets before it if this one cannot join their message. Requires 1 <= size <=
+  // UdpSocket::kMaxMessage.
   [[nodiscard]] std::span<std::byte> add(std::size_t size);
   void flush();
   [[nodiscard]] bool empty() const { return used_ == 0; }
@@ -36,9 +40,12 @@ class PacketTrain {
   std::vector<std::byte> bytes_;
   std::size_t used_ = 0;
   std::size_t packets_ = 0;
-  std::size_t packet_size_ = 0;  // of all but the last
-  bool closed_ = false;          // the last one is shorter
+  std::size_t packet_size_ = 0;  // size of all packets except the last
+  bool closed_ = false;          // the last packet is shorter, so no more can follow it
   Counters counters_;
+  LosePacket lose_packet_ = installed_loss();
+  std::uint64_t offered_ = 0;         // packets that were added, if some are to be lost
+  std::vector<std::byte> lost_room_;  // where a packet is written that is to be lost
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::net

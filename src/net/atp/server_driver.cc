@@ -5,14 +5,15 @@
 
 #include "tensor/saturating_add.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
-// Workers fail by the deadlines of their own operations, and a dead rank by the communicator.
+// An hour, because the server need not end anything: workers fail by the deadlines of their own
+// operations, and the communicator notices dead ranks.
 constexpr Duration kDeadline = Duration::milliseconds(3'600'000);
 
-AtpServerOptions server_options(const AtpNodeOptions& node) {
-  AtpServerOptions options;
+proto::AtpServerOptions server_options(const AtpNodeOptions& node) {
+  proto::AtpServerOptions options;
   options.job = node.job;
   options.groups = atp_groups(node);
   options.servers = static_cast<std::uint32_t>(node.servers);
@@ -20,6 +21,7 @@ AtpServerOptions server_options(const AtpNodeOptions& node) {
   options.elements = node.elements;
   options.window = node.window;
   options.keyed = node.key.has_value();
+  options.repetitions = !node.server_apart;
   options.deadline = kDeadline;
   return options;
 }
@@ -32,27 +34,32 @@ AtpServerDriver::AtpServerDriver(AtpMember& member)
       path_(member.everyone(), member.sums_by_switch()),
       elements_(std::size_t{server_.slots()} * server_.options().elements) {}
 
-void AtpServerDriver::on_packet(const AtpHeader& header, std::span<const std::byte> packet,
+void AtpServerDriver::on_packet(const wire::AtpHeader& header, std::span<const std::byte> packet,
                                 bool by_switch, Time now) {
   ++packets_;
   bytes_ += packet.size();
   path_.on_gradient(by_switch, member_.ranks_of(header));
-  const AtpServerAction action = server_.on_gradient(header, now);
-  const std::span<const std::byte> elements = atp_payload(packet, header);
+  const std::span<const std::byte> elements = wire::atp_payload(packet, header);
+  // The workers send again what they get no sum of.
+  if (!member_.checker().holds(header, elements)) {
+    ++corrupt_;
+    return;
+  }
+  const proto::AtpServerAction action = server_.on_gradient(header, now);
   switch (action.payload) {
-    case AtpServerAction::Payload::kNothing:
+    case proto::AtpServerAction::Payload::kNothing:
       break;
-    case AtpServerAction::Payload::kStore:
+    case proto::AtpServerAction::Payload::kStore:
       std::memcpy(slot(action.slot), elements.data(), elements.size());
       break;
-    case AtpServerAction::Payload::kAdd:
-      if (add_saturating(slot(action.slot), elements.data(), header.elements)) {
+    case proto::AtpServerAction::Payload::kAdd:
+      if (tensor::add_saturating(slot(action.slot), elements.data(), header.elements)) {
         server_.mark_saturated(action.slot);
       }
       break;
   }
-  AtpServerTransmit transmit;
-  // What completes a sequence is followed by nothing but its sum.
+  proto::AtpServerTransmit transmit;
+  // After the packet that completes a sequence, the next transmit is its sum.
   if (action.completed && member_.options().on_sum && server_.poll_transmit(transmit)) {
     member_.options().on_sum(transmit.header, slot(transmit.slot));
     send(transmit);
@@ -61,21 +68,21 @@ void AtpServerDriver::on_packet(const AtpHeader& header, std::span<const std::by
 }
 
 void AtpServerDriver::pump() {
-  AtpServerTransmit transmit;
+  proto::AtpServerTransmit transmit;
   while (server_.poll_transmit(transmit)) send(transmit);
 }
 
-void AtpServerDriver::put(const AtpMember::Slot& out, const AtpServerTransmit& transmit) {
+void AtpServerDriver::put(const AtpMember::Slot& out, const proto::AtpServerTransmit& transmit) {
   if (transmit.header.elements > 0) {
     std::memcpy(out.elements, slot(transmit.slot), transmit.header.elements * sizeof(std::int32_t));
   }
-  member_.seal(out);
+  member_.seal(out, transmit.header);
 }
 
-void AtpServerDriver::send(const AtpServerTransmit& transmit) {
-  const AtpHeader& header = transmit.header;
+void AtpServerDriver::send(const proto::AtpServerTransmit& transmit) {
+  const wire::AtpHeader& header = transmit.header;
   const std::uint32_t receivers =
-      header.kind == AtpKind::kAbort ? member_.everyone() : member_.ranks_of(header);
+      header.kind == wire::AtpKind::kAbort ? member_.everyone() : member_.ranks_of(header);
   const std::uint32_t direct = path_.direct(receivers);
   if (direct != receivers) put(member_.to_switch(header), transmit);
   for (std::uint32_t left = direct; left != 0; left &= left - 1) {
@@ -83,4 +90,4 @@ void AtpServerDriver::send(const AtpServerTransmit& transmit) {
   }
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::net

@@ -1,4 +1,5 @@
-// The server's half of an AtpNode: gradient packets to slots, sums to parameter packets.
+// The server's half of an AtpNode: adds gradient packets to slots and sends the sums as parameter
+// packets.
 #pragma once
 
 #include <cstdint>
@@ -7,40 +8,43 @@
 #include <vector>
 
 #include "net/atp/member.h"
-#include "net/atp/paths.h"
+#include "proto/atp/paths.h"
 #include "proto/atp/server.h"
 
-namespace thalweg {
+namespace thalweg::net {
 
 class AtpServerDriver {
  public:
-  // `member` outlives it.
+  // `member` outlives this.
   explicit AtpServerDriver(AtpMember& member);
 
-  // A gradient packet that read well.
-  void on_packet(const AtpHeader& header, std::span<const std::byte> packet, bool by_switch,
+  // Handles a gradient packet that AtpMember::read() accepted. `by_switch`: a switch sent it.
+  void on_packet(const wire::AtpHeader& header, std::span<const std::byte> packet, bool by_switch,
                  Time now);
   void on_timeout(Time now) { server_.on_timeout(now); }
-  // Sends what is complete.
+  // Sends the sums that are complete.
   void pump();
   [[nodiscard]] std::optional<Time> next_timeout() const { return server_.next_timeout(); }
 
   [[nodiscard]] std::uint64_t packets() const { return packets_; }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+  // Gradients dropped because their check words were wrong.
+  [[nodiscard]] std::uint64_t corrupt() const { return corrupt_; }
 
  private:
-  void send(const AtpServerTransmit& transmit);
-  void put(const AtpMember::Slot& out, const AtpServerTransmit& transmit);
+  void send(const proto::AtpServerTransmit& transmit);
+  void put(const AtpMember::Slot& out, const proto::AtpServerTransmit& transmit);
   [[nodiscard]] std::int32_t* slot(std::uint32_t index) {
     return &elements_[std::size_t{index} * server_.options().elements];
   }
 
   AtpMember& member_;
-  AtpServer server_;
-  AtpServerPath path_;
-  std::vector<std::int32_t> elements_;  // of each slot
+  proto::AtpServer server_;
+  proto::AtpServerPath path_;
+  std::vector<std::int32_t> elements_;  // of all slots, one slot after the other
   std::uint64_t packets_ = 0;
   std::uint64_t bytes_ = 0;
+  std::uint64_t corrupt_ = 0;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::net

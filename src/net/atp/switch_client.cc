@@ -1,14 +1,14 @@
 #include "net/atp/switch_client.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "net/address.h"
-#include "net/tcp.h"
+#include "net/io/address.h"
+#include "net/io/tcp.h"
 
-namespace thalweg {
+namespace thalweg::net {
 
 using nlohmann::json;
 
@@ -35,4 +35,4 @@ Result<json> SwitchClient::ask(json request, Time until) {
   return connection_.ask(request, until);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::net

@@ -1,4 +1,4 @@
-// A client of a switch's control socket. For one thread at a time.
+// A client of a switch's control socket. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,26 @@
 
 #include "base/units.h"
 #include "net/atp/job_message.h"
-#include "net/control_connection.h"
+#include "net/io/control_connection.h"
 
-namespace thalweg {
+namespace thalweg::net {
 
 class SwitchClient {
  public:
-  // `address`: "host:port". `token`: that of the switch's configuration; empty if it has none.
+  // `address`: "host:port". `token`: the one in the switch's configuration; empty if it has none.
   [[nodiscard]] static Result<SwitchClient> connect(const std::string& address,
                                                     const std::string& token, Time until);
 
-  // The job is the connection's if the request asks for a lease.
+  // Creates a job. If the request asks for a lease, the job ends with this connection.
   [[nodiscard]] Result<JobGrant> create(const JobRequest& request, Time until);
-  // What the switch answers to {"op": op, ...fields}, without "ok". Its refusal is an error.
+  // Sends a request {"op": ..., other fields} and returns the switch's answer without its "ok"
+  // field. A refusal is an error.
   [[nodiscard]] Result<nlohmann::json> ask(nlohmann::json request, Time until);
 
-  // Whether the switch has answered the last request, be it by a refusal.
+  // Whether the last request got any answer; a refusal is one too.
   [[nodiscard]] bool answered() const { return connection_.answered(); }
+  // Whether the switch has closed the connection.
+  [[nodiscard]] bool ended() const { return connection_.ended(); }
 
  private:
   SwitchClient(ControlConnection connection, std::string token)
@@ -36,4 +39,4 @@ class SwitchClient {
   std::string token_;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::net

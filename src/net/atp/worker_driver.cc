@@ -1,28 +1,34 @@
 #include "net/atp/worker_driver.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
-#include "net/udp_socket.h"
+#include "net/atp/job_message.h"
+#include "net/io/udp_socket.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
-// So that arrivals are not left waiting for long.
+// A limit, so that arrived packets do not wait for long.
 constexpr int kPacketsPerPump = 2048;
 
-std::span<const BlockExponent> exponent_of(const AtpReduction& reduction, std::int64_t element,
-                                           std::uint32_t block) {
-  return std::span(reduction.exponents).subspan(static_cast<std::size_t>(element) / block, 1);
+const std::byte* data_of(const AtpReduction& reduction, const proto::AtpBlock& block) {
+  return reduction.data + static_cast<std::size_t>(block.first_element) * size_of(reduction.type);
+}
+
+// The exponent that this rank's elements of the block need.
+tensor::BlockExponent needed_by(const AtpReduction& reduction, const proto::AtpBlock& block) {
+  return tensor::needed_exponent(reduction.type, data_of(reduction, block), block.elements);
 }
 
 }  // namespace
 
-AtpWorkerOptions worker_options(const AtpNodeOptions& node) {
-  AtpWorkerOptions options;
+proto::AtpWorkerOptions worker_options(const AtpNodeOptions& node) {
+  proto::AtpWorkerOptions options;
   options.job = node.job;
   const std::vector<std::uint8_t> groups = atp_groups(node);
   const AtpPlace place = atp_place(node);
@@ -34,12 +40,13 @@ AtpWorkerOptions worker_options(const AtpNodeOptions& node) {
   options.elements = node.elements;
   options.keyed = node.key.has_value();
   options.window = node.window;
-  // Ends are processes that share cores: what is late is mostly not lost.
+  // Members are processes that share cores, so a late packet is usually not lost.
   options.recovery.initial = Duration::milliseconds(100);
-  options.recovery.least = Duration::milliseconds(30);
-  // Shards send runs of a server's sums, each in its own time.
+  options.recovery.least = Duration::milliseconds(10);
+  options.recovery.patient_start = true;
+  // Each shard sends its runs of a server's sums at its own pace, so sums arrive out of order.
   if (node.shards.size() > 1) {
-    // A hole must be found before the window stands still.
+    // The limit must be low enough to find a hole before the window stalls.
     const std::uint32_t most = std::max(options.window / 2 / options.servers, 1U);
     const auto runs = static_cast<std::uint32_t>(UdpSocket::kMaxPackets * node.shards.size());
     options.recovery.out_of_sequence = std::min(runs, most);
@@ -55,10 +62,13 @@ AtpWorkerDriver::AtpWorkerDriver(AtpMember& member)
 
 void AtpWorkerDriver::start(AtpReduction reduction, Time now) {
   if (worker_.idle()) path_.on_start(now);
-  const auto started = worker_.start({.elements = reduction.elements,
-                                      .deadline = reduction.deadline,
-                                      .cookie = first_flight_ + flights_.size()},
-                                     now);
+  proto::AtpTensorSpec spec{.elements = reduction.elements,
+                            .deadline = reduction.deadline,
+                            .cookie = first_flight_ + flights_.size()};
+  if (tensor::has_fixed_point(reduction.type) && reduction.exponents.empty()) {
+    spec.scaling = proto::atp_scaling(reduction.type, reduction.elements, reduction.purpose);
+  }
+  const auto started = worker_.start(spec, now);
   if (!started.ok()) {
     reduction.done(started.error());
     return;
@@ -66,25 +76,46 @@ void AtpWorkerDriver::start(AtpReduction reduction, Time now) {
   flights_.push_back({std::move(reduction)});
 }
 
-void AtpWorkerDriver::on_packet(const AtpHeader& header, std::span<const std::byte> packet,
+void AtpWorkerDriver::on_packet(const wire::AtpHeader& header, std::span<const std::byte> packet,
                                 bool by_switch, Time now) {
-  if (header.kind == AtpKind::kAbort) {
-    worker_.on_abort(header, now);
+  if (header.kind == wire::AtpKind::kAbort) {
+    const std::uint32_t missing = member_.ranks_of(header);
+    worker_.on_abort(
+        header, now,
+        std::has_single_bit(missing) ? std::optional(std::countr_zero(missing)) : std::nullopt);
     return;
   }
   path_.on_answer(by_switch, now);
-  const AtpPlacement placement = worker_.on_parameter(header, now);
-  if (placement.verdict == AtpPlacement::Verdict::kPlace) {
-    place(placement.block, atp_payload(packet, header));
+  if (header.kind == wire::AtpKind::kMissing) {
+    worker_.on_missing(header);
+    return;
   }
+  const std::span<const std::byte> elements = wire::atp_payload(packet, header);
+  if (!member_.checker().holds(header, elements)) {
+    worker_.on_corrupt(header, way_of(header, by_switch), now);
+    return;
+  }
+  const proto::AtpPlacement placement = worker_.on_parameter(header, now);
+  if (placement.verdict == proto::AtpPlacement::Verdict::kPlace) place(placement, elements);
 }
 
-void AtpWorkerDriver::fail(const std::string& cause, Time now) { worker_.fail(cause, now); }
+std::string AtpWorkerDriver::way_of(const wire::AtpHeader& header, bool by_switch) const {
+  const AtpNodeOptions& node = member_.options();
+  if (by_switch) {
+    const std::size_t shard = shard_of(header.job, header.sequence, node.shards.size());
+    return fmt::format("the switch at {}", node.shards[shard].unmapped().to_string());
+  }
+  const std::size_t server = header.sequence % static_cast<std::size_t>(node.servers);
+  const SocketAddress& address = node.server_apart ? *node.server_apart : node.members[server];
+  return fmt::format("the server at {} itself", address.unmapped().to_string());
+}
+
+void AtpWorkerDriver::fail(const Error& cause, Time now) { worker_.fail(cause, now); }
 
 bool AtpWorkerDriver::pump(Time now) {
-  AtpOutcome outcome;
+  proto::AtpOutcome outcome;
   while (worker_.poll_event(outcome)) end(outcome);
-  AtpTransmit transmit;
+  proto::AtpTransmit transmit;
   for (int i = 0; i < kPacketsPerPump; ++i) {
     if (!worker_.poll_transmit(now, transmit)) return true;
     send(transmit, now);
@@ -92,58 +123,74 @@ bool AtpWorkerDriver::pump(Time now) {
   return !worker_.ready();
 }
 
-void AtpWorkerDriver::send(AtpTransmit& transmit, Time now) {
+void AtpWorkerDriver::send(proto::AtpTransmit& transmit, Time now) {
   Flight& of = flight(transmit.block.cookie);
   const AtpReduction& reduction = of.reduction;
-  const std::byte* data = reduction.data + static_cast<std::size_t>(transmit.block.first_element) *
-                                               size_of(reduction.type);
-  AtpHeader& header = transmit.header;
-  const bool fixed = has_fixed_point(reduction.type);
-  const std::uint32_t block = member_.options().elements;
-  if (fixed) header.exponent = exponent_of(reduction, transmit.block.first_element, block)[0];
-  const bool direct = path_.direct(header.resend, now);
+  wire::AtpHeader& header = transmit.header;
+  if (transmit.block.scaled()) {
+    header.needed_exponent = needed_by(reduction, transmit.block);
+    header.next_exponent =
+        transmit.ahead.elements > 0 ? needed_by(reduction, transmit.ahead) : tensor::kNoExponent;
+  } else if (!reduction.exponents.empty()) {
+    header.exponent = reduction.exponents[transmit.block.index];
+  }
+  const bool direct = transmit.past_switches || path_.direct(transmit.again, now);
+  const bool probes = direct && path_.probes(transmit.again, header.sequence);
+  wire::AtpHeader by_switch = header;
   if (direct) {
     ++sent_direct_;
-    header.level = kAtpServerLevel;
-    // What passes the switches by says so.
+    header.level = wire::kAtpServerLevel;
+    // Packets that bypass the switches carry the collision flag.
     header.collision = !header.resend;
   }
   const AtpMember::Slot slot =
       direct ? member_.to_server(header, transmit.server) : member_.to_switch(header);
-  if (fixed) {
-    of.misfits += to_fixed_point(reduction.type, data, header.elements, block,
-                                 exponent_of(reduction, transmit.block.first_element, block),
-                                 contributions(), slot.elements);
+  const std::byte* data = data_of(reduction, transmit.block);
+  if (tensor::has_fixed_point(reduction.type)) {
+    const std::size_t misfits =
+        tensor::to_fixed_point(reduction.type, data, header.elements, header.elements,
+                               {&header.exponent, 1}, contributions(), slot.elements);
+    // What does not fit an exponent that the worker chose is found by all ranks, and repeated.
+    if (!transmit.block.scaled()) of.misfits += misfits;
   } else {
     std::memcpy(slot.elements, data, header.elements * sizeof(std::int32_t));
   }
-  member_.seal(slot);
+  header.check =
+      member_.checker().word_of(header, std::as_bytes(std::span(slot.elements, header.elements)));
+  member_.seal(slot, header);
+  if (!probes) return;
+  by_switch.check = header.check;
+  const AtpMember::Slot copy = member_.to_switch(by_switch);
+  std::memcpy(copy.elements, slot.elements, header.elements * sizeof(std::int32_t));
+  member_.seal(copy, by_switch);
 }
 
-void AtpWorkerDriver::place(const AtpBlock& block, std::span<const std::byte> elements) {
+void AtpWorkerDriver::place(const proto::AtpPlacement& placement,
+                            std::span<const std::byte> elements) {
+  const proto::AtpBlock& block = placement.block;
   const AtpReduction& reduction = flight(block.cookie).reduction;
   std::byte* data =
       reduction.data + static_cast<std::size_t>(block.first_element) * size_of(reduction.type);
-  if (!has_fixed_point(reduction.type)) {
+  if (!tensor::has_fixed_point(reduction.type)) {
     std::memcpy(data, elements.data(), elements.size());
     return;
   }
-  const std::uint32_t size = member_.options().elements;
-  from_fixed_point(reduction.type, reinterpret_cast<const std::int32_t*>(elements.data()),
-                   block.elements, size, exponent_of(reduction, block.first_element, size),
-                   contributions(), data);
+  const tensor::BlockExponent exponent =
+      block.scaled() ? placement.exponent : reduction.exponents[block.index];
+  tensor::from_fixed_point(reduction.type, reinterpret_cast<const std::int32_t*>(elements.data()),
+                           block.elements, block.elements, {&exponent, 1}, contributions(), data);
 }
 
-void AtpWorkerDriver::end(const AtpOutcome& outcome) {
+void AtpWorkerDriver::end(const proto::AtpOutcome& outcome) {
   Flight over = std::move(flight(outcome.cookie));
   flight(outcome.cookie).over = true;
-  // Tensors may end before those that were started earlier.
+  // Reductions may end before others that were started earlier.
   while (!flights_.empty() && flights_.front().over) {
     flights_.pop_front();
     ++first_flight_;
   }
   if (!outcome.ok()) {
-    over.reduction.done(Error(outcome.error));
+    over.reduction.done(outcome.failure());
   } else if (outcome.saturated) {
     over.reduction.done(Error("a sum is beyond what 32 bits hold"));
   } else if (over.misfits > 0) {
@@ -154,4 +201,4 @@ void AtpWorkerDriver::end(const AtpOutcome& outcome) {
   }
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::net

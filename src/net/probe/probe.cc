@@ -1,7 +1,7 @@
 #include "net/probe/probe.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -15,21 +15,21 @@
 #include <cstring>
 #include <optional>
 
-#include "net/bootstrap/environment.h"
-#include "net/bootstrap/interfaces.h"
-#include "net/bootstrap/store_client.h"
-#include "net/system.h"
-#include "net/tcp.h"
+#include "net/io/system.h"
+#include "net/io/tcp.h"
+#include "net/job/environment.h"
+#include "net/job/interfaces.h"
+#include "net/store/store_client.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
-// Sent first, to see how much fits the time.
+// Sent first, to estimate how many bytes to measure with.
 constexpr std::uint64_t kFirstBytes = 256 << 10;
 constexpr std::uint64_t kMostBytes = 256 << 20;
 constexpr std::size_t kPiece = 256 << 10;
 
-// A blocking stream to a partner, whose calls end by the limit.
+// A blocking stream to a partner. Every system call ends within the limit.
 class PairStream {
  public:
   static Result<PairStream> make(Fd fd, Duration limit) {
@@ -55,7 +55,7 @@ class PairStream {
     auto* bytes = static_cast<char*>(data);
     for (std::size_t done = 0; done < size;) {
       const ssize_t got = recv(fd_.get(), bytes + done, size - done, 0);
-      if (got == 0) return Error("the partner closed its connection");
+      if (got == 0) return Error(ErrorCode::kPeerLost, "the partner closed its connection");
       if (got < 0) return system_error("cannot receive from the partner", errno);
       done += static_cast<std::size_t>(got);
     }
@@ -67,7 +67,8 @@ class PairStream {
   Fd fd_;
 };
 
-// Says how much follows, sends it, and waits for the partner's word that it has it all.
+// Sends the number of bytes, then the bytes, and waits until the partner confirms that it has all.
+// Returns the time from the first byte to the confirmation.
 Result<Duration> send_bulk(PairStream& stream, std::uint64_t bytes, std::vector<char>& buffer) {
   THALWEG_TRY_STATUS(stream.send(&bytes, sizeof(bytes)));
   const Time start = monotonic_now();
@@ -84,7 +85,9 @@ Result<Duration> send_bulk(PairStream& stream, std::uint64_t bytes, std::vector<
 Status receive_bulk(PairStream& stream, std::vector<char>& buffer) {
   std::uint64_t left = 0;
   THALWEG_TRY_STATUS(stream.receive(&left, sizeof(left)));
-  if (left > kMostBytes) return Error("the partner sends more than was agreed");
+  if (left > kMostBytes) {
+    return Error(ErrorCode::kInternal, "the partner sends more than was agreed");
+  }
   while (left > 0) {
     const std::size_t size = static_cast<std::size_t>(std::min<std::uint64_t>(left, buffer.size()));
     THALWEG_TRY_STATUS(stream.receive(buffer.data(), size));
@@ -125,12 +128,12 @@ Status echo(PairStream& stream, int pings) {
   return ok_status();
 }
 
-// How this rank meets its partners: the lower connects.
+// Connects this rank with its partners. The lower rank of a pair connects; the other accepts.
 class Meeting {
  public:
   static Result<Meeting> make(const Communicator& all, Time until) {
     THALWEG_TRY(const Environment environment, environment_from(process_environment()));
-    THALWEG_TRY(const std::optional<JobKey> key, job_key_from(process_environment()));
+    THALWEG_TRY(const std::optional<wire::JobKey> key, job_key_from(process_environment()));
     THALWEG_TRY(StoreClient store,
                 StoreClient::connect(environment.store, environment.token, until, key));
     THALWEG_TRY(const std::vector<SocketAddress> addresses,
@@ -147,7 +150,8 @@ class Meeting {
     const Time until = monotonic_now() + limit;
     if (partner < rank_) {
       if (!wait_for_socket(listener_.get(), POLLIN, until)) {
-        return Error(fmt::format("rank {} did not connect in time", partner));
+        return Error(ErrorCode::kTimeout, fmt::format("rank {} did not connect in time", partner),
+                     partner);
       }
       Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (!fd.valid()) return system_error("cannot accept a connection", errno);
@@ -173,12 +177,13 @@ class Meeting {
 
 int probe_rounds(int ranks) { return ranks < 2 ? 0 : ranks - 1 + ranks % 2; }
 
-// The circle method: the last place stays (or is empty, if the number is odd), the others turn.
+// The circle method: the last place stays fixed (or empty, if the number of ranks is odd) while the
+// others rotate.
 int probe_partner(int ranks, int rank, int round) {
   const int places = ranks + ranks % 2;
   const int turning = places - 1;
   if (rank == places - 1) {
-    // Who meets itself in this round.
+    // The last place meets the rank that would meet itself in this round.
     for (int r = 0; r < turning; ++r) {
       if ((2 * r) % turning == round % turning) return r;
     }
@@ -188,14 +193,14 @@ int probe_partner(int ranks, int rank, int round) {
   return places == ranks ? places - 1 : -1;
 }
 
-Result<std::vector<ProbeSample>> probe_network(const Communicator& all,
-                                               const ProbeOptions& options) {
+Result<std::vector<topology::ProbeSample>> probe_network(const Communicator& all,
+                                                         const ProbeOptions& options) {
   const int ranks = all.size();
-  if (ranks == 1) return std::vector<ProbeSample>();
+  if (ranks == 1) return std::vector<topology::ProbeSample>();
   const CallOptions call{.deadline = std::chrono::nanoseconds(options.limit.ps() / 1000)};
   THALWEG_TRY(Meeting meeting, Meeting::make(all, monotonic_now() + options.limit));
   std::vector<char> buffer(kPiece);
-  // Of each partner: round, round trip in nanoseconds, rate in bits per second.
+  // Three numbers per partner: round, round trip in nanoseconds, rate in bits per second.
   std::vector<std::int64_t> own(static_cast<std::size_t>(ranks) * 3, 0);
   for (int round = 0; round < probe_rounds(ranks); ++round) {
     const int partner = probe_partner(ranks, all.rank(), round);
@@ -230,7 +235,7 @@ Result<std::vector<ProbeSample>> probe_network(const Communicator& all,
   THALWEG_TRY(const Operation gathered,
               all.all_gather_async(TensorView::of(own), TensorSpan::of(table), call));
   THALWEG_TRY_STATUS(gathered.wait());
-  std::vector<ProbeSample> samples;
+  std::vector<topology::ProbeSample> samples;
   for (int from = 0; from < ranks; ++from) {
     for (int to = 0; to < ranks; ++to) {
       if (from == to) continue;
@@ -243,4 +248,4 @@ Result<std::vector<ProbeSample>> probe_network(const Communicator& all,
   return samples;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::net

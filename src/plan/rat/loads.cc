@@ -3,16 +3,17 @@
 #include <algorithm>
 #include <cmath>
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
-// What rounding leaves where shares cancel. A solver that scales by such a coefficient goes wrong.
-constexpr double kNothing = 1e-9;
+// Coefficients below this are rounding errors of shares that cancel. They mislead a solver that
+// scales by them.
+constexpr double kNoLoad = 1e-9;
 
 }  // namespace
 
-RatLoads::RatLoads(const std::vector<RatGroup>& groups, const Topology& topology,
-                   const Routing& routing)
+RatLoads::RatLoads(const std::vector<RatGroup>& groups, const topology::Topology& topology,
+                   const topology::Routing& routing)
     : groups_(groups) {
   for (const RatGroup& group : groups) {
     first_variable_.push_back(variable_count_);
@@ -28,42 +29,42 @@ RatLoads::RatLoads(const std::vector<RatGroup>& groups, const Topology& topology
   }
 
   Bandwidth highest;
-  for (const Link& link : topology.links()) highest = std::max(highest, link.spec.rate);
+  for (const topology::Link& link : topology.links()) highest = std::max(highest, link.spec.rate);
   for (std::size_t a = 0; a < topology.arc_count(); ++a) {
-    const Bandwidth rate = topology.arc(ArcId(static_cast<std::int32_t>(a))).spec.rate;
+    const Bandwidth rate = topology.arc(topology::ArcId(static_cast<std::int32_t>(a))).spec.rate;
     const double slowness = static_cast<double>(highest.bps()) / static_cast<double>(rate.bps());
     std::vector<Term> row;
     for (std::size_t v = 0; v < variable_count_; ++v) {
       const double load = matrix.cells[a * variable_count_ + v];
-      if (std::abs(load) > kNothing) row.push_back({.variable = v, .coefficient = load * slowness});
+      if (std::abs(load) > kNoLoad) row.push_back({.variable = v, .coefficient = load * slowness});
     }
     if (!row.empty()) rows_.push_back(std::move(row));
   }
 }
 
-// A host sends to whoever aggregates, and gets the result back.
-void RatLoads::add_host(std::size_t group, Rank host, const Routing& routing,
+// Adds the load of a host that sends to the group's aggregator and gets the result back.
+void RatLoads::add_host(std::size_t group, Rank host, const topology::Routing& routing,
                         Matrix& matrix) const {
   const auto& aggregators = groups_[group].all_hosts;
   for (std::size_t i = 0; i < aggregators.size(); ++i) {
     const std::size_t part = variable(group, i);
-    for (const ArcShare& s : routing.shares(host, aggregators[i])) {
+    for (const topology::ArcShare& s : routing.shares(host, aggregators[i])) {
       matrix.add(s.arc, part, s.fraction);
     }
-    for (const ArcShare& s : routing.shares(aggregators[i], host)) {
+    for (const topology::ArcShare& s : routing.shares(aggregators[i], host)) {
       matrix.add(s.arc, part, s.fraction);
     }
   }
 }
 
-// A child's aggregator does the same, unless it is the group's aggregator too. The links of a host
-// carry what it aggregates for the child but not for the group; the links in between carry what
-// the group's aggregator gets from the child, whoever sends it.
-void RatLoads::add_child(std::size_t group, std::size_t child, const Topology& topology,
-                         const Routing& routing, Matrix& matrix) const {
+// Adds the load of a child's aggregator, which does the same unless it is the group's aggregator
+// too. The links of a host carry what it aggregates for the child but not for the group; the links
+// in between carry what the group's aggregator gets from the child, whichever host sends it.
+void RatLoads::add_child(std::size_t group, std::size_t child, const topology::Topology& topology,
+                         const topology::Routing& routing, Matrix& matrix) const {
   const auto& inside = groups_[child].all_hosts;
   const auto& all = groups_[group].all_hosts;
-  std::vector<std::size_t> outside;  // places in `all`
+  std::vector<std::size_t> outside;  // indices into `all`
   std::vector<std::size_t> place_in_all;
   for (std::size_t i = 0; i < all.size(); ++i) {
     (std::ranges::binary_search(inside, all[i]) ? place_in_all : outside).push_back(i);
@@ -71,9 +72,9 @@ void RatLoads::add_child(std::size_t group, std::size_t child, const Topology& t
   const double per_inside = 1.0 / static_cast<double>(inside.size());
   const double per_outside = 1.0 / static_cast<double>(outside.size());
   for (std::size_t i = 0; i < inside.size(); ++i) {
-    const NodeId node = topology.host(inside[i]);
+    const topology::NodeId node = topology.host(inside[i]);
     for (const std::size_t o : outside) {
-      const auto add = [&](const ArcShare& s, NodeId host_end) {
+      const auto add = [&](const topology::ArcShare& s, topology::NodeId host_end) {
         if (host_end == node) {
           matrix.add(s.arc, variable(child, i), s.fraction * per_outside);
           matrix.add(s.arc, variable(group, place_in_all[i]), -s.fraction * per_outside);
@@ -81,10 +82,11 @@ void RatLoads::add_child(std::size_t group, std::size_t child, const Topology& t
           matrix.add(s.arc, variable(group, o), s.fraction * per_inside);
         }
       };
-      for (const ArcShare& s : routing.shares(inside[i], all[o])) {
+      for (const topology::ArcShare& s : routing.shares(inside[i], all[o])) {
         add(s, topology.arc(s.arc).from);
       }
-      for (const ArcShare& s : routing.shares(all[o], inside[i])) add(s, topology.arc(s.arc).to);
+      for (const topology::ArcShare& s : routing.shares(all[o], inside[i]))
+        add(s, topology.arc(s.arc).to);
     }
   }
 }
@@ -99,4 +101,4 @@ double RatLoads::worst(const std::vector<double>& values) const {
   return worst;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -1,18 +1,19 @@
-// The load of every arc as a linear function of RatParts: the constraint matrix of the weights.
+// The load of every arc as a linear function of RatParts: the constraint matrix for the weights.
 #pragma once
 
 #include <vector>
 
 #include "plan/rat/weights.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 
 class RatLoads {
  public:
-  RatLoads(const std::vector<RatGroup>& groups, const Topology& topology, const Routing& routing);
+  RatLoads(const std::vector<RatGroup>& groups, const topology::Topology& topology,
+           const topology::Routing& routing);
 
   [[nodiscard]] std::size_t variable_count() const { return variable_count_; }
-  // The variable of the part that the group's i-th host aggregates.
+  // The variable for the part that the group's i-th host aggregates.
   [[nodiscard]] std::size_t variable(std::size_t group, std::size_t i) const {
     return first_variable_[group] + i;
   }
@@ -20,25 +21,26 @@ class RatLoads {
     std::size_t variable = 0;
     double coefficient = 0;
   };
-  // One row an arc that any tree can load: how long the arc is busy, in units of the whole tensor
-  // at the highest rate of the network.
+  // One row per arc that any tree can load: how long the arc is busy, in units of the time of the
+  // whole tensor at the network's highest rate.
   [[nodiscard]] const std::vector<std::vector<Term>>& rows() const { return rows_; }
-  // The longest any arc is busy.
+  // The longest time that any arc is busy.
   [[nodiscard]] double worst(const std::vector<double>& values) const;
 
  private:
-  // Dense while it is filled.
+  // The rows in dense form, while they are filled.
   struct Matrix {
     std::size_t columns = 0;
     std::vector<double> cells;
-    void add(ArcId arc, std::size_t variable, double amount) {
+    void add(topology::ArcId arc, std::size_t variable, double amount) {
       cells[arc.index() * columns + variable] += amount;
     }
   };
 
-  void add_host(std::size_t group, Rank host, const Routing& routing, Matrix& matrix) const;
-  void add_child(std::size_t group, std::size_t child, const Topology& topology,
-                 const Routing& routing, Matrix& matrix) const;
+  void add_host(std::size_t group, Rank host, const topology::Routing& routing,
+                Matrix& matrix) const;
+  void add_child(std::size_t group, std::size_t child, const topology::Topology& topology,
+                 const topology::Routing& routing, Matrix& matrix) const;
 
   const std::vector<RatGroup>& groups_;
   std::vector<std::size_t> first_variable_;
@@ -46,4 +48,4 @@ class RatLoads {
   std::vector<std::vector<Term>> rows_;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

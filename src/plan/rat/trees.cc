@@ -6,31 +6,32 @@
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
 using Groups = std::vector<RatGroup>;
-// For every group the number of the member that provides its aggregator: its own hosts first,
-// then its children.
+// For every group the number of the member that provides its aggregator; its own hosts are counted
+// first, then its children.
 using Picks = std::vector<std::optional<std::size_t>>;
 
-bool aggregates(const Topology& topology, RegionId region, RatRegions regions) {
-  return region == kWholeNetwork || regions == RatRegions::kAll ||
+bool aggregates(const topology::Topology& topology, topology::RegionId region, RatRegions regions) {
+  return region == topology::kWholeNetwork || regions == RatRegions::kAll ||
          topology.region(region).oversubscription > 1;
 }
 
-// Adds the groups of a region and of all below it to `groups`. What has no group of its own (a
-// host, or a region that does not aggregate) becomes part of `outer`.
-void add_groups(const Topology& topology, RegionId id, RatRegions regions,
+// Adds the groups of a region and of all regions below it to `groups`. If the region gets no group
+// of its own, because it does not aggregate or has only one member, its members become those of
+// `outer`.
+void add_groups(const topology::Topology& topology, topology::RegionId id, RatRegions regions,
                 const std::vector<std::vector<Rank>>& own_hosts, RatGroup& outer, Groups& groups) {
   RatGroup group;
   group.region = id;
   group.hosts = own_hosts[id.index()];
-  for (const RegionId child : topology.region(id).children) {
+  for (const topology::RegionId child : topology.region(id).children) {
     add_groups(topology, child, regions, own_hosts, group, groups);
   }
-  const bool stands =
-      id == kWholeNetwork || (group.member_count() > 1 && aggregates(topology, id, regions));
+  const bool stands = id == topology::kWholeNetwork ||
+                      (group.member_count() > 1 && aggregates(topology, id, regions));
   if (!stands) {
     outer.hosts.insert(outer.hosts.end(), group.hosts.begin(), group.hosts.end());
     outer.children.insert(outer.children.end(), group.children.begin(), group.children.end());
@@ -60,7 +61,7 @@ RatTree tree_of(const Groups& groups, const Picks& picks) {
   return tree;
 }
 
-// Fixes the picks that make `root` the aggregator of every group it is in.
+// Sets the picks that make `root` the aggregator of every group it is in; the others stay empty.
 Picks picks_for_root(const Groups& groups, Rank root) {
   Picks picks(groups.size());
   if (!root.valid()) return picks;
@@ -83,14 +84,14 @@ void give_equal_weights(std::vector<RatTree>& trees) {
 
 }  // namespace
 
-std::vector<RatGroup> rat_groups(const Topology& topology, RatRegions regions) {
+std::vector<RatGroup> rat_groups(const topology::Topology& topology, RatRegions regions) {
   std::vector<std::vector<Rank>> own_hosts(topology.regions().size());
   for (Rank r(0); r.value() < topology.host_count(); ++r) {
     own_hosts[topology.region_of(r).index()].push_back(r);
   }
   Groups groups;
   RatGroup nothing_outside;
-  add_groups(topology, kWholeNetwork, regions, own_hosts, nothing_outside, groups);
+  add_groups(topology, topology::kWholeNetwork, regions, own_hosts, nothing_outside, groups);
   return groups;
 }
 
@@ -109,7 +110,7 @@ std::vector<RatTree> all_trees(const std::vector<RatGroup>& groups, Rank root) {
   const Picks fixed = picks_for_root(groups, root);
   std::vector<RatTree> trees;
   for (std::int32_t i = 0; i < count_trees(groups, root); ++i) {
-    // The free picks are the digits of i, the top group's the lowest.
+    // The free picks are the digits of i; the lowest digit is the top group's.
     Picks picks = fixed;
     auto rest = static_cast<std::size_t>(i);
     for (std::size_t g = groups.size(); g-- > 0;) {
@@ -163,4 +164,4 @@ Tree edges_of(const RatTree& tree, const std::vector<RatGroup>& groups,
   return result;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

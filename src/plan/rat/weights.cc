@@ -1,99 +1,34 @@
 #include "plan/rat/weights.h"
 
-#include <fmt/format.h>
-#include <glpk.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 
 #include "base/check.h"
+#include "plan/rat/linear_program.h"
 #include "plan/rat/loads.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
 using Groups = std::vector<RatGroup>;
 
-// Two optima closer than this are the same: the solver's own tolerance is 1e-7.
+// Two optima closer than this are equal: the solver's own tolerance is 1e-7.
 constexpr double kSame = 1e-6;
-// A part below this is what rounding leaves of none.
-constexpr double kNothing = 1e-12;
+// A part below this is a rounding error.
+constexpr double kNoWeight = 1e-12;
 
 std::size_t place_of(const RatGroup& group, Rank host) {
   const auto found = std::ranges::lower_bound(group.all_hosts, host);
   return static_cast<std::size_t>(found - group.all_hosts.begin());
 }
 
-// A linear program in the making. Variables are at or above 0; the first is the objective.
-class LinearProgram {
- public:
-  explicit LinearProgram(std::size_t variables) : problem_(glp_create_prob()) {
-    glp_set_obj_dir(problem_.get(), GLP_MIN);
-    glp_add_cols(problem_.get(), static_cast<int>(variables));
-    for (int v = 1; v <= static_cast<int>(variables); ++v) {
-      glp_set_col_bnds(problem_.get(), v, GLP_LO, 0, 0);
-    }
-    glp_set_obj_coef(problem_.get(), 1, 1);
-  }
-
-  struct Term {
-    std::size_t variable = 0;
-    double coefficient = 0;
-  };
-  void at_most(double bound, const std::vector<Term>& terms) { add_row(GLP_UP, bound, terms); }
-  void equal(double bound, const std::vector<Term>& terms) { add_row(GLP_FX, bound, terms); }
-
-  // The value of every variable at the optimum; nothing if the solver finds none.
-  std::optional<std::vector<double>> solve() {
-    glp_load_matrix(problem_.get(), static_cast<int>(values_.size()) - 1, rows_.data(),
-                    columns_.data(), values_.data());
-    glp_term_out(GLP_OFF);
-    glp_smcp control;
-    glp_init_smcp(&control);
-    control.msg_lev = GLP_MSG_OFF;
-    control.presolve = GLP_ON;
-    if (glp_simplex(problem_.get(), &control) != 0 || glp_get_status(problem_.get()) != GLP_OPT) {
-      return std::nullopt;
-    }
-    std::vector<double> result;
-    for (int v = 1; v <= glp_get_num_cols(problem_.get()); ++v) {
-      result.push_back(glp_get_col_prim(problem_.get(), v));
-    }
-    return result;
-  }
-
- private:
-  struct Delete {
-    // GLPK keeps memory for each thread, which would outlive it. One problem a thread at a time.
-    void operator()(glp_prob* problem) const {
-      glp_delete_prob(problem);
-      glp_free_env();
-    }
-  };
-
-  void add_row(int type, double bound, const std::vector<Term>& terms) {
-    const int row = glp_add_rows(problem_.get(), 1);
-    glp_set_row_bnds(problem_.get(), row, type, bound, bound);
-    for (const Term& term : terms) {
-      rows_.push_back(row);
-      columns_.push_back(static_cast<int>(term.variable) + 1);
-      values_.push_back(term.coefficient);
-    }
-  }
-
-  std::unique_ptr<glp_prob, Delete> problem_;
-  // GLPK counts from 1: the first entry of each is not used.
-  std::vector<int> rows_{0};
-  std::vector<int> columns_{0};
-  std::vector<double> values_{0};
-};
-
-// The objective is variable 0; the parts follow it.
+// Variable 0 is the objective; the parts follow it.
 constexpr std::size_t kObjective = 0;
 constexpr std::size_t kFirstPart = 1;
 
-// What makes values of the variables parts of groups.
+// Adds the constraints that make the variables parts of groups.
 void add_part_rows(const Groups& groups, const RatLoads& loads, LinearProgram& program) {
   for (std::size_t g = 0; g < groups.size(); ++g) {
     std::vector<LinearProgram::Term> whole;
@@ -121,7 +56,7 @@ std::vector<LinearProgram::Term> load_terms(const std::vector<RatLoads::Term>& r
   return terms;
 }
 
-// The parts for which the busiest arc is busy the least.
+// The parts for which the busiest arc is busy for the shortest time.
 std::vector<double> least_worst(const Groups& groups, const RatLoads& loads) {
   LinearProgram program(kFirstPart + loads.variable_count());
   add_part_rows(groups, loads, program);
@@ -130,7 +65,7 @@ std::vector<double> least_worst(const Groups& groups, const RatLoads& loads) {
     terms.push_back({kObjective, -1});
     program.at_most(0, terms);
   }
-  // Uniform parts are a solution and 0 a bound, so there is an optimum.
+  // The uniform parts are a solution and 0 is a bound, so there is an optimum.
   auto solution = program.solve();
   CHECK(solution.has_value());
   solution->erase(solution->begin());
@@ -138,7 +73,7 @@ std::vector<double> least_worst(const Groups& groups, const RatLoads& loads) {
 }
 
 // Among the parts that keep every arc at or below `worst`, those whose largest difference from
-// `wanted` is the least. Nothing if rounding leaves no room between the two programs.
+// `wanted` is smallest. Empty if rounding leaves no room between the two programs.
 std::optional<std::vector<double>> nearest_within(const Groups& groups, const RatLoads& loads,
                                                   double worst, const std::vector<double>& wanted) {
   LinearProgram program(kFirstPart + loads.variable_count());
@@ -159,15 +94,16 @@ std::vector<double> flatten(const RatParts& parts) {
   return values;
 }
 
-// An aggregator for a stretch of the tensor, which is taken as the interval from 0 to 1.
+// The aggregator of a stretch of the tensor, which is regarded as the interval from 0 to 1.
 struct Stretch {
   double begin = 0;
   double end = 0;
   Rank aggregator;
 };
 
-// Lays out who aggregates for a group where: where the parent's aggregator is one of its hosts,
-// that host; elsewhere the hosts one after the other, each as much as is left of its part.
+// Lays out which host aggregates each stretch for a group: where the parent's aggregator is one of
+// its hosts, that host; elsewhere the hosts one after the other, each for as much as is left of its
+// part.
 std::vector<Stretch> lay_out(const RatGroup& group, const std::vector<double>& parts,
                              const std::vector<Stretch>& parent) {
   std::vector<double> left = parts;
@@ -184,8 +120,8 @@ std::vector<Stretch> lay_out(const RatGroup& group, const std::vector<double>& p
     }
     double at = s.begin;
     while (at < s.end) {
-      while (next + 1 < left.size() && left[next] <= kNothing) ++next;
-      // The last host takes what rounding left over.
+      while (next + 1 < left.size() && left[next] <= kNoWeight) ++next;
+      // The last host takes the rest that rounding leaves.
       const bool last = next + 1 == left.size();
       const double end = last ? s.end : std::min(s.end, at + left[next]);
       result.push_back({.begin = at, .end = end, .aggregator = group.all_hosts[next]});
@@ -196,7 +132,7 @@ std::vector<Stretch> lay_out(const RatGroup& group, const std::vector<double>& p
   return result;
 }
 
-// The cuts of all groups, with those closer together than `least` merged.
+// The cuts of all groups; cuts closer together than `least` are merged.
 std::vector<double> merged_cuts(const std::vector<std::vector<Stretch>>& layouts, double least) {
   std::vector<double> cuts{0};
   std::vector<double> all;
@@ -229,8 +165,8 @@ RatParts uniform_parts(const std::vector<RatGroup>& groups) {
   return parts;
 }
 
-Result<RatParts> best_parts(const std::vector<RatGroup>& groups, const Topology& topology,
-                            const Routing& routing) {
+Result<RatParts> best_parts(const std::vector<RatGroup>& groups, const topology::Topology& topology,
+                            const topology::Routing& routing) {
   if (topology.host_count() > kMaxWeightedHosts) {
     return Error(fmt::format("weights are computed for at most {} hosts, and there are {}: use rat",
                              kMaxWeightedHosts, topology.host_count()));
@@ -253,7 +189,7 @@ Result<RatParts> best_parts(const std::vector<RatGroup>& groups, const Topology&
 
 std::vector<RatTree> trees_from_parts(const std::vector<RatGroup>& groups, const RatParts& parts,
                                       double least_weight) {
-  // From the top down: a group follows its parent's aggregator.
+  // From the top down: where a group holds its parent's aggregator, it uses the same host.
   std::vector<std::vector<Stretch>> layouts(groups.size());
   const std::vector<Stretch> no_parent{{.begin = 0, .end = 1, .aggregator = {}}};
   layouts.back() = lay_out(groups.back(), parts.back(), no_parent);
@@ -278,4 +214,4 @@ std::vector<RatTree> trees_from_parts(const std::vector<RatGroup>& groups, const
   return trees;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -1,19 +1,19 @@
-// BlueConnect (Cho, Finkler, Kung, SysML 2019): a ring allreduce taken apart by levels of the
-// network. First a ring reduce-scatter within each innermost region, so that each host holds the
-// region's sum of its block; then, level by level, rings across the regions in which the hosts
-// with the same block reduce-scatter it further; then the all-gathers in reverse. With regions of
-// w_1 hosts, w_2 regions a region above, … it has 2 Σ (w_i − 1) steps and the least traffic across
-// every boundary.
+// BlueConnect (Cho, Finkler, Kung, SysML 2019): a ring allreduce that is split by levels of the
+// network. First a ring reduce-scatter within each innermost region gives each host the region's
+// sum of its block. Then, level by level, the hosts with the same block form rings across the
+// regions and reduce-scatter it further. Then the all-gathers run in reverse. With w_1 hosts per
+// innermost region, w_2 such regions per region above, … it has 2 Σ (w_i − 1) steps and the least
+// traffic across every boundary.
 //
 // Regions of unequal size do not have the same blocks. So a block is an interval of the tensor, and
 // where the intervals of the regions of one level do not coincide they are cut at one another's
-// ends: on each interval that is left, every region has exactly one holder, and the holders make
-// one ring. Each ring cuts its interval into one block a member, and so every host ends with the
-// part of the level above that its region's share asks for.
+// ends: on each resulting interval, every region has exactly one holder, and the holders make one
+// ring. Each ring cuts its interval into one block per member, so every host ends with the part of
+// the level above that its region's share requires.
 //
 // Ends lie on a grid of at least kLeastGrid cells, a multiple of the number of ranks: regions of
-// equal size are cut exactly, into one chunk a rank, and unequal ones to within a cell, without the
-// number of chunks growing beyond the grid.
+// equal size are cut exactly, into one chunk per rank, and unequal ones to within a cell, while the
+// number of chunks stays within the grid.
 #include <algorithm>
 #include <ranges>
 
@@ -21,18 +21,18 @@
 #include "plan/schemes/parts.h"
 #include "plan/schemes/schemes.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
 constexpr std::int64_t kLeastGrid = 4096;
 
-// Cells [begin, end) and who holds the sum over its region of them.
+// Cells [begin, end), and the rank that holds its region's sum of them.
 struct Holding {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   Rank holder;
 };
-// Holdings of a region: in order, without gaps, the whole grid.
+// The holdings of a region, in order and without gaps; together they cover the grid.
 using Holdings = std::vector<Holding>;
 
 // members[i] reduces cells cuts[i] … cuts[i + 1].
@@ -43,11 +43,11 @@ struct GridRing {
 
 class BlueConnect {
  public:
-  explicit BlueConnect(const Topology& topology)
+  explicit BlueConnect(const topology::Topology& topology)
       : topology_(topology),
         cells_((kLeastGrid + topology.host_count() - 1) / topology.host_count() *
                topology.host_count()),
-        final_(add_region(kWholeNetwork).holdings) {}
+        final_(add_region(topology::kWholeNetwork).holdings) {}
 
   Plan write(Plan header) const {
     PlanBuilder builder(std::move(header));
@@ -62,6 +62,33 @@ class BlueConnect {
     return std::move(builder).finish();
   }
 
+  // One round a level, in which all its rings run; the largest ring says how often it repeats.
+  [[nodiscard]] Outline outline(double bytes) const {
+    const double cell = bytes / static_cast<double>(cells_);
+    Outline outline;
+    for (const Holding& holding : final_) {
+      outline.chunk =
+          std::max(outline.chunk, cell * static_cast<double>(holding.end - holding.begin));
+    }
+    // A block of the first rings has the chunks of all rings above, one after the other.
+    outline.units = static_cast<double>(final_.size()) /
+                    static_cast<double>(levels_.front().front().members.size());
+    for (const std::vector<GridRing>& level : levels_) {
+      OutlineRound rings{.repeat = 0};
+      for (const GridRing& ring : level) {
+        if (ring.members.size() < 2) continue;
+        const double block = cell * static_cast<double>(ring.cuts.back() - ring.cuts.front()) /
+                             static_cast<double>(ring.members.size());
+        const OutlineRound one = ring_round(ring.members, block);
+        rings.flows.insert(rings.flows.end(), one.flows.begin(), one.flows.end());
+        rings.repeat = std::max(rings.repeat, one.repeat);
+      }
+      if (!rings.empty()) outline.rounds.push_back(std::move(rings));
+    }
+    outline.rounds = up_and_down(std::move(outline.rounds));
+    return outline;
+  }
+
  private:
   struct Reduced {
     Holdings holdings;
@@ -69,7 +96,7 @@ class BlueConnect {
   };
 
   // Adds the rings that reduce a region, lower levels first.
-  Reduced add_region(RegionId id) {
+  Reduced add_region(topology::RegionId id) {
     std::vector<Holdings> units;
     std::size_t levels = 0;
     Holdings direct;
@@ -83,7 +110,7 @@ class BlueConnect {
       units.push_back(add_rings(hosts, 0));
       levels = 1;
     }
-    for (const RegionId child : topology_.region(id).children) {
+    for (const topology::RegionId child : topology_.region(id).children) {
       if (topology_.region(child).hosts.empty()) continue;
       Reduced reduced = add_region(child);
       units.push_back(std::move(reduced.holdings));
@@ -93,7 +120,7 @@ class BlueConnect {
     return {.holdings = add_rings(units, levels), .levels = levels + 1};
   }
 
-  // Adds the rings that reduce across `units`, each of which is reduced within.
+  // Adds the rings that reduce across `units`, each of which is already reduced.
   Holdings add_rings(const std::vector<Holdings>& units, std::size_t level) {
     if (levels_.size() <= level) levels_.resize(level + 1);
     const auto parts = static_cast<std::int64_t>(units.size());
@@ -124,7 +151,7 @@ class BlueConnect {
     return reduced;
   }
 
-  // One chunk a final holding: every cut of every ring lies on an end of one.
+  // Adds one chunk per final holding: every cut of every ring lies on an end of one.
   std::vector<ChunkIndex> add_chunks(PlanBuilder& builder) const {
     const auto element = [&](std::int64_t cell) {
       return static_cast<std::int64_t>(Int128{builder.plan().elements} * cell / cells_);
@@ -152,14 +179,18 @@ class BlueConnect {
     return ring;
   }
 
-  const Topology& topology_;
+  const topology::Topology& topology_;
   const std::int64_t cells_;
-  std::vector<std::vector<GridRing>> levels_;  // the innermost regions' first
+  std::vector<std::vector<GridRing>> levels_;  // starts with the innermost regions' level
   const Holdings final_;
 };
 
-Result<Plan> generate(const PlanRequest& request, const Parameters& /*parameters*/) {
+Result<Plan> generate_blueconnect(const PlanRequest& request, const Parameters& /*parameters*/) {
   return BlueConnect(request.topology).write(plan_header(request));
+}
+
+Result<Outline> outline_blueconnect(const PlanRequest& request, const Parameters& /*parameters*/) {
+  return BlueConnect(request.topology).outline(share_bytes(request, 1));
 }
 
 }  // namespace
@@ -169,7 +200,8 @@ const Scheme kBlueConnect{
     .summary = "rings within each region, then across them level by level, and back",
     .collectives = {Collective::kAllreduce},
     .parameters = {},
-    .generate = generate,
+    .generate = generate_blueconnect,
+    .outline = outline_blueconnect,
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -1,9 +1,9 @@
-// Direct exchange: every rank sends to every other, one step. Each starts with the rank after its
+// Direct exchange: every rank sends to every other in one step. Each starts with the rank after its
 // own and goes round, so that sends made in plan order do not all meet at the first rank.
 #include "plan/schemes/parts.h"
 #include "plan/schemes/schemes.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
 // Calls visit(i, j) for all positions i ≠ j: 0 to 1, 1 to 2, …; then 0 to 2, 1 to 3, ….
@@ -33,7 +33,7 @@ Plan all_to_all(const PlanRequest& request, const std::vector<Rank>& order) {
   return std::move(builder).finish();
 }
 
-// To the root, or from it; its own share stays where it is.
+// Every rank sends to the root or receives from it; the root's own share stays where it is.
 Plan with_root(const PlanRequest& request, const std::vector<Rank>& order) {
   PlanBuilder builder(plan_header(request));
   const bool gather = request.collective == Collective::kGather;
@@ -48,7 +48,7 @@ Plan with_root(const PlanRequest& request, const std::vector<Rank>& order) {
   return std::move(builder).finish();
 }
 
-Result<Plan> generate(const PlanRequest& request, const Parameters& /*parameters*/) {
+Result<Plan> generate_direct(const PlanRequest& request, const Parameters& /*parameters*/) {
   const std::vector<Rank> order = ranks_in_region_order(request.topology);
   if (request.collective == Collective::kAllToAll) return all_to_all(request, order);
   if (has_root(request.collective)) return with_root(request, order);
@@ -74,7 +74,7 @@ const Scheme kDirect{
     .collectives = {Collective::kAllToAll, Collective::kReduceScatter, Collective::kAllGather,
                     Collective::kGather, Collective::kScatter},
     .parameters = {},
-    .generate = generate,
+    .generate = generate_direct,
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -4,31 +4,32 @@
 // children in one tree and only sends in the other: both directions of its link are in use.
 //
 // The first tree numbers its nodes 1 … n in order: the height of a node is the lowest bit of its
-// number, odd numbers are leaves. The second is its mirror image if n is even, which makes the odd
-// positions inner nodes and the even ones leaves; if n is odd, mirroring would keep the parity, and
-// it is the first moved on by one position instead.
+// number, and odd numbers are leaves. If n is even, the second tree is its mirror image, which
+// makes the odd positions inner nodes and the even ones leaves. If n is odd, mirroring would keep
+// the parity, so the second tree is the first, moved on by one position.
 //
-// An allreduce has both trees over all ranks, 2⌊log2 w⌋ steps. A reduce or a broadcast has them
-// over all ranks but the root, and the root on top of both: ⌊log2(w − 1)⌋ + 1 steps.
+// An allreduce has both trees over all ranks and takes 2⌊log2 w⌋ steps. A reduce or a broadcast has
+// them over all ranks but the root, with the root on top of both: ⌊log2(w − 1)⌋ + 1 steps.
 #include <array>
 #include <bit>
 
 #include "plan/schemes/parts.h"
 #include "plan/schemes/schemes.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
-// The parent of node `number` in the in-order tree of nodes 1 … n; 0 for the top.
+// The parent of node `number` in the in-order tree of nodes 1 … n; 0 for the top node.
 std::size_t in_order_parent(std::size_t number, std::size_t n) {
   const std::size_t lowest = number & (~number + 1);
   const std::size_t below_next = number ^ lowest;
   const std::size_t parent = below_next | (lowest << 1U);
-  // Where the tree is cut off at n, a node hangs from the next one up that exists.
+  // Where the tree ends at n, a node's parent is the next one up that exists.
   return parent <= n ? parent : below_next;
 }
 
-// The in-order tree over nodes[0 … n−1] = numbers 1 … n. Its top hangs from `above`, if valid.
+// The in-order tree over nodes[0 … n−1], numbered 1 … n. If `above` is valid, it is the top's
+// parent.
 Tree in_order_tree(const std::vector<Rank>& nodes, Rank above, ChunkIndex half) {
   const std::size_t n = nodes.size();
   Tree tree{.chunks = {half}, .levels = {}};
@@ -43,7 +44,17 @@ Tree in_order_tree(const std::vector<Rank>& nodes, Rank above, ChunkIndex half) 
   return tree;
 }
 
-Result<Plan> generate(const PlanRequest& request, const Parameters& /*parameters*/) {
+std::vector<Rank> complement_of(const std::vector<Rank>& nodes) {
+  std::vector<Rank> complement(nodes.rbegin(), nodes.rend());
+  if (nodes.size() % 2 == 1) {
+    complement.assign(nodes.begin() + 1, nodes.end());
+    complement.push_back(nodes.front());
+  }
+  return complement;
+}
+
+Result<Plan> generate_double_binary_tree(const PlanRequest& request,
+                                         const Parameters& /*parameters*/) {
   PlanBuilder builder(plan_header(request));
   const Rank root = builder.plan().root;
   std::vector<Rank> nodes;
@@ -54,14 +65,19 @@ Result<Plan> generate(const PlanRequest& request, const Parameters& /*parameters
     nodes = ranks_in_region_order(request.topology);
   }
   const std::vector<ChunkIndex> halves = add_parts(builder, 2);
-  std::vector<Rank> complement(nodes.rbegin(), nodes.rend());
-  if (nodes.size() % 2 == 1) {
-    complement.assign(nodes.begin() + 1, nodes.end());
-    complement.push_back(nodes.front());
-  }
   run_trees(builder, std::array{in_order_tree(nodes, root, halves[0]),
-                                in_order_tree(complement, root, halves[1])});
+                                in_order_tree(complement_of(nodes), root, halves[1])});
   return std::move(builder).finish();
+}
+
+Result<Outline> outline_double_binary_tree(const PlanRequest& request,
+                                           const Parameters& /*parameters*/) {
+  const std::vector<Rank> nodes = ranks_in_region_order(request.topology);
+  Outline outline{.chunk = share_bytes(request, 2)};
+  add_tree_rounds(in_order_tree(nodes, {}, {}), outline.chunk, outline.rounds);
+  add_tree_rounds(in_order_tree(complement_of(nodes), {}, {}), outline.chunk, outline.rounds);
+  outline.rounds = up_and_down(std::move(outline.rounds));
+  return outline;
 }
 
 }  // namespace
@@ -71,7 +87,8 @@ const Scheme kDoubleTree{
     .summary = "two complementary binary trees, each with half the tensor",
     .collectives = {Collective::kAllreduce, Collective::kReduce, Collective::kBroadcast},
     .parameters = {},
-    .generate = generate,
+    .generate = generate_double_binary_tree,
+    .outline = outline_double_binary_tree,
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -1,16 +1,16 @@
 // Gossip on the dynamic exponential graph (Assran et al., "Stochastic Gradient Push", 2019; the
-// Gossip baseline of DS-Sync): in iteration t rank r sends to rank r + 2^(t mod ⌈log2 w⌉) only, and
-// mixes its tensor with the one that comes. No rank gets everyone's contribution in one iteration;
+// Gossip baseline of DS-Sync): in iteration t rank r sends only to rank r + 2^(t mod ⌈log2 w⌉), and
+// mixes its tensor with the one that it receives. No rank gets all contributions in one iteration;
 // if w is a power of two, ⌈log2 w⌉ iterations average them all.
 #include <limits>
 
 #include "plan/gossip_graph.h"
 #include "plan/schemes/schemes.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
-Result<Plan> generate(const PlanRequest& request, const Parameters& parameters) {
+Result<Plan> generate_gossip(const PlanRequest& request, const Parameters& parameters) {
   THALWEG_TRY(const int iteration,
               parameters.integer("iteration", 0, std::numeric_limits<int>::max()));
   Plan header = plan_header(request);
@@ -39,7 +39,7 @@ const Scheme kGossip{
     .parameters = {{.name = "iteration",
                     .default_value = "0",
                     .meaning = "t: rank r sends to rank r + 2^(t mod ⌈log2 w⌉); 0 or more"}},
-    .generate = generate,
+    .generate = generate_gossip,
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -1,20 +1,20 @@
 // Hierarchical allreduce (DS-Sync, table II): within each innermost region a chain reduces to the
-// region's first host, the leaders run a ring allreduce, and the chains carry the result back:
-// 2(G + C − 2) steps with C regions of G hosts.
+// region's first host, its leader; the leaders run a ring allreduce, and the chains carry the
+// result back. It takes 2(G + C − 2) steps with C regions of G hosts.
 //
-// The tensor is cut into at least as many chunks as the longest chain has hosts, and as many for
-// each block of the ring, so that chains and ring work as a pipeline. A region's chain carries
-// first what its leader passes on first.
+// The tensor is cut into at least as many chunks as the longest chain has hosts, the same number
+// for each block of the ring, so that chains and ring work as a pipeline. A region's chain carries
+// the chunks in the order in which its leader passes them on.
 #include <algorithm>
 #include <array>
 
 #include "plan/schemes/parts.h"
 #include "plan/schemes/schemes.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
-// Block r − 1 is the first that leader r sends (see ring_reduce_scatter), then r − 2, ….
+// Leader r sends block r − 1 first (see ring_reduce_scatter), then r − 2, ….
 std::vector<ChunkIndex> chunks_in_ring_order(const Ring& ring, std::size_t region) {
   const std::size_t n = ring.blocks.size();
   std::vector<ChunkIndex> chunks;
@@ -25,7 +25,7 @@ std::vector<ChunkIndex> chunks_in_ring_order(const Ring& ring, std::size_t regio
   return chunks;
 }
 
-Result<Plan> generate(const PlanRequest& request, const Parameters& /*parameters*/) {
+Result<Plan> generate_hierarchical(const PlanRequest& request, const Parameters& /*parameters*/) {
   PlanBuilder builder(plan_header(request));
   const std::vector<std::vector<Rank>> groups = innermost_groups(request.topology);
   std::size_t largest = 0;
@@ -53,6 +53,31 @@ Result<Plan> generate(const PlanRequest& request, const Parameters& /*parameters
   return std::move(builder).finish();
 }
 
+Result<Outline> outline_hierarchical(const PlanRequest& request, const Parameters& /*parameters*/) {
+  const std::vector<std::vector<Rank>> groups = innermost_groups(request.topology);
+  std::size_t largest = 0;
+  std::vector<Rank> leaders;
+  std::vector<OutlineRound> up;
+  for (const auto& group : groups) {
+    largest = std::max(largest, group.size());
+    leaders.push_back(group.front());
+    add_tree_rounds(chain_tree(group, {}), share_bytes(request, 1), up);
+  }
+  const std::size_t chunks = groups.size() * ((largest + groups.size() - 1) / groups.size());
+  // Chains pass on one chunk after the other. A ring of leaders passes on whole blocks, so that
+  // only the parts of a chunk overlap.
+  Outline outline{.rounds = up,
+                  .chunk = share_bytes(request, chunks),
+                  .units = groups.size() > 1 ? 1 : static_cast<double>(chunks)};
+  if (groups.size() > 1) {
+    outline.rounds.push_back(ring_round(leaders, share_bytes(request, groups.size())));
+    outline.rounds.back().repeat *= 2;
+  }
+  const std::vector<OutlineRound> down = reversed(up);
+  outline.rounds.insert(outline.rounds.end(), down.begin(), down.end());
+  return outline;
+}
+
 }  // namespace
 
 const Scheme kHierarchical{
@@ -60,7 +85,8 @@ const Scheme kHierarchical{
     .summary = "a chain to the leader of each region, a ring of the leaders, and back",
     .collectives = {Collective::kAllreduce},
     .parameters = {},
-    .generate = generate,
+    .generate = generate_hierarchical,
+    .outline = outline_hierarchical,
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -4,20 +4,21 @@
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
-void append_from_root(const Topology& topology, RegionId id, Rank root, std::vector<Rank>& order) {
-  const Region& region = topology.region(id);
-  const RegionId home = topology.region_of(root);
-  for (const RegionId child : region.children) {
+void append_from_root(const topology::Topology& topology, topology::RegionId id, Rank root,
+                      std::vector<Rank>& order) {
+  const topology::Region& region = topology.region(id);
+  const topology::RegionId home = topology.region_of(root);
+  for (const topology::RegionId child : region.children) {
     if (topology.contains(child, home)) append_from_root(topology, child, root, order);
   }
   if (home == id) order.push_back(root);
   for (const Rank rank : region.hosts) {
     if (rank != root && topology.region_of(rank) == id) order.push_back(rank);
   }
-  for (const RegionId child : region.children) {
+  for (const topology::RegionId child : region.children) {
     if (!topology.contains(child, home)) append_from_root(topology, child, root, order);
   }
 }
@@ -87,14 +88,14 @@ std::vector<ChunkIndex> add_parts(PlanBuilder& builder, std::size_t parts) {
   return chunks;
 }
 
-std::vector<Rank> ranks_from_root(const Topology& topology, Rank root) {
+std::vector<Rank> ranks_from_root(const topology::Topology& topology, Rank root) {
   std::vector<Rank> order;
-  append_from_root(topology, kWholeNetwork, root, order);
+  append_from_root(topology, topology::kWholeNetwork, root, order);
   return order;
 }
 
-// Block b sets out from the member after b and comes home to b: in round t, member i passes on
-// block i − 1 − t.
+// Block b starts at the member after b and ends at b: in round t, member i passes on block i − 1 −
+// t.
 void ring_reduce_scatter(PlanBuilder& builder, std::span<const Ring> rings) {
   run_rings(builder, rings, [&](const Ring& ring, std::size_t t) {
     const std::size_t n = ring.members.size();
@@ -157,4 +158,34 @@ void run_trees(PlanBuilder& builder, std::span<const Tree> trees) {
   if (collective != Collective::kReduce) broadcast_down(builder, trees);
 }
 
-}  // namespace thalweg
+double share_bytes(const PlanRequest& request, std::size_t parts) {
+  return static_cast<double>(request.elements) * request.element_bytes / static_cast<double>(parts);
+}
+
+OutlineRound ring_round(std::span<const Rank> members, double block) {
+  OutlineRound round;
+  const std::size_t n = members.size();
+  for (std::size_t i = 0; i < n; ++i) {
+    round.flows.push_back({.from = members[i], .to = members[(i + 1) % n], .bytes = block});
+  }
+  round.repeat = static_cast<int>(n) - 1;
+  return round;
+}
+
+void add_tree_rounds(const Tree& tree, double bytes, std::vector<OutlineRound>& rounds) {
+  rounds.resize(std::max(rounds.size(), tree.levels.size()));
+  for (std::size_t level = 0; level < tree.levels.size(); ++level) {
+    for (const TreeEdge& edge : tree.levels[level]) {
+      rounds[level].flows.push_back({.from = edge.child, .to = edge.parent, .bytes = bytes});
+    }
+  }
+}
+
+std::vector<OutlineRound> up_and_down(std::vector<OutlineRound> rounds) {
+  std::erase_if(rounds, [](const OutlineRound& round) { return round.empty(); });
+  const std::vector<OutlineRound> down = reversed(rounds);
+  rounds.insert(rounds.end(), down.begin(), down.end());
+  return rounds;
+}
+
+}  // namespace thalweg::plan

@@ -1,23 +1,23 @@
 // PLink (Luo et al., MLSys 2020): hierarchical aggregation in two levels, the innermost regions and
-// everything, however deep the network is. The tensor is cut into one shard a rank. A shard is
-// pushed to its aggregator in the sender's region, from there to the shard's owner, and pulled back
-// the same way: four steps.
+// the whole network, however deep the network is. The tensor is cut into one shard per rank. A
+// shard is pushed to its aggregator in the sender's region, from there to the shard's owner, and
+// pulled back the same way: four steps.
 //
 // The owner aggregates its shard for its own region. In a region of n hosts, the shard of host j of
-// m falls to host ⌊j·n / m⌋, which spreads the shards of every region evenly over every other.
+// m goes to host ⌊j·n / m⌋, which spreads the shards of every region evenly over every other.
 //
 // As in direct.cc, senders start at different receivers and go round.
 #include "plan/schemes/parts.h"
 #include "plan/schemes/schemes.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
 struct Shard {
   ChunkIndex chunk;
-  std::size_t region = 0;  // of the owner
-  std::size_t host = 0;    // the owner's place in the region
-  std::size_t hosts = 1;   // of that region
+  std::size_t region = 0;  // the owner's region
+  std::size_t host = 0;    // the owner's place in that region
+  std::size_t hosts = 1;   // number of hosts in that region
 };
 
 class PLinkWriter {
@@ -56,12 +56,38 @@ class PLinkWriter {
     return std::move(builder_).finish();
   }
 
+  [[nodiscard]] Outline outline(double shard_bytes) const {
+    OutlineRound local;
+    for (std::size_t region = 0; region < regions_.size(); ++region) {
+      const std::vector<Rank>& hosts = regions_[region];
+      if (hosts.size() < 2) continue;
+      OutlineExchange exchange;
+      for (const Rank host : hosts) {
+        exchange.from.push_back({.rank = host, .value = 1});
+        exchange.to.push_back({.rank = host, .value = 0});
+      }
+      for (const Shard& shard : shards_) {
+        exchange.to[aggregator_place(shard, region)].value += shard_bytes;
+      }
+      local.exchanges.push_back(std::move(exchange));
+    }
+    OutlineRound global;
+    for_each_global([&](Rank aggregator, Rank owner, ChunkIndex) {
+      global.flows.push_back({.from = aggregator, .to = owner, .bytes = shard_bytes});
+    });
+    // The shards with one aggregator follow one another on the connection to it.
+    return {.rounds = up_and_down({std::move(local), std::move(global)}),
+            .chunk = shard_bytes,
+            .units = static_cast<double>(regions_.size()),
+            .drift = regions_.size() > 1 ? 0.5 : 0};
+  }
+
  private:
   [[nodiscard]] std::size_t aggregator_place(const Shard& shard, std::size_t region) const {
     return shard.host * regions_[region].size() / shard.hosts;
   }
 
-  // visit(member, its aggregator, chunk), by rising distance between the two.
+  // Calls visit(member, its aggregator, chunk), by rising distance between the two.
   template <class Visit>
   void for_each_local(Visit visit) const {
     for (std::size_t region = 0; region < regions_.size(); ++region) {
@@ -75,7 +101,7 @@ class PLinkWriter {
     }
   }
 
-  // visit(aggregator, owner, chunk), by rising distance between their regions.
+  // Calls visit(aggregator, owner, chunk), by rising distance between their regions.
   template <class Visit>
   void for_each_global(Visit visit) const {
     for (std::size_t distance = 1; distance < regions_.size(); ++distance) {
@@ -92,8 +118,13 @@ class PLinkWriter {
   std::vector<Shard> shards_;
 };
 
-Result<Plan> generate(const PlanRequest& request, const Parameters& /*parameters*/) {
+Result<Plan> generate_plink(const PlanRequest& request, const Parameters& /*parameters*/) {
   return PLinkWriter(request).write();
+}
+
+Result<Outline> outline_plink(const PlanRequest& request, const Parameters& /*parameters*/) {
+  return PLinkWriter(request).outline(
+      share_bytes(request, static_cast<std::size_t>(request.topology.host_count())));
 }
 
 }  // namespace
@@ -103,7 +134,8 @@ const Scheme kPLink{
     .summary = "two levels of sharded aggregation: in each innermost region, then across all",
     .collectives = {Collective::kAllreduce},
     .parameters = {},
-    .generate = generate,
+    .generate = generate_plink,
+    .outline = outline_plink,
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

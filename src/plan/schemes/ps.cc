@@ -1,15 +1,16 @@
 // Parameter server: m servers, each with its part of the tensor. Every worker pushes each part to
 // its server, which adds them up; every worker pulls the sums back. Two steps.
 //
-// Co-located, a worker serves too, as BytePS and the RAT paper (§4.1) have it: m workers spread
-// evenly over the regions. Separate, the last m hosts of the topology only serve.
+// Co-located, workers serve too, as in BytePS and the RAT paper (§4.1): m workers spread evenly
+// over the regions. Separate, the last m hosts of the topology only serve.
 //
-// Small tensors may go to one server whole, which is drawn by the tensor's place in the model (the
-// DLCP paper, section 5.2.1): many small messages become few, and all workers send to one server.
+// Small tensors may go to one server as a whole, which a hash of the tensor's place in the model
+// chooses (the DLCP paper, section 5.2.1): many small messages become few, and all workers send to
+// one server.
 //
 // Every worker starts with another server and goes round, so that sends made in plan order do not
 // all meet at the first server.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
@@ -17,9 +18,9 @@
 #include "base/prng.h"
 #include "plan/schemes/parts.h"
 #include "plan/schemes/schemes.h"
-#include "topology/text.h"
+#include "topology/format/text.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
 struct Roles {
@@ -54,20 +55,41 @@ std::size_t server_of(std::uint64_t tensor, std::size_t servers) {
   return static_cast<std::size_t>(mix_bits((tensor + 1) * kGoldenStep) % servers);
 }
 
-Result<Plan> generate_allreduce(const PlanRequest& request, const Parameters& parameters) {
+// The workers, and the servers among which this tensor is divided.
+Result<Roles> roles_of_tensor(const PlanRequest& request, const Parameters& parameters) {
   THALWEG_TRY(Roles roles, assign_roles(request, parameters));
   const auto whole = parse_bytes(parameters.text("whole"));
   if (!whole.ok()) return whole.error().within("whole");
   if (Bytes(request.elements * request.element_bytes) <= *whole) {
     roles.servers = {roles.servers[server_of(request.tensor, roles.servers.size())]};
   }
+  return roles;
+}
+
+Result<Outline> outline_ps(const PlanRequest& request, const Parameters& parameters) {
+  THALWEG_TRY(const Roles roles, roles_of_tensor(request, parameters));
+  Outline outline{.chunk = share_bytes(request, roles.servers.size())};
+  if (roles.workers.size() < 2) return outline;
+  OutlineExchange push;
+  for (const Rank worker : roles.workers) push.from.push_back({.rank = worker, .value = 1});
+  for (const Rank server : roles.servers) {
+    push.to.push_back({.rank = server, .value = outline.chunk});
+  }
+  OutlineRound round;
+  round.exchanges.push_back(std::move(push));
+  outline.rounds = up_and_down({std::move(round)});
+  return outline;
+}
+
+Result<Plan> generate_allreduce(const PlanRequest& request, const Parameters& parameters) {
+  THALWEG_TRY(const Roles roles, roles_of_tensor(request, parameters));
   Plan header = plan_header(request);
   header.contributors = static_cast<int>(roles.workers.size());
   PlanBuilder builder(std::move(header));
   const std::size_t servers = roles.servers.size();
   const std::vector<ChunkIndex> parts = add_parts(builder, servers);
 
-  // A worker alone has the sum already.
+  // A single worker has the sum already.
   if (roles.workers.size() == 1) return std::move(builder).finish();
 
   const auto for_each_pair = [&](auto visit) {
@@ -86,7 +108,7 @@ Result<Plan> generate_allreduce(const PlanRequest& request, const Parameters& pa
   return std::move(builder).finish();
 }
 
-// The root is the server, and there is no part for another.
+// The root is the only server.
 Result<Plan> generate_rooted(const PlanRequest& request, const Parameters& parameters) {
   if (parameters.text("servers") != "0" || parameters.text("placement") != "colocated" ||
       parameters.text("whole") != "0B") {
@@ -103,7 +125,7 @@ Result<Plan> generate_rooted(const PlanRequest& request, const Parameters& param
   return std::move(builder).finish();
 }
 
-Result<Plan> generate(const PlanRequest& request, const Parameters& parameters) {
+Result<Plan> generate_ps(const PlanRequest& request, const Parameters& parameters) {
   return request.collective == Collective::kAllreduce ? generate_allreduce(request, parameters)
                                                       : generate_rooted(request, parameters);
 }
@@ -125,7 +147,8 @@ const Scheme kPs{
                     .default_value = "0B",
                     .meaning = "tensors up to this size go to one server, drawn for each; 0B: "
                                "every tensor is divided among all"}},
-    .generate = generate,
+    .generate = generate_ps,
+    .outline = outline_ps,
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -1,17 +1,17 @@
-// Ring (Patarasuk and Yuan; Baidu): each rank talks to the next one only, in region order, so that
-// each region is entered and left once. The tensor is cut into one block a rank; a reduce-scatter
-// of w − 1 steps, in which the blocks travel the ring and are added to, is followed by an
-// all-gather of w − 1 more.
+// Ring (Patarasuk and Yuan; Baidu): each rank sends only to the next one, in region order, so that
+// each region is entered and left once. The tensor is cut into one block per rank. In a
+// reduce-scatter of w − 1 steps the blocks travel along the ring and are added up; an all-gather of
+// w − 1 more steps follows.
 //
-// Every connection of the ring is busy in every step: cutting blocks further gains nothing.
-// Broadcast and reduce use the ring opened at the root, a chain, and cut the tensor into one part a
-// rank so that the parts follow one another along it.
+// Every connection of the ring is busy in every step, so cutting blocks further gains nothing.
+// Broadcast and reduce use the ring opened at the root, a chain, and cut the tensor into one part
+// per rank, so that the parts follow one another along it.
 #include <array>
 
 #include "plan/schemes/parts.h"
 #include "plan/schemes/schemes.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
 Plan generate_chain(const PlanRequest& request) {
@@ -21,7 +21,7 @@ Plan generate_chain(const PlanRequest& request) {
   return std::move(builder).finish();
 }
 
-Result<Plan> generate(const PlanRequest& request, const Parameters& /*parameters*/) {
+Result<Plan> generate_ring(const PlanRequest& request, const Parameters& /*parameters*/) {
   if (request.collective == Collective::kReduce || request.collective == Collective::kBroadcast) {
     return generate_chain(request);
   }
@@ -36,6 +36,15 @@ Result<Plan> generate(const PlanRequest& request, const Parameters& /*parameters
   return std::move(builder).finish();
 }
 
+Result<Outline> outline_ring(const PlanRequest& request, const Parameters& /*parameters*/) {
+  const std::vector<Rank> order = ranks_in_region_order(request.topology);
+  Outline outline{.chunk = share_bytes(request, order.size())};
+  if (order.size() < 2) return outline;
+  outline.rounds.push_back(ring_round(order, outline.chunk));
+  outline.rounds.back().repeat *= 2;
+  return outline;
+}
+
 }  // namespace
 
 const Scheme kRing{
@@ -44,7 +53,8 @@ const Scheme kRing{
     .collectives = {Collective::kAllreduce, Collective::kReduceScatter, Collective::kAllGather,
                     Collective::kBroadcast, Collective::kReduce},
     .parameters = {},
-    .generate = generate,
+    .generate = generate_ring,
+    .outline = outline_ring,
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -1,9 +1,10 @@
-// Every scheme, one a file of this folder. scheme.cc lists them in the order of the tables.
+// Every scheme; each has its own file in this folder. scheme.cc lists them in the order of the
+// tables.
 #pragma once
 
 #include "plan/scheme.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 
 extern const Scheme kPs;
 extern const Scheme kRing;
@@ -19,4 +20,4 @@ extern const Scheme kRatWeighted;
 extern const Scheme kGossip;
 extern const Scheme kDirect;
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -2,7 +2,18 @@
 
 #include <algorithm>
 
-namespace thalweg {
+namespace thalweg::proto {
+namespace {
+
+// Parts of a window are counted in units of 1/kUnit.
+constexpr std::int64_t kUnit = 1024;
+
+// Split, because bytes * share may overflow.
+std::int64_t scaled(std::int64_t bytes, std::int64_t share) {
+  return bytes / kUnit * share + bytes % kUnit * share / kUnit;
+}
+
+}  // namespace
 
 AtpCongestion::AtpCongestion(const AtpWorkerOptions& options)
     : enabled_(options.congestion.enabled),
@@ -12,7 +23,8 @@ AtpCongestion::AtpCongestion(const AtpWorkerOptions& options)
       window_(std::min(options.congestion.initial_packets, options.window) * packet_),
       threshold_(options.congestion.threshold.count()),
       initial_(window_),
-      queue_(options.congestion.queue) {
+      queue_(options.congestion.queue),
+      marked_(kUnit) {
   if (!enabled_) window_ = most_packets_ * packet_;
 }
 
@@ -20,13 +32,16 @@ std::uint32_t AtpCongestion::packets() const {
   return static_cast<std::uint32_t>((window_ + packet_ - 1) / packet_);
 }
 
-void AtpCongestion::on_parameter(std::uint64_t sequence, bool congested, std::uint64_t next) {
+void AtpCongestion::on_parameter(std::uint64_t sequence, bool congested, bool full,
+                                 std::uint64_t next) {
   if (!enabled_) return;
-  if (congested) return cut(window_ / 2, sequence, next);
+  note_mark(sequence, congested, next);
+  if (congested) return cut(window_ - scaled(window_, marked_ / 2), sequence, next);
   if (window_ >= initial_ && queued()) {
     threshold_ = std::min(threshold_, window_);
     return;
   }
+  if (!full) return;
   if (window_ < threshold_) {
     window_ += step_;
   } else if (credit_ += packet_; credit_ >= window_) {
@@ -36,9 +51,22 @@ void AtpCongestion::on_parameter(std::uint64_t sequence, bool congested, std::ui
   window_ = std::min(window_, most_packets_ * packet_);
 }
 
-// The least is forgotten slowly, should the way become longer.
+// The marked part of a flight counts for a sixteenth, as in DCTCP.
+void AtpCongestion::note_mark(std::uint64_t sequence, bool congested, std::uint64_t next) {
+  constexpr std::int64_t kGain = 16;
+  ++flight_sums_;
+  flight_marks_ += congested ? 1 : 0;
+  if (flight_until_ == 0) flight_until_ = next;
+  if (sequence < flight_until_) return;
+  marked_ += (flight_marks_ * kUnit / flight_sums_ - marked_) / kGain;
+  flight_sums_ = 0;
+  flight_marks_ = 0;
+  flight_until_ = next;
+}
+
+// The least is forgotten slowly, in case the path becomes longer.
 void AtpCongestion::on_delay(Duration sample, Duration typical) {
-  constexpr std::int64_t kForget = 4096;
+  constexpr std::int64_t kForget = 65536;
   typical_ = typical;
   if (!least_ || sample < *least_) least_ = sample;
   *least_ += (sample - *least_) / kForget;
@@ -46,15 +74,14 @@ void AtpCongestion::on_delay(Duration sample, Duration typical) {
 
 bool AtpCongestion::queued() const { return least_ && typical_ - *least_ > queue_; }
 
-// What stood in queues is taken off: a half at most, an eighth at least.
+// Removes from the window what stood in queues beyond a second flight: at most a half. Sums that
+// take less than twice the least show that no queue stands which could have overflowed.
 void AtpCongestion::on_loss(std::uint64_t sequence, std::uint64_t next) {
-  constexpr std::int64_t kUnit = 1024;
   std::int64_t share = kUnit / 2;
   if (least_ && typical_ > Duration()) {
-    share = std::clamp(least_->ps() / (typical_.ps() / kUnit + 1), kUnit / 2, kUnit * 7 / 8);
+    share = std::clamp(2 * least_->ps() / (typical_.ps() / kUnit + 1), kUnit / 2, kUnit);
   }
-  // window_ * share alone may be too large a number.
-  cut(window_ / kUnit * share + window_ % kUnit * share / kUnit, sequence, next);
+  if (share < kUnit) cut(scaled(window_, share), sequence, next);
 }
 
 void AtpCongestion::on_retransmission_lost(std::uint64_t next) {
@@ -73,4 +100,4 @@ void AtpCongestion::cut(std::int64_t window, std::uint64_t sequence, std::uint64
   credit_ = 0;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

@@ -1,7 +1,8 @@
-// The window of an ATP worker in bytes (section 5.4, "Rate Control"). Marks and losses of packets
-// that were in flight together cut it once. Beyond the paper it looks at how long sums take: a
-// queue that stands ends its growth, and a loss where none stands costs an eighth and not a half,
-// since nothing says that it was of congestion.
+// AtpCongestion: the congestion window of an ATP worker, in bytes (section 5.4, "Rate Control").
+// Marks and losses of packets that were in flight together cut the window once: marks by the part
+// of sums that echo them, as DCTCP, and losses by what stands in queues. Beyond the paper it
+// watches how long sums take: the window stops growing while a queue stands, and a loss while sums
+// take less than twice the least costs nothing, since nothing shows that congestion caused it.
 #pragma once
 
 #include <cstdint>
@@ -9,43 +10,51 @@
 
 #include "proto/atp/options.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 
 class AtpCongestion {
  public:
   // Requires options that validate.
   explicit AtpCongestion(const AtpWorkerOptions& options);
 
-  // A parameter packet came. `next`: the first sequence that has not been sent.
-  void on_parameter(std::uint64_t sequence, bool congested, std::uint64_t next);
+  // A parameter packet arrived. `full`: the window held packets back, so it was put to the test.
+  // `next`: the first sequence that has not been sent.
+  void on_parameter(std::uint64_t sequence, bool congested, bool full, std::uint64_t next);
   void on_loss(std::uint64_t sequence, std::uint64_t next);
-  // A sum took so long, and typically does.
+  // A sum took `sample` from its gradient to its parameter; sums typically take `typical`.
   void on_delay(Duration sample, Duration typical);
-  // What was sent again is lost too: back to one packet, as TCP after a timeout.
+  // A retransmission was lost too: the window falls to one packet, as TCP's after a timeout.
   void on_retransmission_lost(std::uint64_t next);
 
-  // How many packets may be in flight: the window over a packet's size, rounded up.
+  // How many packets may be in flight: the window divided by a packet's size, rounded up.
   [[nodiscard]] std::uint32_t packets() const;
   [[nodiscard]] Bytes window() const { return Bytes(window_); }
   [[nodiscard]] Bytes threshold() const { return Bytes(threshold_); }
 
  private:
-  // To `window` bytes, unless it was cut in this flight.
+  // Cuts the window to `window` bytes, unless `sequence` was in flight at the last cut.
   void cut(std::int64_t window, std::uint64_t sequence, std::uint64_t next);
+  void note_mark(std::uint64_t sequence, bool congested, std::uint64_t next);
+  // Sums typically take so much longer than the least that a queue must stand.
   [[nodiscard]] bool queued() const;
 
   bool enabled_;
   std::uint32_t most_packets_;
+  // Bytes:
   std::int64_t packet_;
   std::int64_t step_;
   std::int64_t window_;
   std::int64_t threshold_;
   std::int64_t initial_;
   Duration queue_;
-  std::optional<Duration> least_ = {};  // that a sum took
+  std::optional<Duration> least_ = {};  // the shortest time that a sum took
   Duration typical_;
+  std::int64_t marked_;           // the part of sums that echo congestion, an average over flights
+  std::int64_t flight_sums_ = 0;  // parameters of this flight, and those that echo congestion
+  std::int64_t flight_marks_ = 0;
+  std::uint64_t flight_until_ = 0;
   std::int64_t credit_ = 0;      // bytes acknowledged towards the next step
-  std::uint64_t cut_until_ = 0;  // packets below this were in flight when it was last cut
+  std::uint64_t cut_until_ = 0;  // sequences below this were in flight at the last cut
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

@@ -1,6 +1,6 @@
 #include "proto/atp/server.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <bit>
@@ -8,13 +8,14 @@
 #include "base/check.h"
 #include "proto/atp/tensors.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 namespace {
 
 using Cause = AtpServerAction::Cause;
 using Payload = AtpServerAction::Payload;
 
-// This server's share of two windows (see the header). Requires options that validate.
+// The slots of this server: its share of two windows (see the header), rounded up to a power of
+// two. Requires options that validate.
 std::size_t ring_size(const AtpServerOptions& options) {
   CHECK(options.validate().ok(), "{}", options.validate().error().message());
   const std::size_t sequences = 2 * std::size_t{options.window};
@@ -45,33 +46,41 @@ const char* name_of(Cause cause) {
       return "mismatch";
     case Cause::kOverdue:
       return "overdue";
+    case Cause::kUnproven:
+      return "unproven";
   }
   return "?";
 }
 
 AtpServer::AtpServer(const AtpServerOptions& options)
     : options_(options),
-      entries_(ring_size(options)),
+      ring_(static_cast<std::uint32_t>(ring_size(options))),
+      entries_(std::size_t{ring_} * (options.repetitions ? 2 : 1)),
       held_(entries_.size() * options.groups.size()) {}
 
-AtpServerAction AtpServer::on_gradient(const AtpHeader& header, Time now) {
+AtpServerAction AtpServer::on_gradient(const wire::AtpHeader& header, Time now) {
   const AtpServerAction action = judge(header, now);
   ++counts_[static_cast<std::size_t>(action.cause)];
   return action;
 }
 
-// Everything but the sequence.
-bool AtpServer::fits(const AtpHeader& header) const {
-  return header.kind == AtpKind::kGradient && header.job == options_.job &&
+// Checks everything but whether the sequence lies in the window.
+bool AtpServer::fits(const wire::AtpHeader& header) const {
+  return header.kind == wire::AtpKind::kGradient && header.job == options_.job &&
          header.group_count == options_.groups.size() &&
          header.fan_in == options_.groups[header.group] &&
          header.sequence % options_.servers == options_.index &&
-         header.elements <= options_.elements;
+         header.elements <= options_.elements &&
+         (options_.repetitions || !wire::atp_is_repetition(header.sequence));
 }
 
-AtpServerAction AtpServer::judge(const AtpHeader& header, Time now) {
+AtpServerAction AtpServer::judge(const wire::AtpHeader& header, Time now) {
   AtpServerAction action;
   if (!fits(header)) return action;
+  if (header.saturated && contributions(header) > 1) {
+    action.cause = Cause::kUnproven;
+    return action;
+  }
   action.slot = slot_of(header.sequence);
   const Entry& entry = entries_[action.slot];
   if (entry.used && header.sequence < entry.sequence) {
@@ -101,7 +110,7 @@ AtpServerAction AtpServer::judge(const AtpHeader& header, Time now) {
   return action;
 }
 
-void AtpServer::begin(std::uint32_t slot, const AtpHeader& header) {
+void AtpServer::begin(std::uint32_t slot, const wire::AtpHeader& header) {
   Entry& entry = entries_[slot];
   entry = Entry();
   entry.sequence = header.sequence;
@@ -109,16 +118,26 @@ void AtpServer::begin(std::uint32_t slot, const AtpHeader& header) {
   entry.elements = header.elements;
   entry.exponent = header.exponent;
   entry.next_exponent = header.next_exponent;
+  entry.needed_exponent = header.needed_exponent;
   for (std::size_t g = 0; g < options_.groups.size(); ++g) held(slot, g) = 0;
   ++open_;
 }
 
-std::uint32_t AtpServer::brought(const AtpHeader& header, std::size_t g) const {
-  if ((header.groups & atp_bit(static_cast<unsigned>(g))) != 0) return atp_all(options_.groups[g]);
+std::uint32_t AtpServer::brought(const wire::AtpHeader& header, std::size_t g) const {
+  if ((header.groups & wire::atp_bit(static_cast<unsigned>(g))) != 0)
+    return wire::atp_all(options_.groups[g]);
   return g == header.group ? header.workers : 0;
 }
 
-AtpServerAction AtpServer::merge(std::uint32_t slot, const AtpHeader& header, Time now) {
+int AtpServer::contributions(const wire::AtpHeader& header) const {
+  int count = 0;
+  for (std::size_t g = 0; g < options_.groups.size(); ++g) {
+    count += std::popcount(brought(header, g));
+  }
+  return count;
+}
+
+AtpServerAction AtpServer::merge(std::uint32_t slot, const wire::AtpHeader& header, Time now) {
   bool none_held = true;    // H is empty
   bool nothing_new = true;  // P within H
   bool disjoint = true;
@@ -141,12 +160,14 @@ AtpServerAction AtpServer::merge(std::uint32_t slot, const AtpHeader& header, Ti
   action.payload = holds_all ? Payload::kStore : Payload::kAdd;
   action.cause = none_held ? Cause::kStored : holds_all ? Cause::kReplaced : Cause::kAdded;
   entry.saturated = header.saturated || (entry.saturated && !holds_all);
+  entry.check = header.check + (holds_all ? 0 : entry.check);
   entry.congested |= header.congested;
   entry.next_exponent = std::max(entry.next_exponent, header.next_exponent);
+  entry.needed_exponent = std::max(entry.needed_exponent, header.needed_exponent);
   bool complete = true;
   for (std::size_t g = 0; g < options_.groups.size(); ++g) {
     held(slot, g) |= brought(header, g);
-    complete &= held(slot, g) == atp_all(options_.groups[g]);
+    complete &= held(slot, g) == wire::atp_all(options_.groups[g]);
   }
   action.completed = complete;
   if (!waiting_since_) waiting_since_ = now;
@@ -160,10 +181,10 @@ void AtpServer::finish(std::uint32_t slot, Time now) {
   waiting_since_.reset();
   if (open_ > 0) waiting_since_ = now;
   const auto groups = static_cast<unsigned>(options_.groups.size());
-  send({entries_[slot].sequence, slot, atp_all(groups), 0, 0, false});
+  send({entries_[slot].sequence, slot, wire::atp_all(groups), 0, 0, false});
 }
 
-// What is sent again while the driver does not poll is forgotten: the workers ask once more.
+// Drops the packet when too many wait because the driver does not poll: the workers ask again.
 void AtpServer::send(const Waiting& waiting) {
   if (waiting_.size() < entries_.size()) waiting_.push(waiting);
 }
@@ -186,10 +207,10 @@ bool AtpServer::poll_transmit(AtpServerTransmit& out) {
   return false;
 }
 
-AtpHeader AtpServer::parameter_of(const Waiting& waiting) const {
+wire::AtpHeader AtpServer::parameter_of(const Waiting& waiting) const {
   const Entry& entry = entries_[waiting.slot];
-  AtpHeader header;
-  header.kind = AtpKind::kParameter;
+  wire::AtpHeader header;
+  header.kind = wire::AtpKind::kParameter;
   header.job = options_.job;
   header.sequence = entry.sequence;
   header.groups = waiting.groups;
@@ -199,26 +220,28 @@ AtpHeader AtpServer::parameter_of(const Waiting& waiting) const {
   header.group_count = static_cast<std::uint8_t>(options_.groups.size());
   header.exponent = entry.exponent;
   header.next_exponent = entry.next_exponent;
+  header.needed_exponent = entry.needed_exponent;
   header.elements = entry.elements;
   header.congested = entry.congested;
   header.saturated = entry.saturated;
+  header.check = entry.check;
   header.keyed = options_.keyed;
   return header;
 }
 
-AtpHeader AtpServer::abort_of(std::uint32_t slot) const {
-  AtpHeader header;
-  header.kind = AtpKind::kAbort;
+wire::AtpHeader AtpServer::abort_of(std::uint32_t slot) const {
+  wire::AtpHeader header;
+  header.kind = wire::AtpKind::kAbort;
   header.job = options_.job;
   header.sequence = entries_[slot].sequence;
   header.group_count = static_cast<std::uint8_t>(options_.groups.size());
   header.fan_in = options_.groups[0];
   header.keyed = options_.keyed;
   for (std::size_t g = 0; g < options_.groups.size(); ++g) {
-    const std::uint32_t all = atp_all(options_.groups[g]);
+    const std::uint32_t all = wire::atp_all(options_.groups[g]);
     const std::uint32_t missing = all & ~held(slot, g);
     if (missing == all) {
-      header.groups |= atp_bit(static_cast<unsigned>(g));
+      header.groups |= wire::atp_bit(static_cast<unsigned>(g));
     } else if (missing != 0 && header.workers == 0) {
       header.group = static_cast<std::uint8_t>(g);
       header.fan_in = options_.groups[g];
@@ -233,8 +256,8 @@ std::optional<Time> AtpServer::next_timeout() const {
   return *waiting_since_ + options_.deadline;
 }
 
-// The oldest open sequence is the one that all wait for: workers with small windows may hold back
-// later ones until it is complete.
+// The abort names the oldest open sequence, since all workers wait for it: those with small windows
+// may hold back later ones until it is complete.
 void AtpServer::on_timeout(Time now) {
   if (!waiting_since_ || now < *waiting_since_ + options_.deadline) return;
   waiting_since_.reset();
@@ -242,7 +265,10 @@ void AtpServer::on_timeout(Time now) {
   for (std::uint32_t slot = 0; slot < entries_.size(); ++slot) {
     const Entry& entry = entries_[slot];
     if (!entry.used || entry.complete) continue;
-    if (!oldest || entry.sequence < entries_[*oldest].sequence) oldest = slot;
+    if (!oldest ||
+        wire::atp_first_time(entry.sequence) < wire::atp_first_time(entries_[*oldest].sequence)) {
+      oldest = slot;
+    }
   }
   CHECK(oldest);
   Entry& entry = entries_[*oldest];
@@ -267,11 +293,11 @@ void AtpServer::encode_state(std::string& out) const {
       out += '-';
       continue;
     }
-    out += fmt::format("{}{}{}{},{}:", entry.sequence, entry.complete ? '!' : ':',
-                       entry.overdue ? '?' : ':', entry.elements, entry.exponent);
+    out += fmt::format("{}{}{}{},{},{:x}:", entry.sequence, entry.complete ? '!' : ':',
+                       entry.overdue ? '?' : ':', entry.elements, entry.exponent, entry.check);
     for (std::size_t g = 0; g < options_.groups.size(); ++g)
       out += fmt::format("{},", held(slot, g));
   }
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

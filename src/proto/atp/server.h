@@ -1,26 +1,36 @@
-// AtpServer: a parameter server's end of in-network aggregation (section 5.4), without I/O. It
-// keeps whose contributions of each sequence it has, and tells its driver, who owns the elements
-// (an array of int32 a slot), what to add. When a sequence is complete its sum goes to all workers,
-// and stays as long as one might ask again.
+// AtpServer: a parameter server's end of in-network aggregation (section 5.4), without I/O. For
+// each sequence it knows which workers' contributions it has. It tells its driver what to add; the
+// driver owns the elements, one array of int32 per slot. When a sequence is complete, its sum goes
+// to all workers and stays in its slot as long as a worker might ask for it again.
 //
-// Gradients arrive as whole sums, partial sums and single contributions, in any order, doubled and
-// overlapping. Let H be what the slot holds and P what a packet brings:
-//   P within H           nothing new: dropped
-//   P and H disjoint     added
+// Gradients arrive as whole sums, partial sums and single contributions, in any order, duplicated
+// and overlapping. Let H be the contributions that the slot holds and P those that a packet brings:
+//   P within H           dropped: nothing is new
+//   P and H disjoint     P's elements are added
 //   H within P           P's elements replace the slot's
-//   otherwise            dropped: no sum of both can be had. Its workers send again, and what
-//                        they send alone is never of this kind, so the sequence completes
+//   otherwise            dropped: the sum of both sets cannot be computed. The workers send again,
+//                        and a single contribution never overlaps like this, so the sequence
+//                        completes
+//
+// The driver drops gradients whose check word is wrong (proto/atp/check.h). That of a sum in which
+// an element saturated proves nothing: an element that changed on its way may be the cause. So a
+// sum of several contributions that saturated on its way is dropped, too. The workers send again,
+// and contributions that arrive one by one can be checked.
 //
 // Memory: a worker sends s only when it has the sums of all sequences up to s − window, and a
 // sequence completes only when all workers have sent it. So all sequences that any worker may still
-// send lie within two windows, and a ring of that many slots never loses a sum that is needed.
+// send lie within two windows, and a ring of that many slots never loses a sum that is needed. A
+// block is repeated under another number (wire/atp_packet.h) only when all workers have sent it for
+// the first time, so its repetition needs no larger ring; and what its first time gave stays for
+// workers that have not seen it.
 //
-// Verbs as in worker.h: on_gradient, on_timeout; poll_transmit, poll_event; next_timeout. After any
-// call that is not a poll, poll until false.
+// The verbs are those of worker.h: on_gradient, on_timeout; poll_transmit, poll_event;
+// next_timeout. After any call that is not a poll, call the polls until they return false.
 //
 // Invariants:
-// 1. The elements of a slot are the sum of exactly the contributions it holds, each once.
-// 2. A sum is sent only when it holds every worker's contribution.
+// 1. The elements of a slot are the sum of exactly the contributions it holds, each once; its check
+//    word is the sum of theirs.
+// 2. A sum is sent only when it includes every worker's contribution.
 // 3. on_gradient and poll_transmit do not allocate.
 #pragma once
 
@@ -35,42 +45,44 @@
 #include "proto/fifo.h"
 #include "wire/atp_packet.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 
-// What to do with the elements of a packet that arrived: before the next call to the server.
+// What the driver does with the elements of a packet that arrived, before its next call to the
+// server.
 struct AtpServerAction {
-  using Payload = AtpPayload;
+  using Payload = wire::AtpPayload;
   enum class Cause : std::uint8_t {
-    kStored,  // the first of its sequence
-    kAdded,
-    kReplaced,     // held more than the slot
-    kDuplicate,    // brought nothing new
-    kOverlap,      // brought something new that cannot be told from the rest
+    kStored,       // the first packet of its sequence
+    kAdded,        // its contributions were all new
+    kReplaced,     // it included all that the slot held, and more
+    kDuplicate,    // it brought nothing new
+    kOverlap,      // its sum mixes new contributions with some that the slot holds
     kAnswered,     // a retransmission of a complete sequence: the sum is sent again
-    kStale,        // of a sequence that every worker is past
-    kOutOfWindow,  // of a sequence that cannot have begun
-    kMismatch,     // of another job, server or shape, or not a gradient
-    kOverdue,      // brought nothing new to a sequence that is overdue: the abort is sent again
+    kStale,        // every worker has the sum of its sequence
+    kOutOfWindow,  // no worker can have begun its sequence
+    kMismatch,     // it has another job, server or shape, or is not a gradient
+    kOverdue,      // it brought nothing new to an overdue sequence: the abort is sent again
+    kUnproven,     // it is a sum of several in which an element saturated: see below
   };
   Payload payload = Payload::kNothing;
   Cause cause = Cause::kMismatch;
-  bool completed = false;  // the slot holds the sum of all: what poll_transmit sends next
+  bool completed = false;  // the slot holds the complete sum, which poll_transmit sends next
   std::uint32_t slot = 0;
 };
-inline constexpr int kAtpServerCauseCount = 10;
+inline constexpr int kAtpServerCauseCount = 11;
 const char* name_of(AtpServerAction::Cause cause);
 
-// A parameter packet to be sent now with the slot's elements, to the workers that its header names;
-// or an abort, to all, without elements.
+// A packet to be sent now: a parameter packet with the slot's elements, to the workers that its
+// header names, or an abort without elements, to all workers.
 struct AtpServerTransmit {
-  AtpHeader header;
+  wire::AtpHeader header;
   std::uint32_t slot = 0;
 };
 
-// No sequence has completed for the deadline. The workers have been told; should the missing
-// contributions come after all, the server goes on.
+// No sequence has completed within the deadline. An abort tells the workers; if the missing
+// contributions arrive after all, the server goes on.
 struct AtpServerFailure {
-  std::string error;  // names job, sequence and the workers that are missing, as the abort does
+  std::string error;  // names the job, the sequence and the missing workers, as the abort does
 };
 
 class AtpServer {
@@ -78,9 +90,10 @@ class AtpServer {
   // Requires options that validate.
   explicit AtpServer(const AtpServerOptions& options);
 
-  // A packet whose header decoded well.
-  AtpServerAction on_gradient(const AtpHeader& header, Time now);
-  // Requires the slot of the last action. Before poll_transmit.
+  // A packet arrived. Requires a header that decode_atp_header() accepted.
+  AtpServerAction on_gradient(const wire::AtpHeader& header, Time now);
+  // Adding the last action's elements saturated. Requires that action's slot; call it before
+  // poll_transmit.
   void mark_saturated(std::uint32_t slot);
   void on_timeout(Time now);
 
@@ -88,7 +101,7 @@ class AtpServer {
   bool poll_event(AtpServerFailure& out);
   [[nodiscard]] std::optional<Time> next_timeout() const;
 
-  // How many slots the driver must have.
+  // How many slots of elements the driver must provide.
   [[nodiscard]] std::uint32_t slots() const { return static_cast<std::uint32_t>(entries_.size()); }
   // Sequences that have begun and are not complete.
   [[nodiscard]] std::uint32_t open() const { return open_; }
@@ -97,8 +110,9 @@ class AtpServer {
     return counts_[static_cast<std::size_t>(cause)];
   }
 
-  // Appends what decides about later packets: equal texts, equal behaviour. Excepted are times and
-  // what only travels along: marks and the exponent needed later.
+  // Appends the state that decides how later packets are handled: equal texts mean equal
+  // behaviour. Left out are times and values that are only passed on: marks and the exponents
+  // that workers need.
   void encode_state(std::string& out) const;
 
  private:
@@ -112,34 +126,40 @@ class AtpServer {
     std::uint16_t elements = 0;
     std::int8_t exponent = 0;
     std::int8_t next_exponent = 0;
+    std::int8_t needed_exponent = 0;
+    std::uint64_t check = 0;
   };
+  // A packet that waits for poll_transmit.
   struct Waiting {
     std::uint64_t sequence = 0;
     std::uint32_t slot = 0;
-    // Whom it is for, in the words of AtpHeader.
+    // Its receivers, with the meaning of AtpHeader's fields.
     std::uint32_t groups = 0;
     std::uint32_t workers = 0;
     std::uint8_t group = 0;
     bool abort = false;
   };
 
+  // Repetitions have a ring of their own, after that of the first times.
   [[nodiscard]] std::uint32_t slot_of(std::uint64_t sequence) const {
-    return static_cast<std::uint32_t>(sequence / options_.servers) &
-           static_cast<std::uint32_t>(entries_.size() - 1);
+    const auto place =
+        static_cast<std::uint32_t>(wire::atp_first_time(sequence) / options_.servers) & (ring_ - 1);
+    return wire::atp_is_repetition(sequence) ? ring_ + place : place;
   }
-  [[nodiscard]] bool fits(const AtpHeader& header) const;
-  AtpServerAction judge(const AtpHeader& header, Time now);
-  AtpServerAction merge(std::uint32_t slot, const AtpHeader& header, Time now);
-  void begin(std::uint32_t slot, const AtpHeader& header);
+  [[nodiscard]] bool fits(const wire::AtpHeader& header) const;
+  AtpServerAction judge(const wire::AtpHeader& header, Time now);
+  AtpServerAction merge(std::uint32_t slot, const wire::AtpHeader& header, Time now);
+  void begin(std::uint32_t slot, const wire::AtpHeader& header);
   void send(const Waiting& waiting);
   void finish(std::uint32_t slot, Time now);
   void send_abort(std::uint32_t slot);
-  [[nodiscard]] AtpHeader parameter_of(const Waiting& waiting) const;
-  // Who is missing, as an abort says it: all groups of which nobody came, and of the groups of
-  // which some came the first.
-  [[nodiscard]] AtpHeader abort_of(std::uint32_t slot) const;
-  // Of group g, those that the packet holds.
-  [[nodiscard]] std::uint32_t brought(const AtpHeader& header, std::size_t g) const;
+  [[nodiscard]] wire::AtpHeader parameter_of(const Waiting& waiting) const;
+  // The abort that names the missing workers: all groups that contributed nothing, and the missing
+  // workers of the first group that contributed in part.
+  [[nodiscard]] wire::AtpHeader abort_of(std::uint32_t slot) const;
+  [[nodiscard]] int contributions(const wire::AtpHeader& header) const;
+  // The workers of group g whose contributions the packet holds.
+  [[nodiscard]] std::uint32_t brought(const wire::AtpHeader& header, std::size_t g) const;
   [[nodiscard]] std::uint32_t& held(std::uint32_t slot, std::size_t g) {
     return held_[slot * options_.groups.size() + g];
   }
@@ -148,15 +168,16 @@ class AtpServer {
   }
 
   AtpServerOptions options_;
+  std::uint32_t ring_;  // slots of a ring, a power of two
   std::vector<Entry> entries_;
-  std::vector<std::uint32_t> held_;  // of each slot, of each group: whose contributions
+  std::vector<std::uint32_t> held_;  // for each slot and group: the workers that contributed
   Fifo<Waiting> waiting_;
   std::array<std::uint64_t, kAtpServerCauseCount> counts_ = {};
   std::uint32_t open_ = 0;
-  // While sequences are open: since when none was completed. None after the failure was told, until
-  // something comes again.
+  // While sequences are open: since when none has completed. None after a failure was reported,
+  // until a new contribution arrives.
   std::optional<Time> waiting_since_;
   Fifo<AtpServerFailure> events_;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

@@ -1,13 +1,13 @@
 #include "proto/atp/tensors.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
 #include "base/check.h"
 #include "proto/require.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 
 Status check_tensor(const AtpTensorSpec& spec, std::size_t in_flight, std::uint32_t most) {
   THALWEG_TRY_STATUS(
@@ -17,20 +17,20 @@ Status check_tensor(const AtpTensorSpec& spec, std::size_t in_flight, std::uint3
                  fmt::format("at most {} in flight", most).c_str());
 }
 
-std::string missing_workers(const AtpHeader& abort) {
+std::string missing_workers(const wire::AtpHeader& abort) {
   std::string text;
   const auto add = [&](const std::string& name) { text += (text.empty() ? "" : ", ") + name; };
   for (unsigned g = 0; g < abort.group_count; ++g) {
-    if ((abort.groups & atp_bit(g)) != 0) add(fmt::format("all of group {}", g));
+    if ((abort.groups & wire::atp_bit(g)) != 0) add(fmt::format("all of group {}", g));
   }
   for (unsigned w = 0; w < abort.fan_in; ++w) {
-    if ((abort.workers & atp_bit(w)) != 0) add(fmt::format("{} of group {}", w, abort.group));
+    if ((abort.workers & wire::atp_bit(w)) != 0) add(fmt::format("{} of group {}", w, abort.group));
   }
   return text;
 }
 
 AtpTensorHandle AtpTensors::start(const AtpTensorSpec& spec, std::uint32_t elements_per_block,
-                                  Time now) {
+                                  Time now, const AtpExponents::Call& call) {
   CHECK(spec.elements > 0 && elements_per_block > 0);
   Tensor tensor;
   tensor.outcome.handle = AtpTensorHandle{++last_handle_};
@@ -41,6 +41,8 @@ AtpTensorHandle AtpTensors::start(const AtpTensorSpec& spec, std::uint32_t eleme
   tensor.left = tensor.outcome.blocks;
   tensor.elements = spec.elements;
   tensor.per_block = elements_per_block;
+  tensor.scaling = spec.scaling;
+  tensor.call = call;
   tensor.deadline = now + spec.deadline;
   end_ += tensor.outcome.blocks;
   tensors_.push_back(tensor);
@@ -55,12 +57,25 @@ std::size_t AtpTensors::find(std::uint64_t sequence) const {
 
 AtpBlock AtpTensors::block(std::uint64_t sequence) const {
   const Tensor& tensor = tensors_[find(sequence)];
+  return block_of(tensor, sequence - tensor.first);
+}
+
+AtpBlock AtpTensors::ahead(std::uint64_t sequence, std::uint64_t distance) const {
+  const Tensor& tensor = tensors_[find(sequence)];
+  const std::uint64_t index = sequence - tensor.first + distance;
+  return index < tensor.outcome.blocks ? block_of(tensor, index) : AtpBlock();
+}
+
+AtpBlock AtpTensors::block_of(const Tensor& tensor, std::uint64_t index) {
   AtpBlock block;
   block.handle = tensor.outcome.handle;
   block.cookie = tensor.outcome.cookie;
-  block.first_element = static_cast<std::int64_t>(sequence - tensor.first) * tensor.per_block;
+  block.index = index;
+  block.first_element = static_cast<std::int64_t>(index) * tensor.per_block;
   block.elements = static_cast<std::uint16_t>(
       std::min<std::int64_t>(tensor.per_block, tensor.elements - block.first_element));
+  block.scaling = tensor.scaling;
+  block.call = tensor.call;
   return block;
 }
 
@@ -69,7 +84,7 @@ void AtpTensors::done(std::uint64_t sequence, bool saturated, Time now) {
   CHECK(tensor.left > 0);
   tensor.outcome.saturated |= saturated;
   if (--tensor.left > 0) return;
-  end_tensor(tensor, {}, now);
+  end_tensor(tensor, now);
   while (!tensors_.empty() && tensors_.front().left == 0) tensors_.pop_front();
 }
 
@@ -85,16 +100,19 @@ std::optional<Time> AtpTensors::next_deadline() const {
   return next;
 }
 
-void AtpTensors::end_tensor(Tensor& tensor, std::string_view error, Time now) {
+void AtpTensors::end_tensor(Tensor& tensor, Time now) {
   tensor.left = 0;
-  tensor.outcome.error = error;
   tensor.outcome.ended = now;
   events_.push(tensor.outcome);
 }
 
-void AtpTensors::fail_all(std::string_view error, Time now) {
+void AtpTensors::fail_all(const Error& error, Time now) {
   for (Tensor& tensor : tensors_) {
-    if (tensor.left > 0) end_tensor(tensor, error, now);
+    if (tensor.left == 0) continue;
+    tensor.outcome.error = error.message();
+    tensor.outcome.code = error.code();
+    tensor.outcome.rank = error.rank();
+    end_tensor(tensor, now);
   }
   tensors_.clear();
 }
@@ -105,4 +123,4 @@ bool AtpTensors::poll_event(AtpOutcome& out) {
   return true;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

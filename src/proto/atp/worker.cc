@@ -1,16 +1,15 @@
 #include "proto/atp/worker.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 namespace {
 
-// Doublings of a timeout; what is beyond is `most` anyway.
+// The most doublings of a timeout; a timeout that doubled more often is at its limit anyway.
 constexpr std::uint8_t kMostTries = 20;
 
 }  // namespace
@@ -18,6 +17,7 @@ constexpr std::uint8_t kMostTries = 20;
 AtpWorker::AtpWorker(const AtpWorkerOptions& options)
     : options_(options),
       congestion_(options),
+      exponents_(options.prediction),
       flights_(options.window),
       looked_at_(options.servers) {
   CHECK(options.validate().ok(), "{}", options.validate().error().message());
@@ -28,45 +28,93 @@ std::string AtpWorker::name() const {
 }
 
 Result<AtpTensorHandle> AtpWorker::start(const AtpTensorSpec& spec, Time now) {
-  if (!failed_.empty()) return Error(failed_);
+  if (failed_) return *failed_;
   THALWEG_TRY_STATUS(check_tensor(spec, tensors_.count(), options_.most_tensors));
-  const AtpTensorHandle handle = tensors_.start(spec, options_.elements, now);
+  paused_ |= next_ == tensors_.end();
+  AtpExponents::Call call;
+  if (spec.scaling.kind != 0) {
+    const auto blocks = static_cast<std::uint64_t>((spec.elements - 1) / options_.elements + 1);
+    call = exponents_.start(spec.scaling, tensors_.end(),
+                            std::min<std::uint64_t>(blocks, options_.window));
+  }
+  const AtpTensorHandle handle = tensors_.start(spec, options_.elements, now, call);
   wake_at(now + spec.deadline);
   return handle;
 }
 
-AtpPlacement AtpWorker::on_parameter(const AtpHeader& header, Time now) {
+AtpPlacement AtpWorker::on_parameter(const wire::AtpHeader& header, Time now) {
   AtpPlacement placement;
-  if (!failed_.empty()) {
+  if (failed_) {
     placement.verdict = AtpPlacement::Verdict::kFailed;
     return placement;
   }
-  if (header.kind != AtpKind::kParameter || header.job != options_.job) {
+  if (header.kind != wire::AtpKind::kParameter || header.job != options_.job) {
     ++counters_.mismatch;
     return placement;
   }
-  if (header.sequence < oldest_ || header.sequence >= next_) {
+  const std::uint64_t sequence = wire::atp_first_time(header.sequence);
+  if (sequence < oldest_ || sequence >= next_) {
     ++counters_.out_of_window;
     placement.verdict = AtpPlacement::Verdict::kOutOfWindow;
     return placement;
   }
-  Flight& flight = this->flight(header.sequence);
-  if (flight.placed) {
+  Flight& flight = this->flight(sequence);
+  const bool first_time = !wire::atp_is_repetition(header.sequence);
+  if (flight.placed || (flight.repeated && first_time)) {
     ++counters_.duplicate;
     placement.verdict = AtpPlacement::Verdict::kDuplicate;
     return placement;
   }
-  placement.block = tensors_.block(header.sequence);
-  if (placement.block.elements != header.elements) {
+  placement.block = tensors_.block(sequence);
+  AtpFit fit = AtpFit::kFits;
+  if (placement.block.scaled()) {
+    fit = fit_of(flight.exponent, header.needed_exponent, placement.block.scaling.slack);
+    placement.exponent = fit == AtpFit::kNotFinite ? tensor::kNotFinite : flight.exponent;
+  }
+  // A repetition has the exponent that was needed, so it fits.
+  if (flight.repeated == first_time || !matches(header, placement.block, flight) ||
+      (flight.repeated && fit == AtpFit::kRepeat)) {
     ++counters_.mismatch;
     return placement;
   }
-  placement.verdict = AtpPlacement::Verdict::kPlace;
-  ++counters_.placed;
-  counters_.marks += header.congested ? 1 : 0;
-  if (flight.tries == 0 && !starting_) measure(now - flight.sent);
-  if (starting_) wake_at(now);
-  starting_ = false;
+  acknowledge(sequence, header.congested, now);
+  if (fit == AtpFit::kRepeat) {
+    placement.verdict = AtpPlacement::Verdict::kRepeat;
+    repeat(sequence, header.needed_exponent);
+  } else {
+    placement.verdict = AtpPlacement::Verdict::kPlace;
+    ++counters_.placed;
+    flight.placed = true;
+    flight.ahead = header.next_exponent;
+    if (placement.block.scaled() && placement.block.index < options_.window) {
+      exponents_.learn(placement.block.call, placement.block.index, header.needed_exponent);
+    }
+    tensors_.done(sequence, header.saturated, now);
+  }
+  note_order(sequence, now);
+  return placement;
+}
+
+bool AtpWorker::matches(const wire::AtpHeader& header, const AtpBlock& block,
+                        const Flight& flight) {
+  if (block.elements != header.elements) return false;
+  if (!block.scaled()) return true;
+  return header.exponent == flight.exponent && tensor::is_needed_exponent(header.needed_exponent) &&
+         tensor::is_needed_exponent(header.next_exponent);
+}
+
+void AtpWorker::acknowledge(std::uint64_t sequence, bool congested, Time now) {
+  Flight& flight = this->flight(sequence);
+  last_placed_ = now;
+  counters_.marks += congested ? 1 : 0;
+  if (starting_) {
+    wake_at(now);
+    starting_ = false;
+    measure_from_ = next_;
+  } else if (flight.tries == 0 && sequence >= measure_from_) {
+    measure(now - flight.sent);
+  }
+  const bool full = in_flight_ >= congestion_.packets();
   if (flight.lost) {
     --lost_;
     if (flight.late) --late_;
@@ -75,127 +123,41 @@ AtpPlacement AtpWorker::on_parameter(const AtpHeader& header, Time now) {
   }
   if (flight.tries > 0) late_credit_ += 2;
   if (lost_ == 0) late_credit_ = 1;
-  flight.placed = true;
   flight.lost = false;
-  congestion_.on_parameter(header.sequence, header.congested, next_);
-  tensors_.done(header.sequence, header.saturated, now);
-  note_order(header.sequence);
-  return placement;
+  congestion_.on_parameter(sequence, congested, full, next_);
 }
 
-// Moves UNA, and looks at what came out of sequence.
-void AtpWorker::note_order(std::uint64_t sequence) {
-  const AtpRecoveryOptions& recovery = options_.recovery;
-  const bool first = sequence == oldest_;
-  while (oldest_ < next_ && flight(oldest_).placed) ++oldest_;
-  if (recovery.out_of_sequence == 0) return;
-  if (recovery.all_holes) {
-    find_holes(sequence);
-    if (again_ > 0 && sequence >= next_look_) find_lost_again(sequence);
-    return;
-  }
-  later_ = first ? 0 : later_ + 1;
-  if (later_ < patience()) return;
-  later_ = 0;
-  if (flight(oldest_).tries > 0 || flight(oldest_).lost) return;  // from here on by timeout
-  mark_lost(oldest_, counters_.out_of_sequence);
-}
-
-// Sums of several servers overtake each other.
-std::uint64_t AtpWorker::patience() const {
-  return std::uint64_t{options_.recovery.out_of_sequence} * options_.servers;
-}
-
-// The first of this server's sequences that is not below UNA.
-std::uint64_t AtpWorker::oldest_of(std::uint64_t server) const {
-  const std::uint64_t servers = options_.servers;
-  return oldest_ + (server + servers - oldest_ % servers) % servers;
-}
-
-// A parameter of this sequence came: what its server should have answered before is lost, since one
-// server's sums come in order.
-void AtpWorker::find_holes(std::uint64_t sequence) {
-  const std::uint64_t servers = options_.servers;
-  std::uint64_t& looked_at = looked_at_[sequence % servers];
-  looked_at = std::max(looked_at, oldest_of(sequence % servers));
-  const bool tail = options_.recovery.tail_holes && next_ == tensors_.end();
-  const std::uint64_t reach = tail && sequence + servers >= next_ ? servers : patience();
-  for (; looked_at + reach <= sequence; looked_at += servers) {
-    const Flight& each = flight(looked_at);
-    if (each.placed || each.lost || each.tries > 0) continue;
-    mark_lost(looked_at, counters_.out_of_sequence);
-  }
-}
-
-void AtpWorker::find_lost_again(std::uint64_t sequence) {
-  next_look_ = std::numeric_limits<std::uint64_t>::max();
-  std::uint32_t left = again_;
-  for (std::uint64_t each = oldest_; left > 0; ++each) {
-    const Flight& flight = this->flight(each);
-    if (flight.placed || flight.lost || flight.tries == 0) continue;
-    --left;
-    const bool same_server = each % options_.servers == sequence % options_.servers;
-    if (same_server && flight.overtaken_by <= sequence) {
-      mark_lost(each, counters_.out_of_sequence);
-    } else {
-      next_look_ = std::min(next_look_, flight.overtaken_by);
-    }
-  }
-}
-
-// It is placed or lost.
-void AtpWorker::take_off(const Flight& flight) {
-  --in_flight_;
-  if (flight.tries > 0) --again_;
-}
-
-void AtpWorker::mark_lost(std::uint64_t sequence, std::uint64_t& counter) {
-  take_off(flight(sequence));
-  flight(sequence).lost = true;
+void AtpWorker::repeat(std::uint64_t sequence, std::int8_t exponent) {
+  Flight& flight = this->flight(sequence);
+  flight = Flight();
+  flight.repeated = true;
+  flight.fresh = true;
+  flight.exponent = exponent;
+  flight.lost = true;
+  flight.gentle = true;
   first_lost_ = lost_++ == 0 ? sequence : std::min(first_lost_, sequence);
-  ++counter;
-  congestion_.on_loss(sequence, next_);
 }
 
-// A low quantile: falls fast and rises slowly. The mean would not do: a sequence that waits for
-// another worker's retransmission takes as long as that worker's timeout, so with enough loss each
-// would lengthen the other's timeout to the limit.
-void AtpWorker::measure(Duration sample) {
-  constexpr std::int64_t kRise = 64;
-  constexpr std::int64_t kFall = 4;
-  if (!typical_) typical_ = sample;
-  const Duration error = sample - *typical_;
-  *typical_ += error / (error > Duration() ? kRise : kFall);
-  congestion_.on_delay(sample, *typical_);
-}
-
-Duration AtpWorker::timeout(const Flight& flight) const {
-  const AtpRecoveryOptions& recovery = options_.recovery;
-  Duration base = typical_ ? *typical_ * recovery.factor : recovery.initial;
-  if (starting_) base = std::max(base, recovery.initial);
-  base = std::clamp(base, recovery.least, recovery.most);
-  for (std::uint8_t i = 0; i < flight.tries && base < recovery.most; ++i) base = base * 2;
-  return std::min(base, recovery.most);
-}
-
-void AtpWorker::on_abort(const AtpHeader& header, Time now) {
-  if (header.kind != AtpKind::kAbort || header.job != options_.job) {
+void AtpWorker::on_abort(const wire::AtpHeader& header, Time now, std::optional<int> rank) {
+  if (header.kind != wire::AtpKind::kAbort || header.job != options_.job) {
     ++counters_.mismatch;
     return;
   }
-  if (!failed_.empty() || header.sequence != oldest_ || oldest_ == next_) {
+  if (failed_ || wire::atp_first_time(header.sequence) != oldest_ || oldest_ == next_) {
     ++counters_.out_of_window;
     return;
   }
-  fail(fmt::format("the server waits in vain at sequence {} for workers: {}", header.sequence,
-                   missing_workers(header)),
+  fail({ErrorCode::kTimeout,
+        fmt::format("the server waits in vain at sequence {} for workers: {}", header.sequence,
+                    missing_workers(header)),
+        rank},
        now);
 }
 
-void AtpWorker::fail(const std::string& cause, Time now) {
-  if (!failed_.empty()) return;
-  failed_ = fmt::format("{}: {}", name(), cause);
-  tensors_.fail_all(failed_, now);
+void AtpWorker::fail(const Error& cause, Time now) {
+  if (failed_) return;
+  failed_ = cause.within(name());
+  tensors_.fail_all(*failed_, now);
   lost_ = 0;
   late_ = 0;
   in_flight_ = 0;
@@ -205,47 +167,25 @@ void AtpWorker::fail(const std::string& cause, Time now) {
   wake_.reset();
 }
 
-void AtpWorker::on_timeout(Time now) {
-  if (!failed_.empty() || !wake_ || now < *wake_) return;
-  wake_.reset();
-  if (const auto deadline = tensors_.next_deadline()) {
-    if (now >= *deadline) {
-      const std::uint64_t sequence = oldest_;
-      return fail(fmt::format("deadline: no sum of sequence {} from server {}", sequence,
-                              sequence % options_.servers),
-                  now);
-    }
-    wake_at(*deadline);
-  }
-  bool in_vain = false;
-  for (std::uint64_t sequence = oldest_; sequence < next_; ++sequence) {
-    const Flight& each = flight(sequence);
-    if (each.placed || each.lost) continue;
-    const Time due = each.sent + timeout(each);
-    if (now >= due) {
-      in_vain |= each.tries > 0;
-      mark_lost(sequence, counters_.timeouts);
-      flight(sequence).late = true;
-      ++late_;
-      late_credit_ = std::max(late_credit_, 1U);
-    } else {
-      wake_at(due);
-    }
-  }
-  if (in_vain) congestion_.on_retransmission_lost(next_);
-}
-
 void AtpWorker::wake_at(Time time) { wake_ = wake_ ? std::min(*wake_, time) : time; }
 
 std::optional<Time> AtpWorker::next_timeout() const { return wake_; }
 
 bool AtpWorker::may_send_new() const {
   return next_ < tensors_.end() && next_ - oldest_ < options_.window &&
-         in_flight_ < congestion_.packets();
+         in_flight_ + late_ < congestion_.packets() && next_exponent().has_value();
 }
 
-// Only within the window: workers that all lost much send it again at the same time, and would lose
-// it again.
+// A place of flights_ still holds the flight that was there one window before.
+std::optional<std::int8_t> AtpWorker::next_exponent() const {
+  const AtpBlock block = tensors_.block(next_);
+  if (!block.scaled()) return std::int8_t{0};
+  if (block.index < options_.window) return exponents_.predict(block.call, block.index);
+  return std::max(flight(next_).ahead, tensor::kLeastExponent);
+}
+
+// Retransmissions stay within the congestion window: workers that all lost much retransmit at the
+// same time, and would lose it all again.
 std::optional<std::uint64_t> AtpWorker::lost_to_send() const {
   const std::uint32_t held_back = late_credit_ > 0 ? 0 : late_;
   if (lost_ == held_back || in_flight_ >= congestion_.packets()) return std::nullopt;
@@ -254,71 +194,103 @@ std::optional<std::uint64_t> AtpWorker::lost_to_send() const {
   return sequence;
 }
 
-bool AtpWorker::ready() const { return failed_.empty() && (lost_to_send() || may_send_new()); }
+bool AtpWorker::ready() const { return !failed_ && (lost_to_send() || may_send_new()); }
 
 bool AtpWorker::poll_transmit(Time now, AtpTransmit& out) {
-  if (!failed_.empty()) return false;
+  if (failed_) return false;
   const std::optional<std::uint64_t> again = lost_to_send();
   if (!again && !may_send_new()) return false;
   const std::uint64_t sequence = again ? *again : next_;
+  bool resend = false;
+  out.again = again && !flight(sequence).fresh;
   if (again) {
-    if (late_credit_ > 0) first_lost_ = sequence + 1;  // nothing was held back
-    --lost_;
-    ++counters_.retransmitted;
-    tensors_.retransmitted(sequence);
-    Flight& each = flight(sequence);
-    each.lost = false;
-    if (each.late) {
-      --late_credit_;
-      --late_;
-    }
-    each.late = false;
-    each.tries = std::min<std::uint8_t>(each.tries + 1, kMostTries);
-    each.overtaken_by = next_ + in_flight_;
-    next_look_ = again_++ == 0 ? each.overtaken_by : std::min(next_look_, each.overtaken_by);
+    resend = take_again(sequence);
   } else {
-    starting_ |= oldest_ == next_;
+    const std::int8_t exponent = *next_exponent();
+    starting_ |= paused_ && oldest_ == next_;
+    paused_ = false;
     ++next_;
     flight(sequence) = Flight();
+    flight(sequence).exponent = exponent;
+    if (at_end()) wake_at(now);  // from now on timeouts are shorter
   }
   ++counters_.sent;
   ++in_flight_;
   flight(sequence).sent = now;
   wake_at(now + timeout(flight(sequence)));
+  fill(sequence, resend, out);
+  return true;
+}
+
+bool AtpWorker::take_again(std::uint64_t sequence) {
+  if (late_credit_ > 0) first_lost_ = sequence + 1;  // nothing was held back
+  --lost_;
+  Flight& each = flight(sequence);
+  each.lost = false;
+  if (each.late) {
+    --late_credit_;
+    --late_;
+  }
+  each.late = false;
+  each.overtaken = false;
+  const bool resend = !each.gentle;
+  each.gentle = false;
+  if (each.fresh) {
+    each.fresh = false;
+    ++counters_.repeated;
+    return resend;
+  }
+  ++counters_.retransmitted;
+  tensors_.retransmitted(sequence);
+  each.tries = std::min<std::uint8_t>(each.tries + 1, kMostTries);
+  each.overtaken_by = next_ + in_flight_;
+  next_look_ = again_++ == 0 ? each.overtaken_by : std::min(next_look_, each.overtaken_by);
+  return resend;
+}
+
+void AtpWorker::fill(std::uint64_t sequence, bool resend, AtpTransmit& out) const {
+  const Flight& flight = this->flight(sequence);
   out.server = static_cast<std::uint32_t>(sequence % options_.servers);
   out.block = tensors_.block(sequence);
-  out.header = AtpHeader();
+  out.ahead = out.block.scaled() ? tensors_.ahead(sequence, options_.window) : AtpBlock();
+  out.header = wire::AtpHeader();
   out.header.level = options_.level;
   out.header.job = options_.job;
-  out.header.sequence = sequence;
-  // Alone in its group a worker is all of it.
-  const bool alone = options_.level != kAtpFirstLevel && options_.fan_in == 1;
-  out.header.groups = alone ? atp_bit(options_.group) : 0;
-  out.header.workers = alone ? 0 : atp_bit(options_.index);
+  out.header.sequence = flight.repeated ? wire::kAtpRepetition + sequence : sequence;
+  out.header.exponent = flight.exponent;
+  // A worker that is alone in its group contributes for the whole group.
+  const bool alone = options_.level != wire::kAtpFirstLevel && options_.fan_in == 1;
+  out.header.groups = alone ? wire::atp_bit(options_.group) : 0;
+  out.header.workers = alone ? 0 : wire::atp_bit(options_.index);
   out.header.group = options_.group;
   out.header.fan_in = options_.fan_in;
   out.header.group_count = options_.group_count;
   out.header.elements = out.block.elements;
-  out.header.resend = again.has_value();
-  out.header.collision = options_.level == kAtpServerLevel;
+  out.header.resend = resend;
+  out.header.collision = options_.level == wire::kAtpServerLevel;
   out.header.keyed = options_.keyed;
-  return true;
+  out.past_switches = flight.bad_sums > 0;
 }
 
 void AtpWorker::encode_state(std::string& out) const {
-  out += fmt::format("w{},{},{},{}{}", oldest_, next_, later_, late_credit_, starting_ ? '>' : ':');
+  out += fmt::format("w{},{},{},{}{}{}", oldest_, next_, later_, late_credit_,
+                     starting_ ? '>' : ':', paused_ ? '|' : ':');
   for (std::size_t server = 0; server < looked_at_.size(); ++server) {
     const std::uint64_t looked_at = looked_at_[server];
     out += fmt::format("{},", looked_at - std::min(looked_at, oldest_of(server)));
   }
+  exponents_.encode_state(out);
   for (std::uint64_t sequence = oldest_; sequence < next_; ++sequence) {
     const Flight& each = flight(sequence);
     out += static_cast<char>('0' + (each.placed ? 1 : 0) + (each.lost ? 2 : 0) +
-                             (each.late ? 4 : 0) + (each.tries > 0 ? 8 : 0));
+                             (each.late ? 4 : 0) + (each.tries > 0 ? 8 : 0) +
+                             (each.overtaken ? 16 : 0) + (each.gentle ? 32 : 0));
+    if (each.repeated) out += each.fresh ? "rf" : "r";
+    if (each.bad_sums > 0) out += fmt::format("b{}.", each.bad_sums);
     if (each.tries > 0 && !each.placed && !each.lost) {
       out += fmt::format("{}.", std::min(each.overtaken_by, tensors_.end()));
     }
   }
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

@@ -1,15 +1,15 @@
-// Starting, polling and timing out; endpoint_send.cc and endpoint_receive.cc have the two ends of a
-// transfer.
+// The parts of DlcpEndpoint that serve both directions: checks, cancel, polls and timeouts.
+// endpoint_send.cc and endpoint_receive.cc hold the two ends of a transfer.
 #include "proto/dlcp/endpoint.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <limits>
 #include <utility>
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 namespace {
 
 constexpr Duration kMaxDeadline = Duration::milliseconds(24LL * 3600 * 1000);
@@ -22,16 +22,17 @@ DlcpEndpoint::DlcpEndpoint(const DlcpOptions& options)
       path_(options.grace, options.rate),
       shares_(options.paths),
       next_transfer_(options.first_transfer) {
+  witness_.fill(kNoWitness);
   const Status valid = options.validate();
   CHECK(valid.ok(), "{}", valid.error().message());
 }
 
-Result<Partition> DlcpEndpoint::check(const TransferSpec& spec, std::size_t in_flight) const {
-  if (!lost_.empty()) {
-    return Error(fmt::format("the connection to {} is lost: {}", options_.peer, lost_));
-  }
+Result<tensor::Partition> DlcpEndpoint::check(const TransferSpec& spec,
+                                              std::size_t in_flight) const {
+  if (lost_) return lost_->within(fmt::format("the connection to {} is lost", options_.peer));
   if (in_flight >= options_.max_transfers) {
-    return Error(fmt::format("{} transfers with {} are in flight: at most {} are allowed",
+    return Error(ErrorCode::kNoResource,
+                 fmt::format("{} transfers with {} are in flight: at most {} are allowed",
                              in_flight, options_.peer, options_.max_transfers));
   }
   if (!spec.bound.exact() && !is_floating(spec.type)) {
@@ -51,40 +52,39 @@ Result<Partition> DlcpEndpoint::check(const TransferSpec& spec, std::size_t in_f
     return Error(fmt::format("a packet payload of {} bytes: at most {} are allowed",
                              spec.payload.count(), kMaxPayload));
   }
-  return Partition::make(spec.elements, Bytes(static_cast<std::int64_t>(size_of(spec.type))),
-                         spec.payload);
+  return tensor::Partition::make(
+      spec.elements, Bytes(static_cast<std::int64_t>(size_of(spec.type))), spec.payload);
 }
 
-std::string DlcpEndpoint::describe(Direction direction, std::uint64_t key,
-                                   const std::string& cause) const {
-  return fmt::format("{} {}, transfer {}: {}",
-                     direction == Direction::kSend ? "send to" : "receive from", options_.peer, key,
-                     cause);
+std::string DlcpEndpoint::describe(Direction direction, std::uint64_t key) const {
+  return fmt::format("{} {}, transfer {}",
+                     direction == Direction::kSend ? "send to" : "receive from", options_.peer,
+                     key);
 }
 
 void DlcpEndpoint::cancel(TransferHandle handle, std::string_view cause, Time now) {
   const auto has_handle = [&](const auto& transfer) { return transfer->handle() == handle; };
-  const std::string text = fmt::format("cancelled: {}", cause);
+  const Error why(ErrorCode::kCancelled, fmt::format("cancelled: {}", cause));
   const auto sender = std::ranges::find_if(senders_, has_handle);
   if (sender != senders_.end()) {
-    tell_receiver(**sender, CancelReason::kCancelled, text);
-    end_send(**sender, 0, text, now);
+    tell_receiver(**sender, wire::CancelReason::kCancelled, why.message());
+    end_send(**sender, 0, why, now);
     return;
   }
   for (Slot& slot : slots_) {
     if (slot.receiver == nullptr || !has_handle(slot.receiver)) continue;
-    tell_sender(slot, CancelReason::kCancelled, text);
-    fail_recv(slot, text, now);
+    tell_sender(slot, wire::CancelReason::kCancelled, why.message());
+    fail_recv(slot, why, now);
     return;
   }
 }
 
-void DlcpEndpoint::connection_lost(std::string_view cause, Time now) {
-  if (!lost_.empty()) return;
-  lost_ = cause.empty() ? "connection lost" : cause;
+void DlcpEndpoint::connection_lost(std::string_view cause, Time now, ErrorCode code) {
+  if (lost_) return;
+  lost_ = Error(code, cause.empty() ? "connection lost" : std::string(cause));
   while (!senders_.empty()) end_send(*senders_.front(), 0, lost_, now);
   for (Slot& slot : slots_) {
-    if (slot.receiver != nullptr) fail_recv(slot, lost_, now);
+    if (slot.receiver != nullptr) fail_recv(slot, *lost_, now);
     slot = Slot();
   }
   slots_in_use_ = 0;
@@ -93,17 +93,17 @@ void DlcpEndpoint::connection_lost(std::string_view cause, Time now) {
   wake_.reset();
 }
 
-void DlcpEndpoint::on_control(const ControlMessage& message, Time now) {
-  if (!lost_.empty()) return;
+void DlcpEndpoint::on_control(const wire::ControlMessage& message, Time now) {
+  if (lost_) return;
   std::visit([&](const auto& m) { on_message(m, now); }, message);
 }
 
-bool DlcpEndpoint::poll_control(ControlMessage& out) {
+bool DlcpEndpoint::poll_control(wire::ControlMessage& out) {
   if (!messages_.empty()) {
     out = messages_.pop();
     return true;
   }
-  if (!lost_.empty()) return false;
+  if (lost_) return false;
   const auto report = path_.take_report();
   if (!report) return false;
   ++counters_.reports_sent;
@@ -139,7 +139,7 @@ bool DlcpEndpoint::settled() const {
 }
 
 bool DlcpEndpoint::idle() const {
-  return settled() && waiting_.empty() && (!lost_.empty() || !path_.report_due());
+  return settled() && waiting_.empty() && (lost_ || !path_.report_due());
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

@@ -1,21 +1,37 @@
 // The receiving end of transfers: rendezvous, placing data, requests for what is missing, finish.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 
 #include "base/check.h"
 #include "proto/dlcp/endpoint.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 namespace {
 
 constexpr std::size_t kFirstSlots = 8;
+// After so many rounds in a row of which nothing arrived, data is thought to vanish on its way.
+constexpr std::uint32_t kVanished = 3;
 
-// The peer's words as they may stand in an error: nothing that a terminal obeys.
+// The peer's text with control characters replaced, so that an error cannot control a terminal.
 std::string printable(std::string text) {
   const auto obeyed = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
   std::ranges::replace_if(text, obeyed, '?');
   return text;
+}
+
+ErrorCode code_of(wire::CancelReason reason) {
+  switch (reason) {
+    case wire::CancelReason::kCancelled:
+      return ErrorCode::kCancelled;
+    case wire::CancelReason::kDeadline:
+      return ErrorCode::kTimeout;
+    case wire::CancelReason::kMismatch:
+      return ErrorCode::kMismatch;
+    case wire::CancelReason::kLimit:
+      return ErrorCode::kNoResource;
+  }
+  return ErrorCode::kInternal;
 }
 
 std::string late_text(const DlcpReceiver& receiver) {
@@ -33,7 +49,7 @@ std::string late_text(const DlcpReceiver& receiver) {
 }  // namespace
 
 Result<TransferHandle> DlcpEndpoint::start_recv(const TransferSpec& spec, Time now) {
-  THALWEG_TRY(const Partition partition, check(spec, slots_in_use_));
+  THALWEG_TRY(const tensor::Partition partition, check(spec, slots_in_use_));
   Slot& slot = take_slot();
   const TransferHandle handle = next_handle();
   slot.receiver = std::make_unique<DlcpReceiver>(handle, spec, partition, slot.transfer, now);
@@ -64,10 +80,10 @@ DlcpEndpoint::Slot* DlcpEndpoint::find_slot(std::uint32_t transfer) {
   return slot.in_use() && slot.transfer == transfer ? &slot : nullptr;
 }
 
-Placement DlcpEndpoint::on_data(const DataHeader& header, bool marked, Time now,
+Placement DlcpEndpoint::on_data(const wire::DataHeader& header, bool marked, Time now,
                                 std::uint32_t path) {
   using Verdict = Placement::Verdict;
-  // What is too late to be of use still tells about the path.
+  // A packet that is too late to be useful still tells something about the path.
   path_.on_packet(header, marked, path, now);
   counters_.marks += marked ? 1 : 0;
   Slot* slot = find_slot(header.transfer);
@@ -96,16 +112,16 @@ Placement DlcpEndpoint::on_data(const DataHeader& header, bool marked, Time now,
       ++counters_.stale;
       break;
   }
-  if (header.sequence >= witness_) time_out_receivers(now);
+  if (header.sequence >= witness_[header.tag.priority]) time_out_receivers(now);
   return placement;
 }
 
-void DlcpEndpoint::on_data_end(std::uint64_t end_sequence, Time now) {
-  path_.on_data_end(end_sequence, now);
-  if (end_sequence > witness_) time_out_receivers(now);
+void DlcpEndpoint::on_data_end(std::uint64_t end_sequence, std::uint8_t queue, Time now) {
+  path_.on_data_end(end_sequence, queue, now);
+  if (end_sequence > witness_[queue]) time_out_receivers(now);
 }
 
-void DlcpEndpoint::on_message(const StopMessage& message, Time now) {
+void DlcpEndpoint::on_message(const wire::StopMessage& message, Time now) {
   Slot* slot = find_slot(message.transfer);
   if (slot == nullptr || slot->receiver == nullptr) {
     ++counters_.stale_messages;
@@ -134,13 +150,18 @@ void DlcpEndpoint::advance(Slot& slot, Time now) {
   }
   CHECK(action == Action::kWait);
   wake_at(receiver.wake());
-  if (const auto witness = receiver.awaited_witness()) witness_ = std::min(witness_, *witness);
+  const auto awaited = receiver.awaited_witness();
+  for (std::size_t queue = awaited ? awaited->queue : kPriorityCount; queue < witness_.size();
+       ++queue) {
+    witness_[queue] = std::min(witness_[queue], awaited->sequence);
+  }
 }
 
 void DlcpEndpoint::finish(Slot& slot, Time now) {
   const DlcpReceiver& receiver = *slot.receiver;
-  messages_.push(FinishMessage{slot.transfer, static_cast<std::uint32_t>(receiver.arrived())});
-  events_.push(receiver.event("", now));
+  messages_.push(
+      wire::FinishMessage{slot.transfer, static_cast<std::uint32_t>(receiver.arrived())});
+  events_.push(receiver.event(std::nullopt, now));
   slot.closing = true;
   slot.finished = now;
   slot.until = receiver.deadline();
@@ -149,7 +170,7 @@ void DlcpEndpoint::finish(Slot& slot, Time now) {
   wake_at(slot.until);
 }
 
-void DlcpEndpoint::on_message(const ConfirmMessage& message, Time now) {
+void DlcpEndpoint::on_message(const wire::ConfirmMessage& message, Time now) {
   Slot* slot = find_slot(message.transfer);
   if (slot == nullptr) {
     ++counters_.stale_messages;
@@ -165,10 +186,12 @@ void DlcpEndpoint::on_message(const ConfirmMessage& message, Time now) {
   --slots_in_use_;
 }
 
-void DlcpEndpoint::on_message(const CancelMessage& message, Time now) {
-  const std::string cause = fmt::format("{} ended it: {}", options_.peer, printable(message.text));
+void DlcpEndpoint::on_message(const wire::CancelMessage& message, Time now) {
+  const Error cause(code_of(message.reason),
+                    fmt::format("{} ended it: {}", options_.peer, printable(message.text)));
   if (message.from_receiver) {
-    const auto waiting = std::ranges::find(waiting_, message.transfer, &ReadyMessage::transfer);
+    const auto waiting =
+        std::ranges::find(waiting_, message.transfer, &wire::ReadyMessage::transfer);
     if (DlcpSender* sender = find_sender(message.transfer)) {
       end_send(*sender, 0, cause, now);
     } else if (waiting != waiting_.end()) {
@@ -190,21 +213,22 @@ void DlcpEndpoint::on_message(const CancelMessage& message, Time now) {
   }
 }
 
-void DlcpEndpoint::tell_sender(const Slot& slot, CancelReason reason, std::string text) {
-  text.resize(std::min(text.size(), kMaxCancelText));
-  messages_.push(CancelMessage{slot.transfer, true, reason, std::move(text)});
+void DlcpEndpoint::tell_sender(const Slot& slot, wire::CancelReason reason, std::string text) {
+  text.resize(std::min(text.size(), wire::kMaxCancelText));
+  messages_.push(wire::CancelMessage{slot.transfer, true, reason, std::move(text)});
 }
 
-void DlcpEndpoint::fail_recv(Slot& slot, const std::string& cause, Time now) {
+void DlcpEndpoint::fail_recv(Slot& slot, const Error& cause, Time now) {
   const DlcpReceiver& receiver = *slot.receiver;
-  events_.push(receiver.event(describe(Direction::kReceive, receiver.spec().key, cause), now));
+  events_.push(
+      receiver.event(cause.within(describe(Direction::kReceive, receiver.spec().key)), now));
   slot = Slot();
   --slots_in_use_;
   --receivers_;
 }
 
 void DlcpEndpoint::time_out_receivers(Time now) {
-  witness_ = kNoWitness;
+  witness_.fill(kNoWitness);
   for (Slot& slot : slots_) {
     if (slot.closing) {
       if (now < slot.until) {
@@ -219,12 +243,18 @@ void DlcpEndpoint::time_out_receivers(Time now) {
         continue;
       }
       const std::string text = late_text(*slot.receiver);
-      tell_sender(slot, CancelReason::kDeadline, text);
-      fail_recv(slot, text, now);
+      tell_sender(slot, wire::CancelReason::kDeadline, text);
+      fail_recv(slot, Error(ErrorCode::kTimeout, text), now);
     }
   }
 }
 
+bool DlcpEndpoint::data_vanishes() const {
+  return std::ranges::any_of(slots_, [](const Slot& slot) {
+    return slot.receiver != nullptr && slot.receiver->empty_rounds() >= kVanished;
+  });
+}
+
 std::size_t DlcpEndpoint::transfers() const { return senders_.size() + receivers_; }
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

@@ -1,22 +1,22 @@
 // The sending end of transfers: rendezvous, data at the rate allowed, stop, retransmission.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 
 #include "proto/dlcp/endpoint.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 namespace {
 
-// What the two ends do not agree on, with both values; empty if they agree.
-std::string mismatch(const DlcpSender& sender, const ReadyMessage& ready) {
+// The fields on which the two ends disagree, with both values; empty if they agree.
+std::string mismatch(const DlcpSender& sender, const wire::ReadyMessage& ready) {
   std::string text;
   const auto compare = [&](const char* what, const auto& ours, const auto& theirs) {
     if (ours == theirs) return;
     text += fmt::format("{}{} {} at the sender, {} at the receiver", text.empty() ? "" : "; ", what,
                         ours, theirs);
   };
-  const Partition& partition = sender.partition();
+  const tensor::Partition& partition = sender.partition();
   compare("tensor bytes", static_cast<std::uint64_t>(partition.tensor_size().count()),
           ready.tensor_bytes);
   compare("segment bytes", static_cast<std::uint64_t>(partition.segment_size().count()),
@@ -28,7 +28,7 @@ std::string mismatch(const DlcpSender& sender, const ReadyMessage& ready) {
   return text;
 }
 
-std::string late_text(const DlcpSender& sender) {
+std::string late_send_text(const DlcpSender& sender) {
   const std::string deadline = to_string(sender.spec().deadline);
   switch (sender.state()) {
     case DlcpSender::State::kWaiting:
@@ -46,7 +46,7 @@ std::string late_text(const DlcpSender& sender) {
 
 Result<TransferHandle> DlcpEndpoint::start_send(const TransferSpec& spec, TagSource tags,
                                                 Time now) {
-  THALWEG_TRY(const Partition partition, check(spec, senders_.size()));
+  THALWEG_TRY(const tensor::Partition partition, check(spec, senders_.size()));
   if (!tags.fits(partition.segment_count())) {
     return Error(fmt::format("the number of tags is not that of the segments, {}",
                              partition.segment_count()));
@@ -56,19 +56,19 @@ Result<TransferHandle> DlcpEndpoint::start_send(const TransferSpec& spec, TagSou
   sending_.reserve(senders_.size());
   DlcpSender& sender = *senders_.back();
   wake_at(sender.deadline());
-  const auto ready = std::ranges::find(waiting_, spec.key, &ReadyMessage::key);
+  const auto ready = std::ranges::find(waiting_, spec.key, &wire::ReadyMessage::key);
   if (ready != waiting_.end()) {
-    const ReadyMessage message = *ready;
+    const wire::ReadyMessage message = *ready;
     waiting_.erase(ready);
     match(sender, message, now);
   }
   return handle;
 }
 
-void DlcpEndpoint::on_message(const ReadyMessage& message, Time now) {
-  const bool known =
-      find_sender(message.transfer) != nullptr ||
-      std::ranges::find(waiting_, message.transfer, &ReadyMessage::transfer) != waiting_.end();
+void DlcpEndpoint::on_message(const wire::ReadyMessage& message, Time now) {
+  const bool known = find_sender(message.transfer) != nullptr ||
+                     std::ranges::find(waiting_, message.transfer, &wire::ReadyMessage::transfer) !=
+                         waiting_.end();
   if (known) {
     ++counters_.bad_messages;
     return;
@@ -82,20 +82,21 @@ void DlcpEndpoint::on_message(const ReadyMessage& message, Time now) {
     waiting_.push_back(message);
   } else {
     ++counters_.bad_messages;
-    // A peer that goes on regardless gets no answers either.
+    // A peer that ignores these answers gets no more of them.
     if (messages_.size() > std::size_t{4} * options_.max_transfers) return;
-    messages_.push(CancelMessage{message.transfer, false, CancelReason::kLimit,
-                                 fmt::format("{} transfers wait for their sender: at most {} may",
-                                             waiting_.size(), options_.max_transfers)});
+    messages_.push(
+        wire::CancelMessage{message.transfer, false, wire::CancelReason::kLimit,
+                            fmt::format("{} transfers wait for their sender: at most {} may",
+                                        waiting_.size(), options_.max_transfers)});
   }
 }
 
-void DlcpEndpoint::match(DlcpSender& sender, const ReadyMessage& ready, Time now) {
+void DlcpEndpoint::match(DlcpSender& sender, const wire::ReadyMessage& ready, Time now) {
   sender.begin(ready.transfer);
   const std::string difference = mismatch(sender, ready);
   if (!difference.empty()) {
-    tell_receiver(sender, CancelReason::kMismatch, difference);
-    end_send(sender, 0, difference, now);
+    tell_receiver(sender, wire::CancelReason::kMismatch, difference);
+    end_send(sender, 0, Error(ErrorCode::kMismatch, difference), now);
     return;
   }
   reset_rate(&RateControl::on_transfer, now);
@@ -141,7 +142,7 @@ bool DlcpEndpoint::poll_data(Time now, std::uint32_t max_segments, DataBatch& ou
   return true;
 }
 
-void DlcpEndpoint::on_message(const ResendMessage& message, Time now) {
+void DlcpEndpoint::on_message(const wire::ResendMessage& message, Time now) {
   DlcpSender* sender = find_sender(message.transfer);
   if (sender == nullptr) {
     ++counters_.stale_messages;
@@ -156,7 +157,7 @@ void DlcpEndpoint::on_message(const ResendMessage& message, Time now) {
   begin_round(*sender);
 }
 
-void DlcpEndpoint::on_message(const FinishMessage& message, Time now) {
+void DlcpEndpoint::on_message(const wire::FinishMessage& message, Time now) {
   DlcpSender* sender = find_sender(message.transfer);
   if (sender == nullptr) {
     ++counters_.stale_messages;
@@ -169,11 +170,11 @@ void DlcpEndpoint::on_message(const FinishMessage& message, Time now) {
     ++counters_.bad_messages;
     return;
   }
-  messages_.push(ConfirmMessage{message.transfer});
-  end_send(*sender, static_cast<std::int32_t>(message.arrived), "", now);
+  messages_.push(wire::ConfirmMessage{message.transfer});
+  end_send(*sender, static_cast<std::int32_t>(message.arrived), std::nullopt, now);
 }
 
-void DlcpEndpoint::on_message(const ReportMessage& message, Time now) {
+void DlcpEndpoint::on_message(const wire::ReportMessage& message, Time now) {
   ++counters_.reports_received;
   rate_.on_report(message);
   if (options_.paths.learn) shares_.on_report(message, now);
@@ -186,17 +187,18 @@ DlcpSender* DlcpEndpoint::find_sender(std::uint32_t transfer) {
   return found == senders_.end() ? nullptr : found->get();
 }
 
-void DlcpEndpoint::tell_receiver(const DlcpSender& sender, CancelReason reason, std::string text) {
+void DlcpEndpoint::tell_receiver(const DlcpSender& sender, wire::CancelReason reason,
+                                 std::string text) {
   if (sender.state() == DlcpSender::State::kWaiting) return;
-  text.resize(std::min(text.size(), kMaxCancelText));
-  messages_.push(CancelMessage{sender.transfer(), false, reason, std::move(text)});
+  text.resize(std::min(text.size(), wire::kMaxCancelText));
+  messages_.push(wire::CancelMessage{sender.transfer(), false, reason, std::move(text)});
 }
 
-void DlcpEndpoint::end_send(DlcpSender& sender, std::int32_t arrived, const std::string& cause,
-                            Time now) {
-  std::string error =
-      cause.empty() ? std::string() : describe(Direction::kSend, sender.spec().key, cause);
-  events_.push(sender.event(arrived, std::move(error), now));
+void DlcpEndpoint::end_send(DlcpSender& sender, std::int32_t arrived,
+                            const std::optional<Error>& cause, Time now) {
+  std::optional<Error> error;
+  if (cause) error = cause->within(describe(Direction::kSend, sender.spec().key));
+  events_.push(sender.event(arrived, error, now));
   std::erase(sending_, &sender);
   std::erase_if(senders_, [&](const auto& other) { return other.get() == &sender; });
 }
@@ -209,10 +211,10 @@ void DlcpEndpoint::time_out_senders(Time now) {
       ++i;
       continue;
     }
-    const std::string text = late_text(sender);
-    tell_receiver(sender, CancelReason::kDeadline, text);
-    end_send(sender, 0, text, now);
+    const std::string text = late_send_text(sender);
+    tell_receiver(sender, wire::CancelReason::kDeadline, text);
+    end_send(sender, 0, Error(ErrorCode::kTimeout, text), now);
   }
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

@@ -1,10 +1,10 @@
 #include "proto/dlcp/loss_bound.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 
-namespace thalweg {
+namespace thalweg::proto {
 
 Result<LossBound> LossBound::of(double fraction) {
   const double ppb = std::round(fraction * kBillion);
@@ -14,4 +14,4 @@ Result<LossBound> LossBound::of(double fraction) {
   return LossBound(static_cast<std::uint32_t>(ppb));
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

@@ -8,15 +8,15 @@
 
 #include "base/int128.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 
-// A fraction in [0, 1), held exactly in parts of 10^9, so that both ends and every machine agree on
-// the last segment: 0.29 of 100 segments is 29, where the product of doubles is 28.99….
+// A fraction in [0, 1), held exactly as a count of billionths, so that both ends and every machine
+// agree to the segment: 0.29 of 100 segments is 29, where the product of doubles is 28.99….
 class LossBound {
  public:
   // Nothing may be missing.
   constexpr LossBound() = default;
-  // The nearest billionth. Fails outside [0, 1) and on NaN.
+  // Rounds to the nearest billionth. Fails outside [0, 1) and on NaN.
   static Result<LossBound> of(double fraction);
   // Requires ppb < 10^9.
   static constexpr LossBound parts_per_billion(std::uint32_t ppb) { return LossBound(ppb); }
@@ -25,8 +25,8 @@ class LossBound {
   [[nodiscard]] constexpr double fraction() const { return ppb_ / 1e9; }
   [[nodiscard]] constexpr bool exact() const { return ppb_ == 0; }
 
-  // The most segments of `count` that may be missing: floor(p·count). Below count, unless both are
-  // 0. Requires count >= 0.
+  // The most segments of `count` that may be missing: floor(p·count), which is below `count` unless
+  // both are 0. Requires count >= 0.
   [[nodiscard]] constexpr std::int32_t allowed_missing(std::int32_t count) const {
     return static_cast<std::int32_t>(static_cast<Int128>(count) * ppb_ / kBillion);
   }
@@ -40,4 +40,4 @@ class LossBound {
   std::uint32_t ppb_ = 0;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

@@ -2,7 +2,7 @@
 
 #include "proto/require.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 namespace {
 
 constexpr Duration kLongestWait = Duration::milliseconds(3'600'000);
@@ -70,4 +70,4 @@ Status DlcpOptions::validate() const {
                         max_transfers, "from 1 to 1048576");
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

@@ -3,20 +3,22 @@
 #include <algorithm>
 #include <limits>
 
-namespace thalweg {
+namespace thalweg::proto {
 namespace {
 
 // A sequence number this far ahead of all others is a forgery or a fault, not a loss.
 constexpr std::uint64_t kMaxSequenceJump = 1U << 24;
-// A packet may come this many times as long behind a later one as any before it.
+// A packet may arrive this many times as long behind a later one as any packet seen before.
 constexpr std::int64_t kOvertakenFactor = 4;
-// 2^10 times any margin is more than the longest allowed.
+// 2^10 times any margin exceeds the longest one allowed.
 constexpr std::uint32_t kMostDoublings = 10;
 
 std::uint32_t narrow(std::uint64_t value) {
   return static_cast<std::uint32_t>(
       std::min<std::uint64_t>(value, std::numeric_limits<std::uint32_t>::max()));
 }
+
+std::int64_t whole_us(Duration duration) { return duration.ps() / 1'000'000; }
 
 }  // namespace
 
@@ -25,43 +27,74 @@ PathMeter::PathMeter(const GraceOptions& grace, const RateControlOptions& rate)
       report_period_(rate.report_period),
       least_report_packets_(rate.least_report_packets) {}
 
-void PathMeter::on_packet(const DataHeader& header, bool marked, std::uint32_t path, Time now) {
-  const bool in_order = !any_ || (header.sequence > high_.sequence &&
-                                  header.sequence - high_.sequence <= kMaxSequenceJump);
-  measure_delay(header, now, in_order);
-  measure_rate(header, marked, path, now, in_order);
-  if (in_order) high_ = {header.sequence, header.sent_us, now};
-  last_arrival_ = now;
-  any_ = true;
+bool PathMeter::plausible(std::uint64_t sequence) const {
+  const std::uint64_t high = queues_[0].high.sequence;
+  return !any() || sequence <= high || sequence - high <= kMaxSequenceJump;
 }
 
-void PathMeter::measure_delay(const DataHeader& header, Time now, bool in_order) {
-  const std::uint32_t clocks = wire_clock(now) - header.sent_us;
-  if (!any_) base_ = clocks;
-  const std::int64_t delay = wire_clock_difference(clocks, base_);
-  if (now - memory_since_ >= grace_.memory && memory_[0].packets >= grace_.least_packets) {
-    memory_[1] = memory_[0];
-    memory_[0] = Delays();
-    memory_since_ = now;
+void PathMeter::on_packet(const wire::DataHeader& header, bool marked, std::uint32_t path,
+                          Time now) {
+  const std::uint8_t queue = header.tag.priority;
+  Queue& own = queues_[queue];
+  const bool genuine = plausible(header.sequence);
+  const bool in_order = genuine && (!own.any || header.sequence > own.high.sequence);
+  prioritized_ = prioritized_ || (in_order && header.sequence < queues_[0].high.sequence);
+  const std::int64_t delay = measure_delay(header, own, in_order, now);
+  measure_rate(header, queue, marked, path, in_order, now);
+  // The packet is a witness for its own queue and for more urgent ones.
+  for (std::size_t i = queue + std::size_t{1}; genuine && i-- > 0;) {
+    Queue& witnessed = queues_[i];
+    if (witnessed.any && header.sequence <= witnessed.high.sequence) break;
+    witnessed.any = true;
+    witnessed.high = {header.sequence, header.sent_us, now};
+    witnessed.high_delay = delay;
   }
-  Delays& recent = memory_[0];
+  for (std::size_t i = queue + std::size_t{1}; i < queues_.size(); ++i) queues_[i].held = now;
+  last_arrival_ = now;
+}
+
+PathMeter::Delays& PathMeter::Memory::add(std::int64_t delay, const GraceOptions& grace, Time now) {
+  if (now - since >= grace.memory && stretches[0].packets >= grace.least_packets) {
+    stretches[1] = stretches[0];
+    stretches[0] = Delays();
+    since = now;
+  }
+  Delays& recent = stretches[0];
   recent.least = recent.packets == 0 ? delay : std::min(recent.least, delay);
   recent.most = recent.packets == 0 ? delay : std::max(recent.most, delay);
-  if (in_order) {
-    high_delay_ = delay;
-  } else {
-    recent.overtaken = std::max(recent.overtaken, delay - high_delay_);
-  }
   ++recent.packets;
+  return recent;
 }
 
-PathMeter::Delays PathMeter::delays() const {
-  const Delays& recent = memory_[0];
-  const Delays& before = memory_[1];
-  if (before.packets == 0) return recent;
-  if (recent.packets == 0) return before;
-  return {std::min(recent.least, before.least), std::max(recent.most, before.most),
-          std::max(recent.overtaken, before.overtaken), recent.packets + before.packets};
+PathMeter::Delays PathMeter::joined(const Delays& a, const Delays& b) {
+  if (a.packets == 0) return b;
+  if (b.packets == 0) return a;
+  return {std::min(a.least, b.least), std::max(a.most, b.most), std::max(a.overtaken, b.overtaken),
+          a.packets + b.packets};
+}
+
+PathMeter::Delays PathMeter::delays_of(std::uint8_t queue) const {
+  const std::uint32_t packets = queues_[queue].memory.both().packets;
+  const bool alone = prioritized_ && packets >= grace_.least_packets;
+  Delays delays = alone ? Delays() : path_.both();
+  for (std::size_t i = 0; i <= queue; ++i) delays = joined(delays, queues_[i].memory.both());
+  delays.packets = packets;
+  return delays;
+}
+
+// Returns the whole delay of the packet, in microseconds relative to base_.
+std::int64_t PathMeter::measure_delay(const wire::DataHeader& header, Queue& queue, bool in_order,
+                                      Time now) {
+  const std::uint32_t clocks = wire::wire_clock(now) - header.sent_us;
+  if (!any()) base_ = clocks;
+  const std::int64_t delay = wire::wire_clock_difference(clocks, base_);
+  const std::int64_t least = std::min(path_.both().least, delay);
+  const std::int64_t own_delay =
+      queue.held == Time() ? delay : std::min(delay, least + whole_us(now - queue.held));
+  path_.add(delay, grace_, now);
+  Delays& recent = queue.memory.add(own_delay, grace_, now);
+  if (!in_order) recent.overtaken = std::max(recent.overtaken, delay - queue.high_delay);
+  return delay;
 }
 
 void PathMeter::start_window(const Edge& edge) {
@@ -73,11 +106,16 @@ void PathMeter::start_window(const Edge& edge) {
   path_packets_.fill(0);
 }
 
-void PathMeter::measure_rate(const DataHeader& header, bool marked, std::uint32_t path, Time now,
-                             bool in_order) {
-  if (any_ && now - last_arrival_ >= report_period_) window_open_ = false;
+void PathMeter::measure_rate(const wire::DataHeader& header, std::uint8_t queue, bool marked,
+                             std::uint32_t path, bool in_order, Time now) {
+  if (any() && now - last_arrival_ >= report_period_) window_open_ = false;
+  if (queue >= edge_queue_ || now - edge_queue_arrived_ >= report_period_) {
+    edge_queue_ = queue;
+    edge_queue_arrived_ = now;
+  }
+  const bool edge = in_order && queue == edge_queue_;
   if (!window_open_) {
-    if (in_order) start_window({header.sequence, header.sent_us, now});
+    if (edge) start_window({header.sequence, header.sent_us, now});
     return;
   }
   ++packets_received_;
@@ -85,7 +123,9 @@ void PathMeter::measure_rate(const DataHeader& header, bool marked, std::uint32_
   bytes_received_ += header.length;
   count_path(path);
   const bool due = now - first_.arrived >= report_period_;
-  if (!due || !in_order || packets_received_ < least_report_packets_) return;
+  // Packets that were sent before the first edge may still arrive in a less urgent queue.
+  const bool ahead = header.sequence > first_.sequence;
+  if (!due || !edge || !ahead || packets_received_ < least_report_packets_) return;
   report_.first_sent_us = first_.sent_us;
   report_.last_sent_us = header.sent_us;
   report_.received_window_ns =
@@ -101,28 +141,33 @@ void PathMeter::measure_rate(const DataHeader& header, bool marked, std::uint32_
 }
 
 void PathMeter::count_path(std::uint32_t path) {
-  path = std::min(path, static_cast<std::uint32_t>(kMaxReportPaths) - 1);
+  path = std::min(path, static_cast<std::uint32_t>(wire::kMaxReportPaths) - 1);
   if (path > 0) paths_ = std::max(paths_, static_cast<std::uint8_t>(path + 1));
   ++path_packets_[path];
 }
 
-std::optional<ReportMessage> PathMeter::take_report() {
+std::optional<wire::ReportMessage> PathMeter::take_report() {
   if (!report_due_) return std::nullopt;
   report_due_ = false;
   return report_;
 }
 
-void PathMeter::on_data_end(std::uint64_t end_sequence, Time now) {
-  if (!any_ || end_sequence <= data_end_) return;
-  if (end_sequence > high_.sequence && end_sequence - high_.sequence > kMaxSequenceJump) return;
-  data_end_ = end_sequence;
-  data_ended_ = now;
+void PathMeter::on_data_end(std::uint64_t end_sequence, std::uint8_t queue, Time now) {
+  if (!any() || !plausible(end_sequence)) return;
+  for (std::size_t i = queue + std::size_t{1}; i-- > 0;) {
+    if (end_sequence <= queues_[i].data_end) break;
+    queues_[i].data_end = end_sequence;
+    queues_[i].data_ended = now;
+  }
 }
 
-std::optional<Time> PathMeter::witness(std::uint64_t sequence, Time now) const {
-  if (any_ && high_.sequence >= sequence) return high_.sequence == sequence ? high_.arrived : now;
-  if (data_end_ <= sequence) return std::nullopt;
-  return data_end_ - 1 == sequence ? data_ended_ : now;
+std::optional<Time> PathMeter::witness(std::uint64_t sequence, std::uint8_t queue, Time now) const {
+  const Queue& own = queues_[queue];
+  if (own.any && own.high.sequence >= sequence) {
+    return own.high.sequence == sequence ? own.high.arrived : now;
+  }
+  if (own.data_end <= sequence) return std::nullopt;
+  return own.data_end - 1 == sequence ? own.data_ended : now;
 }
 
 Time PathMeter::expected_by(const Stopped& stopped, Time now) const {
@@ -130,21 +175,30 @@ Time PathMeter::expected_by(const Stopped& stopped, Time now) const {
   const auto limited = [&](Duration margin) {
     return std::min(std::min(margin, grace_.most) * doubled, grace_.most);
   };
-  if (!any_) return stopped.at + limited(grace_.initial);
+  if (!any()) return stopped.at + limited(grace_.initial);
 
-  const Delays seen = delays();
+  const Queue& own = queues_[stopped.stop.queue];
+  const Delays seen = delays_of(stopped.stop.queue);
   const bool known = seen.packets >= grace_.least_packets;
-  Duration margin = Duration::microseconds(seen.most - seen.least) + grace_.least;
-  if (!known) margin = std::max(margin, grace_.initial);
-  const std::int32_t until_us = wire_clock_difference(
-      stopped.stop.last_sent_us + base_ + static_cast<std::uint32_t>(seen.most), wire_clock(now));
+  const Duration spread = Duration::microseconds(seen.most - path_.both().least);
+  const std::int32_t until_us = wire::wire_clock_difference(
+      stopped.stop.last_sent_us + base_ + static_cast<std::uint32_t>(seen.most),
+      wire::wire_clock(now));
   const Time last_sign = std::max(stopped.at, last_arrival_);
-  const Time slowest =
+  Time slowest =
       std::clamp(now + Duration::microseconds(until_us), stopped.at, last_sign + grace_.most);
+  Duration margin = spread + grace_.least;
+  if (!known) margin = std::max(margin, grace_.initial);
+  // More urgent packets held the queue. How long it takes to drain depends on what has piled up.
+  const Time released = std::min(own.held, stopped.at + grace_.most);
+  if (own.held != Time() && released + spread > slowest) {
+    slowest = std::min(released + spread, last_sign + grace_.most);
+    margin = std::max(margin, grace_.initial);
+  }
   const Time by_delay = slowest + limited(margin);
   if (!known || !stopped.witnessed) return by_delay;
   const Duration behind = Duration::microseconds(seen.overtaken) * kOvertakenFactor + grace_.least;
   return std::min(by_delay, std::max(stopped.at, *stopped.witnessed + limited(behind)));
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

@@ -1,103 +1,145 @@
-// What a receiver learns about the path from the data packets of one peer: rates for the sender's
-// rate control, and how late a packet may still come.
+// PathMeter: what a receiver learns about the path from the data packets of one peer: rates for the
+// sender's rate control, and how late a packet may still arrive.
 //
-// Rates. A report speaks of the packets between two edges. An edge is a packet with a higher
-// sequence number than all before it; a report's last edge is the next one's first, except after a
-// silence of a report period, when the next such packet is. So idle time is in no window,
-// and what was sent is known from sequence numbers, lost packets included.
+// Queues. Every packet says in its tag in which queue switches put it. Switches serve the queues by
+// strict priority, so packets keep their order within a queue only, and an urgent packet overtakes
+// less urgent ones by any amount. But a packet that has arrived proves that those sent before it in
+// its own queue, and in more urgent ones, are not held up by others any more. So order, delays and
+// witnesses are kept for each queue.
 //
-// Lateness. Every packet says when it was sent, by the sender's clock; arrival less that is its
-// delay plus an unknown constant, and differences of delays are exact. A stop says when the last
-// packet left. Data that the stop overtook should be here, at the latest, when
-//   (1) a packet sent last with the longest delay seen would be, plus the spread of delays; or
-//   (2) a packet sent after them (a witness) has been here four times as long as a packet was ever
-//       seen to arrive behind one that was sent after it. A message that followed them on their way
-//       is one as well (on_data_end).
-// (2) alone decides soon on paths that keep order, (1) when the witness is lost itself.
-// Until enough packets were seen the path is unknown, and only (1) holds, with the initial grace.
+// Rates. A report covers the packets between two edges. An edge is a packet with a higher sequence
+// number than all before it in its own queue and in less urgent ones, and it is of the least urgent
+// queue that still arrives: an edge of a more urgent queue would count packets as lost that only
+// wait. The last edge of one report is the first of the next; after a silence of a report period,
+// the next packet in order is the first edge instead. So no window includes idle time, and sequence
+// numbers tell how many packets were sent, lost ones included.
+//
+// Lateness. Every packet says when it was sent, by the sender's clock. Its arrival minus that time
+// is its delay plus an unknown constant, so differences of delays are exact. While more urgent
+// packets arrive a packet may have to wait for them, so its delay is counted from the last of these
+// if that is later than it could have arrived by itself. A stop says when the last packet left, and
+// the least urgent queue of its data. Data that the stop overtook should have arrived, at the
+// latest, when
+//   (1) the last packet would arrive with the longest delay seen in that queue, plus the spread of
+//       delays; or
+//   (2) a packet of that queue or of a less urgent one that was sent after the data (a witness)
+//       arrived four times as long ago as any packet of that queue was ever seen to arrive behind
+//       such a packet. A message that followed the data in its queue is a witness as well
+//       (on_data_end).
+// On paths that keep order (2) decides, and soon; (1) decides when the witness itself is lost.
+// Until enough packets of the queue were seen it is unknown, and only (1) holds, with the initial
+// grace.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <optional>
 
+#include "base/segment_tag.h"
 #include "base/units.h"
 #include "proto/dlcp/options.h"
 #include "wire/control_message.h"
 #include "wire/data_header.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 
 class PathMeter {
  public:
   PathMeter(const GraceOptions& grace, const RateControlOptions& rate);
 
-  // `path`: by which it came; from kMaxReportPaths on they are not told apart.
-  void on_packet(const DataHeader& header, bool marked, std::uint32_t path, Time now);
-  // Something is here that left behind all packets below `end_sequence`.
-  void on_data_end(std::uint64_t end_sequence, Time now);
+  // A data packet arrived. `path`: the path that it took; numbers from kMaxReportPaths - 1 on are
+  // counted as one path.
+  void on_packet(const wire::DataHeader& header, bool marked, std::uint32_t path, Time now);
+  // A message arrived in this queue that was sent after all packets below `end_sequence`.
+  void on_data_end(std::uint64_t end_sequence, std::uint8_t queue, Time now);
 
-  // The report that is due; once.
-  std::optional<ReportMessage> take_report();
+  // Returns the report that is due, once; none otherwise.
+  std::optional<wire::ReportMessage> take_report();
   [[nodiscard]] bool report_due() const { return report_due_; }
 
-  // When the data that a stop spoke of should have arrived; a time that later packets may move.
+  // When the data that a stop speaks of should have arrived. Later packets may move that time.
   struct Stopped {
-    StopMessage stop;
+    wire::StopMessage stop;
     Time at;                         // when the stop arrived
-    std::optional<Time> witnessed;   // when a witness did
-    std::uint32_t empty_rounds = 0;  // in a row that brought nothing: each doubles the margin
+    std::optional<Time> witnessed;   // when a witness arrived
+    std::uint32_t empty_rounds = 0;  // consecutive rounds without data: each doubles the margin
   };
   [[nodiscard]] Time expected_by(const Stopped& stopped, Time now) const;
 
-  // When a packet at or above `sequence` was here: at the latest now. None if there was none.
-  [[nodiscard]] std::optional<Time> witness(std::uint64_t sequence, Time now) const;
+  // When a witness arrived for packets of `queue` up to `sequence`: a packet of that queue or a
+  // less urgent one with that number or a higher one, or a message there that was sent after it.
+  // Returns `now` if the time is not known, and none if no witness arrived.
+  [[nodiscard]] std::optional<Time> witness(std::uint64_t sequence, std::uint8_t queue,
+                                            Time now) const;
 
  private:
-  // Over about one memory. Microseconds, relative to the first delay ever seen. Each fits 32 bits;
-  // differences of forged ones do not.
+  // Delays seen over about one GraceOptions::memory, in microseconds relative to the first delay
+  // ever seen. Each fits 32 bits, but differences of forged ones do not.
   struct Delays {
     std::int64_t least = 0;
     std::int64_t most = 0;
-    std::int64_t overtaken = 0;  // the longest that one came behind a later one
+    std::int64_t overtaken = 0;  // the longest that a packet arrived behind a witness
     std::uint32_t packets = 0;
+  };
+  // The delays of the current stretch of time and of the one before.
+  struct Memory {
+    std::array<Delays, 2> stretches;
+    Time since;  // when the current stretch began
+    // Notes a delay. Begins a new stretch if the current one is old and has enough packets.
+    Delays& add(std::int64_t delay, const GraceOptions& grace, Time now);
+    [[nodiscard]] Delays both() const { return joined(stretches[0], stretches[1]); }
   };
   struct Edge {
     std::uint64_t sequence = 0;
     std::uint32_t sent_us = 0;
     Time arrived;
   };
+  struct Queue {
+    bool any = false;             // a packet of this queue or a less urgent one has arrived
+    Edge high;                    // the one of these packets with the highest sequence number
+    std::int64_t high_delay = 0;  // its delay, in microseconds relative to base_
+    std::uint64_t data_end = 0;   // the highest end_sequence that on_data_end() gave here; 0: none
+    Time data_ended;              // when that message arrived
+    Time held;                    // when the last more urgent packet arrived; Time(): never
+    Memory memory;                // delays of this queue, without the time that it was held
+  };
 
-  void measure_delay(const DataHeader& header, Time now, bool in_order);
-  void measure_rate(const DataHeader& header, bool marked, std::uint32_t path, Time now,
-                    bool in_order);
+  // Both together: the longest and the shortest of each, and all packets.
+  static Delays joined(const Delays& a, const Delays& b);
+  // What is known of the delays in this queue: what was seen there and in more urgent queues, whose
+  // packets wait no longer; while little is known of it, or all queues seem to be one, what was
+  // seen in any queue. `packets` counts those of the queue itself.
+  [[nodiscard]] Delays delays_of(std::uint8_t queue) const;
+  [[nodiscard]] bool any() const { return queues_[0].any; }
+  [[nodiscard]] bool plausible(std::uint64_t sequence) const;
+  std::int64_t measure_delay(const wire::DataHeader& header, Queue& queue, bool in_order, Time now);
+  void measure_rate(const wire::DataHeader& header, std::uint8_t queue, bool marked,
+                    std::uint32_t path, bool in_order, Time now);
   void count_path(std::uint32_t path);
   void start_window(const Edge& edge);
-  [[nodiscard]] Delays delays() const;
 
   GraceOptions grace_;
   Duration report_period_;
   std::uint32_t least_report_packets_;
 
-  bool any_ = false;
-  Edge high_;                   // the packet with the highest sequence number
-  std::uint64_t data_end_ = 0;  // the highest of on_data_end(); 0: none
-  Time data_ended_;             // when it was here
-  Time last_arrival_;           // of any packet
-  std::uint32_t base_ = 0;      // the first delay, as a difference of two clocks
-  std::int64_t high_delay_ = 0;
-  std::array<Delays, 2> memory_;  // this stretch of time and the one before
-  Time memory_since_;
+  // `high`, `data_end` and what belongs to them never increase from one queue to the next.
+  std::array<Queue, kPriorityCount> queues_;
+  bool prioritized_ = false;  // an urgent packet has overtaken a less urgent one
+  Memory path_;               // whole delays of the packets of all queues
+  Time last_arrival_;         // of any packet
+  std::uint32_t base_ = 0;    // the first delay, as a difference of two clocks
 
   bool window_open_ = false;
-  Edge first_;  // the first edge of the report in the making
+  std::uint8_t edge_queue_ = 0;  // the least urgent queue that still arrives
+  Time edge_queue_arrived_;      // when its last packet arrived
+  Edge first_;                   // the first edge of the next report
   std::uint64_t bytes_received_ = 0;
   std::uint32_t packets_received_ = 0;
   std::uint32_t packets_marked_ = 0;
-  std::uint8_t paths_ = 0;  // 0 until one came by another path than the first
-  std::array<std::uint32_t, kMaxReportPaths> path_packets_ = {};
+  std::uint8_t paths_ = 0;  // 0 until a packet arrives that took another path than the first
+  std::array<std::uint32_t, wire::kMaxReportPaths> path_packets_ = {};
   bool report_due_ = false;
-  ReportMessage report_;
+  wire::ReportMessage report_;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

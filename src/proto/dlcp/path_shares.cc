@@ -6,20 +6,20 @@
 #include "base/check.h"
 #include "wire/wire.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 namespace {
 
-// What is missing by chance: this many standard deviations of a count.
+// A shortfall of up to this many standard deviations of a count may be chance.
 constexpr double kChance = 2;
 
 }  // namespace
 
 void PathShares::set_count(std::uint32_t count, Time now) {
-  CHECK(count >= 1 && count <= kMaxReportPaths, "{} paths", count);
+  CHECK(count >= 1 && count <= wire::kMaxReportPaths, "{} paths", count);
   paths_.assign(count, Path());
   left_out_ = 0;
   total_weight_ = count;
-  changed_us_ = wire_clock(now);
+  changed_us_ = wire::wire_clock(now);
 }
 
 std::uint32_t PathShares::take(std::uint32_t packets, Time now) {
@@ -35,9 +35,9 @@ std::uint32_t PathShares::take(std::uint32_t packets, Time now) {
   return best;
 }
 
-void PathShares::on_report(const ReportMessage& report, Time now) {
+void PathShares::on_report(const wire::ReportMessage& report, Time now) {
   if (count() == 1 || report.packets_received == 0) return;
-  if (wire_clock_difference(report.first_sent_us, changed_us_) < 0) return;
+  if (wire::wire_clock_difference(report.first_sent_us, changed_us_) < 0) return;
   count_report(report);
   double expected = 0;
   double received = 0;
@@ -56,12 +56,12 @@ void PathShares::on_report(const ReportMessage& report, Time now) {
   }
 }
 
-void PathShares::count_report(const ReportMessage& report) {
+void PathShares::count_report(const wire::ReportMessage& report) {
   for (std::uint32_t p = 0; p < count(); ++p) {
     paths_[p].expected += report.packets_sent * share(p);
     if (p < report.paths) paths_[p].received += report.path_packets[p];
   }
-  // Nothing ever came by another path than the first.
+  // A report without path counts: all packets took the first path.
   if (report.paths == 0) paths_[0].received += report.packets_received;
 }
 
@@ -74,7 +74,7 @@ std::optional<double> PathShares::judged(const Path& path, double others) const 
   return path.weight * options_.tolerated * path.received / due;
 }
 
-// The last path that is in use stays so.
+// The last path in use is never left out.
 void PathShares::set_weight(Path& path, double weight, Time now) {
   const bool last = left_out_ + 1 == count();
   if (weight < options_.least_weight) {
@@ -88,7 +88,7 @@ void PathShares::set_weight(Path& path, double weight, Time now) {
   path.weight = weight;
   total_weight_ = 0;
   for (const Path& each : paths_) total_weight_ += each.weight;
-  changed_us_ = wire_clock(now);
+  changed_us_ = wire::wire_clock(now);
 }
 
 void PathShares::bring_back(Time now) {
@@ -100,4 +100,4 @@ void PathShares::bring_back(Time now) {
   }
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

@@ -1,22 +1,24 @@
-// Which of several paths to the peer the next packets take (DLCP, section 3.2.3: the end host has
-// the control of multi-path routing, for networks that are not symmetric or have failed links).
+// PathShares decides which of several paths to the peer the next packets take (DLCP, section 3.2.3:
+// the end host controls multi-path routing, for networks that are asymmetric or have failed links).
 //
-// A path is a number; the driver knows what it stands for (a label, a source port) and says at the
-// other end by which one a packet came. Packets are dealt over the paths by share, as evenly as
-// whole packets can be, so what was sent by each between two packets is known without a record.
-// Reports say what arrived by each.
+// A path is a number. The driver knows what it stands for (a label, a source port), and the driver
+// at the other end knows which path a packet took. Packets are distributed over the paths by share,
+// as evenly as whole packets allow, so the number sent on each path between two packets is known
+// without a record. Reports say how many arrived on each.
 //
-// Rule. A report judges a path once enough packets went that way, against all others together: a
-// loss or a queue that all paths share (at the receiver's own link) says nothing about any of them.
-//   - It brought less than `tolerated` of what the others did: once that is more than chance, its
-//     weight shrinks to what it brought, times `tolerated`, so that what waits there drains.
-//   - It brought its part: its weight grows by `growth`, up to that of a path without fault.
-//   - Its weight falls below `least_weight`: the path is left out for `retry`, and then tried again
-//     with that weight.
-// A report counts only if all that it speaks of left after the last change of shares.
+// Rule. A report judges a path once enough packets took it, against all others together: a loss or
+// a queue that all paths share (at the receiver's own link) says nothing about any of them.
+//   - If the path delivered less than `tolerated` of what the others delivered, by more than
+//     chance, its weight shrinks to the part it delivered, times `tolerated`, so that its queue
+//     drains.
+//   - If the path delivered its part, its weight grows by the factor `growth`, up to that of a path
+//     without fault.
+//   - If its weight falls below `least_weight`, the path is left out for `retry`, and then tried
+//     again with that weight.
+// A report counts only if all packets it covers left after the last change of shares.
 //
 // Invariants:
-// 1. Some path has a weight above 0, and shares add up to 1.
+// 1. Some path has a weight above 0, and the shares add up to 1.
 // 2. With one path nothing changes.
 #pragma once
 
@@ -28,39 +30,40 @@
 #include "proto/dlcp/options.h"
 #include "wire/control_message.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 
 class PathShares {
  public:
   explicit PathShares(const PathOptions& options) : options_(options) {}
 
-  // From now on there are so many paths, all alike. Requires 1 <= count <= kMaxReportPaths.
+  // From now on there are `count` paths of equal weight. Requires 1 <= count <= kMaxReportPaths.
   void set_count(std::uint32_t count, Time now);
   [[nodiscard]] std::uint32_t count() const { return static_cast<std::uint32_t>(paths_.size()); }
 
-  // The path of the next `packets` packets, which leave now, together.
+  // Returns the path for the next `packets` packets, which leave together now.
   std::uint32_t take(std::uint32_t packets, Time now);
-  void on_report(const ReportMessage& report, Time now);
+  void on_report(const wire::ReportMessage& report, Time now);
 
-  // The part of the packets that takes this path. Requires path < count().
+  // The fraction of packets that takes this path. Requires path < count().
   [[nodiscard]] double share(std::uint32_t path) const {
     return paths_[path].weight / total_weight_;
   }
 
  private:
   struct Path {
-    double weight = 1;    // 1 without fault, 0 while it is left out
-    double credit = 0;    // packets that it is behind its share
-    double expected = 0;  // packets sent by it, of the reports since it was judged
-    double received = 0;
-    Time retry;  // left out: until then
+    double weight = 1;    // 1 without fault, 0 while the path is left out
+    double credit = 0;    // packets by which the path is behind its share
+    double expected = 0;  // packets sent on it, by the reports since it was last judged
+    double received = 0;  // packets that arrived on it, by the same reports
+    Time retry;           // while it is left out: when to try it again
   };
 
-  void count_report(const ReportMessage& report);
-  // The weight that the path should have; none while that may be chance. `others`: the part that
-  // arrived by all others.
+  void count_report(const wire::ReportMessage& report);
+  // The weight that the path should have; none while a shortfall may be chance. `others`: the part
+  // of the packets on all other paths that arrived.
   [[nodiscard]] std::optional<double> judged(const Path& path, double others) const;
   void set_weight(Path& path, double weight, Time now);
+  // Readmits the paths that have been left out long enough.
   void bring_back(Time now);
 
   PathOptions options_;
@@ -70,4 +73,4 @@ class PathShares {
   std::vector<Path> paths_{1};
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 
 RateControl::RateControl(const RateControlOptions& options, Bytes packet_overhead)
     : options_(options),
@@ -12,10 +12,12 @@ RateControl::RateControl(const RateControlOptions& options, Bytes packet_overhea
       rate_bps_(static_cast<double>(options.line_rate.bps())),
       line_bps_(rate_bps_) {}
 
-void RateControl::on_report(const ReportMessage& report) {
-  const std::int32_t sent_us = wire_clock_difference(report.last_sent_us, report.first_sent_us);
-  // Packets of one moment show no rate of sending. Who learns compares the rate in force: paced
-  // bursts that last longer than a report period are all it gets to see of a slow path.
+void RateControl::on_report(const wire::ReportMessage& report) {
+  const std::int32_t sent_us =
+      wire::wire_clock_difference(report.last_sent_us, report.first_sent_us);
+  // Packets that left at the same moment show no sending rate. With learn_capacity the rate in
+  // force stands in for it: on a slow path, where one burst takes longer than a report period to
+  // arrive, all reports are like this.
   const bool one_moment = sent_us == 0 && options_.learn_capacity;
   if (sent_us < 0 || (sent_us == 0 && !one_moment)) return;
   if (report.received_window_ns == 0 || report.packets_received == 0) return;
@@ -79,4 +81,4 @@ void Pacer::on_rate_change(Time now, Bandwidth before, Bandwidth after) {
   free_at_ = now + Duration::seconds((free_at_ - now).s() * scale);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

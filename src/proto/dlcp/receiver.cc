@@ -5,10 +5,10 @@
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 
 DlcpReceiver::DlcpReceiver(TransferHandle handle, const TransferSpec& spec,
-                           const Partition& partition, std::uint32_t transfer, Time now)
+                           const tensor::Partition& partition, std::uint32_t transfer, Time now)
     : handle_(handle),
       spec_(spec),
       partition_(partition),
@@ -19,8 +19,8 @@ DlcpReceiver::DlcpReceiver(TransferHandle handle, const TransferSpec& spec,
       arrived_(static_cast<std::size_t>(partition.segment_count())),
       wake_(now + spec.deadline) {}
 
-ReadyMessage DlcpReceiver::ready() const {
-  ReadyMessage message;
+wire::ReadyMessage DlcpReceiver::ready() const {
+  wire::ReadyMessage message;
   message.transfer = transfer_;
   message.key = spec_.key;
   message.tensor_bytes = static_cast<std::uint64_t>(partition_.tensor_size().count());
@@ -30,12 +30,12 @@ ReadyMessage DlcpReceiver::ready() const {
   return message;
 }
 
-Placement DlcpReceiver::on_data(const DataHeader& header, Time now) {
+Placement DlcpReceiver::on_data(const wire::DataHeader& header, Time now) {
   using Verdict = Placement::Verdict;
   if (header.segment >= static_cast<std::uint32_t>(partition_.segment_count())) {
     return {Verdict::kBadSegment, handle_, spec_.cookie, Bytes()};
   }
-  const Segment segment =
+  const tensor::Segment segment =
       partition_.segment(SegmentIndex(static_cast<std::int32_t>(header.segment)));
   if (segment.length != Bytes(header.length)) {
     return {Verdict::kBadLength, handle_, spec_.cookie, Bytes()};
@@ -54,7 +54,7 @@ Placement DlcpReceiver::on_data(const DataHeader& header, Time now) {
   return {Verdict::kPlace, handle_, spec_.cookie, segment.offset};
 }
 
-bool DlcpReceiver::on_stop(const StopMessage& message, Time now) {
+bool DlcpReceiver::on_stop(const wire::StopMessage& message, Time now) {
   if (message.round != round_ || stopped_) return false;
   agreed_ = true;
   stopped_ = PathMeter::Stopped{message, now, std::nullopt, empty_rounds_};
@@ -74,7 +74,7 @@ DlcpReceiver::Action DlcpReceiver::action(const PathMeter& path, const PatienceO
   }
   if (!stopped_) return Action::kWait;
   if (!stopped_->witnessed) {
-    stopped_->witnessed = path.witness(stopped_->stop.end_sequence - 1, now);
+    stopped_->witnessed = path.witness(stopped_->stop.end_sequence - 1, stopped_->stop.queue, now);
   }
   const Time expected = path.expected_by(*stopped_, now);
   if (now < expected) {
@@ -93,12 +93,12 @@ Duration DlcpReceiver::patience(const PatienceOptions& options) const {
   return std::clamp(worth, options.least, options.most);
 }
 
-std::optional<std::uint64_t> DlcpReceiver::awaited_witness() const {
+std::optional<DlcpReceiver::Witness> DlcpReceiver::awaited_witness() const {
   if (!stopped_ || stopped_->witnessed || stopped_->stop.end_sequence == 0) return std::nullopt;
-  return stopped_->stop.end_sequence - 1;
+  return Witness{stopped_->stop.end_sequence - 1, stopped_->stop.queue};
 }
 
-void DlcpReceiver::ask(Fifo<ControlMessage>& out, Duration round_trip, Time now) {
+void DlcpReceiver::ask(Fifo<wire::ControlMessage>& out, Duration round_trip, Time now) {
   CHECK(missing() > 0);
   empty_rounds_ = arrived() == arrived_before_round_ ? empty_rounds_ + 1 : 0;
   arrived_before_round_ = arrived();
@@ -108,9 +108,9 @@ void DlcpReceiver::ask(Fifo<ControlMessage>& out, Duration round_trip, Time now)
   quiet_since_ = std::max(quiet_since_, now + round_trip);
   wake_ = deadline();
 
-  ResendMessage message{transfer_, round_, false, {}};
+  wire::ResendMessage message{transfer_, round_, false, {}};
   for (auto run = arrived_.missing_run(0); !run.empty(); run = arrived_.missing_run(run.end)) {
-    if (message.ranges.size() == kMaxRangesPerMessage) {
+    if (message.ranges.size() == wire::kMaxRangesPerMessage) {
       out.push(message);
       message.ranges.clear();
     }
@@ -121,13 +121,13 @@ void DlcpReceiver::ask(Fifo<ControlMessage>& out, Duration round_trip, Time now)
   out.push(std::move(message));
 }
 
-TransferOutcome DlcpReceiver::event(std::string error, Time now) const {
+TransferOutcome DlcpReceiver::event(const std::optional<Error>& error, Time now) const {
   TransferOutcome event;
   event.handle = handle_;
   event.direction = Direction::kReceive;
   event.key = spec_.key;
   event.cookie = spec_.cookie;
-  event.error = std::move(error);
+  event.fail_with(error);
   event.segments = partition_.segment_count();
   event.arrived = arrived();
   event.retransmissions = asked_;
@@ -140,4 +140,4 @@ TransferOutcome DlcpReceiver::event(std::string error, Time now) const {
   return event;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

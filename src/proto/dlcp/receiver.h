@@ -1,14 +1,16 @@
-// The receiving end of one transfer: what has arrived, and when that is enough.
+// DlcpReceiver: the receiving end of one transfer. It knows which segments have arrived, and
+// decides when they are enough. DlcpEndpoint owns it.
 //
-// It ends
-//   at the target: no more is missing than target.allowed_missing();
-//   for want of patience, once no more is missing than bound.allowed_missing(): when nothing has
-//     arrived for the time that the missing segments (down to the target) would take at the pace of
-//     those that came, or twice the longest gap between two that came, if that is longer; or when
-//     the stop has come and the round trip of asking would take longer than that;
-// and asks for everything missing when the data that a stop spoke of should have arrived
-// (PathMeter) and the bound is not kept, or asking is worth the round trip.
-// Without a target of its own, which is the bound then, this is the paper's rule.
+// The transfer ends
+//   at the target: no more than target.allowed_missing() segments are missing; or
+//   when patience is spent and the bound is kept, that is, no more than bound.allowed_missing() are
+//     missing. Patience is the time that the missing segments (down to the target) would take at
+//     the pace of those that arrived, or twice the longest gap between two arrivals if that is
+//     longer. It is spent when nothing has arrived for so long, or when the data that a stop spoke
+//     of should have arrived and the round trip of asking would take longer.
+// The receiver asks for everything missing when the data that a stop spoke of should have arrived
+// (PathMeter) and either the bound is not kept or asking is worth the round trip.
+// Without a target of its own the target is the bound, and this is the paper's rule.
 #pragma once
 
 #include <cstdint>
@@ -23,34 +25,39 @@
 #include "tensor/partition.h"
 #include "wire/control_message.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 
 class DlcpReceiver {
  public:
   enum class Action : std::uint8_t { kWait, kAsk, kFinish };
 
-  DlcpReceiver(TransferHandle handle, const TransferSpec& spec, const Partition& partition,
+  DlcpReceiver(TransferHandle handle, const TransferSpec& spec, const tensor::Partition& partition,
                std::uint32_t transfer, Time now);
 
-  [[nodiscard]] ReadyMessage ready() const;
-  Placement on_data(const DataHeader& header, Time now);
-  // The last placement brought the bound or the target: ask action().
+  [[nodiscard]] wire::ReadyMessage ready() const;
+  Placement on_data(const wire::DataHeader& header, Time now);
+  // The last placement reached the bound or the target, so the caller must call action().
   [[nodiscard]] bool mark_reached() const {
     return missing() == bound_missing_ || missing() <= target_missing_;
   }
-  // False: makes no sense for this transfer, and changes nothing.
-  bool on_stop(const StopMessage& message, Time now);
+  // Returns false, and changes nothing, if the message makes no sense for this transfer.
+  bool on_stop(const wire::StopMessage& message, Time now);
 
-  // What to do now; on kWait, wake() says when to ask again.
+  // What to do now. On kWait, wake() says when to call this again.
   Action action(const PathMeter& path, const PatienceOptions& patience, Duration round_trip,
                 Time now);
   [[nodiscard]] Time wake() const { return wake_; }
-  // A packet with this sequence number or a higher one may make action() act before wake(). None:
-  // no packet does, except those of this transfer.
-  [[nodiscard]] std::optional<std::uint64_t> awaited_witness() const;
-  // Starts the next round: one or more messages that list all that is missing. Ask action() again
-  // for the next wake().
-  void ask(Fifo<ControlMessage>& out, Duration round_trip, Time now);
+  // A packet of any transfer, in this queue or a less urgent one, with this sequence number or a
+  // higher one may change what action() returns before wake(). None: only packets of this transfer
+  // may.
+  struct Witness {
+    std::uint64_t sequence = 0;
+    std::uint8_t queue = 0;
+  };
+  [[nodiscard]] std::optional<Witness> awaited_witness() const;
+  // Starts the next round: pushes one or more messages that list all missing segments. Call
+  // action() afterwards for the next wake().
+  void ask(Fifo<wire::ControlMessage>& out, Duration round_trip, Time now);
 
   [[nodiscard]] TransferHandle handle() const { return handle_; }
   [[nodiscard]] const TransferSpec& spec() const { return spec_; }
@@ -58,14 +65,16 @@ class DlcpReceiver {
   [[nodiscard]] Time deadline() const { return started_ + spec_.deadline; }
   [[nodiscard]] std::int32_t arrived() const { return static_cast<std::int32_t>(arrived_.count()); }
   [[nodiscard]] std::int32_t missing() const { return partition_.segment_count() - arrived(); }
-  [[nodiscard]] TransferOutcome event(std::string error, Time now) const;
+  // So many rounds in a row brought nothing, though the sender said of each that it sent its data.
+  [[nodiscard]] std::uint32_t empty_rounds() const { return empty_rounds_; }
+  [[nodiscard]] TransferOutcome event(const std::optional<Error>& error, Time now) const;
 
  private:
   [[nodiscard]] Duration patience(const PatienceOptions& options) const;
 
   TransferHandle handle_;
   TransferSpec spec_;
-  Partition partition_;
+  tensor::Partition partition_;
   std::uint32_t transfer_;
   Time started_;
   std::int32_t bound_missing_;
@@ -74,15 +83,18 @@ class DlcpReceiver {
   Time first_arrival_;
   Time last_arrival_;
   Duration longest_gap_;  // between two arrivals
-  Time quiet_since_;  // patience counts from here: the last arrival, or when an answer could come
+  // Patience counts from here: the last arrival, or the earliest time at which an answer to the
+  // last request can arrive.
+  Time quiet_since_;
   std::uint32_t round_ = 0;
-  std::uint64_t asked_ = 0;  // segments, over all rounds
-  bool agreed_ = false;      // the sender holds the same tensor: it has sent something of it
-  // Of this round; none while it is being sent.
+  std::uint64_t asked_ = 0;  // segments requested, over all rounds
+  // The sender has sent data or a stop, so it agrees about the tensor.
+  bool agreed_ = false;
+  // The stop of this round; none until it arrives.
   std::optional<PathMeter::Stopped> stopped_;
   std::int32_t arrived_before_round_ = 0;
-  std::uint32_t empty_rounds_ = 0;
+  std::uint32_t empty_rounds_ = 0;  // rounds in a row that brought nothing
   Time wake_;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

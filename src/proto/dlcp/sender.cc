@@ -5,17 +5,17 @@
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 namespace {
 
-// Segments of one tag are gathered from so many times a batch of unsent ones: with two tags mixed
-// evenly or three quarters to one, batches are still full.
+// A batch gathers the segments of one tag from the next kGatherWindow batches' worth of unsent
+// segments: with two tags mixed evenly or three to one, batches are still full.
 constexpr std::uint32_t kGatherWindow = 4;
 
 }  // namespace
 
-DlcpSender::DlcpSender(TransferHandle handle, const TransferSpec& spec, const Partition& partition,
-                       TagSource tags, Time now)
+DlcpSender::DlcpSender(TransferHandle handle, const TransferSpec& spec,
+                       const tensor::Partition& partition, TagSource tags, Time now)
     : handle_(handle),
       spec_(spec),
       partition_(partition),
@@ -28,7 +28,7 @@ void DlcpSender::begin(std::uint32_t transfer) {
   transfer_ = transfer;
   state_ = State::kSending;
   if (spec_.bound.exact()) return;
-  // Steps of the golden ratio: successive transfers begin far apart, and in the end everywhere.
+  // Steps of the golden ratio: successive transfers begin far apart, and over time everywhere.
   constexpr std::uint32_t kGolden = 0x9e37'79b9;
   const std::uint32_t turn = transfer * kGolden;
   cursor_ = static_cast<std::size_t>((std::uint64_t{turn} * sent_.size()) >> 32);
@@ -53,9 +53,10 @@ void DlcpSender::take(std::uint32_t limit, std::uint64_t first_sequence, Time no
     last = next;
   }
   cursor_ = first + 1;
-  last_sent_us_ = wire_clock(now);
+  last_sent_us_ = wire::wire_clock(now);
+  queue_ = std::max(queue_, tag.priority);
 
-  const Segment segment = partition_.segment(index(first));
+  const tensor::Segment segment = partition_.segment(index(first));
   out.handle = handle_;
   out.cookie = spec_.cookie;
   out.transfer = transfer_;
@@ -69,46 +70,51 @@ void DlcpSender::take(std::uint32_t limit, std::uint64_t first_sequence, Time no
   if (out.retransmission) retransmissions_ += out.count;
 }
 
-StopMessage DlcpSender::stop(std::uint64_t end_sequence) {
+wire::StopMessage DlcpSender::stop(std::uint64_t end_sequence) {
   CHECK(state_ == State::kSending && !data_left());
   state_ = State::kStopped;
-  return {transfer_, round_, end_sequence, last_sent_us_};
+  return {transfer_, round_, end_sequence, last_sent_us_, queue_};
 }
 
-bool DlcpSender::allowed(const ResendMessage& message) const {
+bool DlcpSender::allowed(const wire::ResendMessage& message) const {
   if (state_ != State::kStopped || message.round != round_ + 1) return false;
   const auto segments = static_cast<std::uint32_t>(partition_.segment_count());
-  const auto inside = [&](const SegmentRange& range) {
+  const auto inside = [&](const wire::SegmentRange& range) {
     return range.count > 0 && range.first < segments && range.count <= segments - range.first;
   };
   return !message.ranges.empty() && std::ranges::all_of(message.ranges, inside);
 }
 
-bool DlcpSender::on_resend(const ResendMessage& message) {
+bool DlcpSender::on_resend(const wire::ResendMessage& message) {
   if (!allowed(message)) return false;
-  for (const SegmentRange& range : message.ranges) {
+  for (const wire::SegmentRange& range : message.ranges) {
     for (std::size_t i = 0; i < range.count; ++i) sent_.clear(range.first + i);
   }
   if (message.last) {
     ++round_;
     cursor_ = 0;
+    queue_ = 0;
     state_ = State::kSending;
   }
   return true;
 }
 
 bool DlcpSender::before(const DlcpSender& other) const {
+  // A receiver that asked has all but a few segments, and others may wait for the whole tensor.
+  const bool resends = round_ > 0;
+  if (resends != (other.round_ > 0)) return resends;
   if (spec_.urgency != other.spec_.urgency) return spec_.urgency < other.spec_.urgency;
   return handle_ < other.handle_;
 }
 
-TransferOutcome DlcpSender::event(std::int32_t arrived, std::string error, Time now) const {
+TransferOutcome DlcpSender::event(std::int32_t arrived, const std::optional<Error>& error,
+                                  Time now) const {
   TransferOutcome event;
   event.handle = handle_;
   event.direction = Direction::kSend;
   event.key = spec_.key;
   event.cookie = spec_.cookie;
-  event.error = std::move(error);
+  event.fail_with(error);
   event.segments = partition_.segment_count();
   event.arrived = arrived;
   event.retransmissions = retransmissions_;
@@ -118,4 +124,4 @@ TransferOutcome DlcpSender::event(std::int32_t arrived, std::string error, Time 
   return event;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 
 SegmentTag TagSource::tag(SegmentIndex index) const {
   if (has_each_) return each_[index.index()];
@@ -13,9 +13,9 @@ bool TagSource::fits(std::int32_t segments) const {
   return !has_each_ || each_.size() == static_cast<std::size_t>(segments);
 }
 
-DataHeader DataBatch::header(std::uint32_t i) const {
+wire::DataHeader DataBatch::header(std::uint32_t i) const {
   CHECK(i < count);
-  DataHeader header;
+  wire::DataHeader header;
   header.sequence = first_sequence + i;
   header.transfer = transfer;
   header.segment = segments[i];
@@ -32,4 +32,4 @@ Bytes DataBatch::offset(std::uint32_t i) const {
   return first_offset + segment_length * (segments[i] - segments[0]);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

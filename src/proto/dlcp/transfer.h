@@ -1,5 +1,5 @@
-// The words in which an endpoint and its driver talk: what to transfer, what to send now, what came
-// of it. Payload is never part of them.
+// The types that a DlcpEndpoint and its driver exchange: what to transfer, what to send now, and
+// how a transfer ended. None of them holds payload.
 #pragma once
 
 #include <array>
@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <thalweg/result.h>
 #include <thalweg/types.h>
 
 #include "base/bitmap.h"
@@ -19,47 +20,51 @@
 #include "tensor/partition.h"
 #include "wire/data_header.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 
 enum class Direction : std::uint8_t { kSend, kReceive };
 
-// A transfer of one endpoint; never used twice.
+// Names a transfer of one endpoint. An endpoint never uses a handle twice.
 enum class TransferHandle : std::uint64_t {};
 
-// One tensor between two peers. Both ends say the same key, size, type, payload and bound.
+// One tensor to one peer. Both ends must give the same key, size, type, payload and bound.
 struct TransferSpec {
-  // Which tensor: the ends match by it, and equal keys in order of starting.
+  // Names the tensor. The two ends are matched by key; transfers with equal keys are matched in the
+  // order in which they start.
   std::uint64_t key = 0;
   std::int64_t elements = 0;
   DType type = DType::kFloat32;
-  Bytes payload = Bytes(1400);  // the most of a packet that a segment may take
+  Bytes payload = Bytes(1400);  // the most bytes of a packet that a segment may take
   // On success no more than this is missing. Above 0 only for floating-point types.
   LossBound bound;
-  // What the receiver waits for as long as that costs less than it brings (DlcpReceiver); at most
-  // `bound`. None, the paper's rule: done as soon as the bound is kept. Receivers only.
+  // The fraction missing down to which the receiver keeps waiting, as long as that costs less than
+  // it brings (DlcpReceiver); at most `bound`. None, the paper's rule: the transfer is done as soon
+  // as the bound is kept. Receivers only.
   std::optional<LossBound> target = {};
-  // From the start of this end. Above 0; when it has passed the transfer fails, on both ends.
+  // Counts from the start of this end. Above 0; when it has passed, the transfer fails on both
+  // ends.
   Duration deadline = Duration::milliseconds(30'000);
-  // Among the transfers to one peer the lowest goes first, then the oldest. Senders only.
+  // Among the transfers to one peer the lowest urgency is sent first, then the oldest. Senders
+  // only.
   std::uint32_t urgency = 0;
-  // Comes back in batches, placements and events; for the driver's own use.
+  // Returned in batches, placements and events; for the driver's own use.
   std::uint64_t cookie = 0;
 };
 
-// The tag of each segment. What it refers to must live until the transfer's event.
+// Gives the tag of each segment. What it refers to must live until the transfer's event.
 class TagSource {
  public:
   using Function = std::function<SegmentTag(SegmentIndex)>;
 
-  // The same for all.
+  // The same tag for all segments.
   TagSource(SegmentTag tag = {}) : same_(tag) {}  // NOLINT(google-explicit-constructor)
-  // One a segment: as many as the tensor has.
+  // One tag per segment of the tensor.
   explicit TagSource(std::span<const SegmentTag> tags) : each_(tags), has_each_(true) {}
-  // Called when a segment is about to be sent or might be, several times each.
+  // The function is called whenever a segment may be sent next, so several times per segment.
   explicit TagSource(Function function) : function_(std::move(function)) {}
 
   [[nodiscard]] SegmentTag tag(SegmentIndex index) const;
-  // There is a tag for each of so many segments, and no more.
+  // Whether the number of tags suits a tensor of this many segments.
   [[nodiscard]] bool fits(std::int32_t segments) const;
 
  private:
@@ -69,7 +74,7 @@ class TagSource {
   Function function_;
 };
 
-// Segments of one tensor and one tag, in order, to be sent now: one system call.
+// Segments of one tensor with one tag, in order, to be sent now with one system call.
 struct DataBatch {
   static constexpr std::uint32_t kMaxSegments = 64;
 
@@ -77,31 +82,31 @@ struct DataBatch {
   std::uint64_t cookie = 0;
   std::uint32_t transfer = 0;
   std::uint32_t count = 0;
-  std::array<std::uint32_t, kMaxSegments> segments = {};  // indices; the first `count` hold
-  Bytes first_offset;                                     // of segments[0], in the tensor
-  Bytes segment_length;                                   // of all but the last
-  Bytes last_length;  // shorter than the others only at the tensor's end
+  std::array<std::uint32_t, kMaxSegments> segments = {};  // indices; the first `count` are valid
+  Bytes first_offset;                                     // offset of segments[0] in the tensor
+  Bytes segment_length;                                   // length of all but the last segment
+  Bytes last_length;  // length of the last: shorter than the others only at the tensor's end
   std::uint64_t first_sequence = 0;
   std::uint32_t sent_us = 0;
   SegmentTag tag;
   bool retransmission = false;
-  std::uint32_t path = 0;  // of them all (PathShares)
+  std::uint32_t path = 0;  // the path that all segments take (PathShares)
 
-  // The header of the i-th segment, less job and keyed. Requires i < count.
-  [[nodiscard]] DataHeader header(std::uint32_t i) const;
-  // Of the i-th segment, in the tensor. Requires i < count.
+  // The header of the i-th segment, without `job` and `keyed`. Requires i < count.
+  [[nodiscard]] wire::DataHeader header(std::uint32_t i) const;
+  // The offset of the i-th segment in the tensor. Requires i < count.
   [[nodiscard]] Bytes offset(std::uint32_t i) const;
 };
 
-// What to do with the payload of a packet that arrived.
+// What the driver does with the payload of a packet that arrived.
 struct Placement {
   // kPlace: copy the payload to `offset` of the tensor before the next call to the endpoint.
-  // All others: drop it; it was counted.
+  // On all others: drop it; the endpoint has counted it.
   enum class Verdict : std::uint8_t {
     kPlace,
-    kDuplicate,   // its segment is there already
+    kDuplicate,   // its segment has arrived already
     kLate,        // its transfer has finished, and the sender may not know yet
-    kStale,       // its transfer is over, or never was
+    kStale,       // its transfer is over, or never existed
     kBadSegment,  // the tensor has no such segment
     kBadLength,   // the segment has another length
   };
@@ -111,27 +116,34 @@ struct Placement {
   Bytes offset;
 };
 
-// How a transfer ended. Each one that was started ends once.
+// How a transfer ended. Each transfer that was started ends once.
 struct TransferOutcome {
   TransferHandle handle = {};
   Direction direction = Direction::kSend;
   std::uint64_t key = 0;
   std::uint64_t cookie = 0;
-  // Empty: success. Otherwise names the peer, the transfer and the cause.
+  // Empty on success; otherwise names the peer, the transfer and the cause.
   std::string error;
+  ErrorCode code = ErrorCode::kInternal;  // of the error
   std::int32_t segments = 0;
   std::int32_t arrived = 0;
   std::uint64_t retransmissions = 0;  // segments sent again, or asked for again
   std::uint32_t rounds = 0;           // requests for retransmission
   Time started;
   Time ended;
-  // Receivers: the segments that did not arrive, in order; on failure as well.
+  // Receivers only: the segments that did not arrive, in order, also on failure.
   std::vector<Bitmap::Run> missing;
 
   [[nodiscard]] bool ok() const { return error.empty(); }
+  // None: it succeeded.
+  void fail_with(const std::optional<Error>& failure) {
+    if (!failure) return;
+    error = failure->message();
+    code = failure->code();
+  }
   [[nodiscard]] double fraction() const {
     return segments == 0 ? 1.0 : static_cast<double>(arrived) / segments;
   }
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

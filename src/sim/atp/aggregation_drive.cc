@@ -1,48 +1,53 @@
-// The loop between the ends of aggregation and the fabric: packets in, packets out, timers.
+// The loop between the ends of aggregation and the fabric: it carries packets and timers.
 #include <algorithm>
 
 #include "base/check.h"
 #include "sim/atp/aggregation_hosts.h"
 #include "sim/atp/packet_header.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
-// Timers beyond this (deadlines of tensors) are not worth an event.
+// Timers beyond this time (deadlines of tensors) get no event.
 constexpr Time kHorizon = Time::at(Duration::milliseconds(4LL * 3600 * 1000));
 
 }  // namespace
 
 void AggregationHosts::on_packet(std::uint32_t place) {
   const PooledPacket& packet = pool_[place];
-  AtpHeader header = header_of(packet);
+  wire::AtpHeader header = header_of(packet);
   header.congested |= packet.ecn == Ecn::kCongested;
   const std::uint32_t value = packet.payload;
   const Rank host = packet.target;
   pool_.release(place);
   const Job& job = jobs_[header.job];
-  const bool up = header.kind == AtpKind::kGradient;
+  const bool up = header.kind == wire::AtpKind::kGradient;
   for (const std::uint32_t index : up ? job.servers : job.workers) {
     End& end = *ends_[index];
     if (end.host != host) continue;
     if (!up) return on_sum(index, header, value);
     if (header.sequence % job.servers.size() != end.index) continue;
     ++end.gradients;
-    const AtpServerAction action = end.server->on_gradient(header, events_.now());
-    if (action.payload == AtpServerAction::Payload::kStore) end.values[action.slot] = value;
-    if (action.payload == AtpServerAction::Payload::kAdd) end.values[action.slot] += value;
+    const proto::AtpServerAction action = end.server->on_gradient(header, events_.now());
+    if (action.payload == proto::AtpServerAction::Payload::kStore) end.values[action.slot] = value;
+    if (action.payload == proto::AtpServerAction::Payload::kAdd) end.values[action.slot] += value;
     return drive_server(index);
   }
 }
 
-void AggregationHosts::on_sum(std::uint32_t index, const AtpHeader& header, std::uint32_t value) {
+void AggregationHosts::on_sum(std::uint32_t index, const wire::AtpHeader& header,
+                              std::uint32_t value) {
   End& end = *ends_[index];
-  if (header.kind == AtpKind::kAbort) {
+  if (header.kind == wire::AtpKind::kAbort) {
     end.worker->on_abort(header, events_.now());
+  } else if (header.kind == wire::AtpKind::kMissing) {
+    end.worker->on_missing(header);
   } else {
-    const AtpPlacement placement = end.switchml ? end.switchml->on_result(header, events_.now())
-                                                : end.worker->on_parameter(header, events_.now());
-    if (placement.verdict == AtpPlacement::Verdict::kPlace) placed(end, header.sequence, value);
+    const proto::AtpPlacement placement = end.switchml
+                                              ? end.switchml->on_result(header, events_.now())
+                                              : end.worker->on_parameter(header, events_.now());
+    if (placement.verdict == proto::AtpPlacement::Verdict::kPlace)
+      placed(end, header.sequence, value);
   }
   drive_worker(index);
 }
@@ -73,7 +78,7 @@ void AggregationHosts::on_drained(Rank host) {
 
 void AggregationHosts::drive_worker(std::uint32_t index) {
   End& end = *ends_[index];
-  AtpOutcome outcome;
+  proto::AtpOutcome outcome;
   while (end.switchml ? end.switchml->poll_event(outcome) : end.worker->poll_event(outcome)) {
     if (!outcome.ok()) fail(end, outcome.error);
   }
@@ -96,10 +101,10 @@ void AggregationHosts::send_in_turn(Rank host) {
   });
 }
 
-// An update of SwitchML ends in the switch; any host behind it will do as its target.
+// An update of SwitchML ends in the switch, so its target may be any host behind that switch.
 bool AggregationHosts::send_one(End& end) {
   const Job& job = jobs_[end.job];
-  AtpTransmit transmit;
+  proto::AtpTransmit transmit;
   const bool any = end.switchml ? end.switchml->poll_transmit(events_.now(), transmit)
                                 : end.worker->poll_transmit(events_.now(), transmit);
   if (!any) return false;
@@ -112,7 +117,7 @@ bool AggregationHosts::send_one(End& end) {
   return true;
 }
 
-void AggregationHosts::send_from(const End& end, const AtpHeader& header, Rank target,
+void AggregationHosts::send_from(const End& end, const wire::AtpHeader& header, Rank target,
                                  PacketKind kind, std::uint32_t value) {
   const std::uint32_t place = pool_.allocate();
   PooledPacket& packet = pool_[place];
@@ -125,7 +130,7 @@ void AggregationHosts::send_from(const End& end, const AtpHeader& header, Rank t
   packet.path_hash = end.path;
   packet.kind = kind;
   packet.priority = 0;
-  packet.ecn = header.kind == AtpKind::kUpdate ? Ecn::kNotCapable : Ecn::kCapable;
+  packet.ecn = header.kind == wire::AtpKind::kUpdate ? Ecn::kNotCapable : Ecn::kCapable;
   packet.echo = false;
   packet.retransmission = header.resend;
   packet.labelled = false;
@@ -134,28 +139,29 @@ void AggregationHosts::send_from(const End& end, const AtpHeader& header, Rank t
 
 void AggregationHosts::drive_server(std::uint32_t index) {
   End& end = *ends_[index];
-  AtpServerTransmit transmit;
+  proto::AtpServerTransmit transmit;
   while (end.server->poll_transmit(transmit)) send_sum(end, transmit);
-  AtpServerFailure failure;
+  proto::AtpServerFailure failure;
   while (end.server->poll_event(failure)) fail(end, failure.error);
   set_timer(index);
 }
 
-// Of a sum for all workers switches make copies, unless the job wants none made.
-void AggregationHosts::send_sum(End& end, const AtpServerTransmit& transmit) {
-  const AtpHeader& header = transmit.header;
+// Switches copy a sum that is for all workers, unless the job does without multicast.
+void AggregationHosts::send_sum(End& end, const proto::AtpServerTransmit& transmit) {
+  const wire::AtpHeader& header = transmit.header;
   const Job& job = jobs_[end.job];
-  const bool abort = header.kind == AtpKind::kAbort;
+  const bool abort = header.kind == wire::AtpKind::kAbort;
   const std::uint32_t value = abort ? 0 : end.values[transmit.slot];
-  const bool all = abort || header.groups == atp_all(header.group_count);
+  const bool all = abort || header.groups == wire::atp_all(header.group_count);
   if (all && job.parameters->multicast) {
     return send_from(end, header, end.host, PacketKind::kMulticast, value);
   }
   for (std::size_t w = 0; w < job.workers.size(); ++w) {
-    const AggregationGroups::Worker& place = job.groups.workers[w];
-    const bool named = all || (header.groups & atp_bit(static_cast<unsigned>(place.group))) != 0 ||
+    const topology::AggregationGroups::Worker& place = job.groups.workers[w];
+    const bool named = all ||
+                       (header.groups & wire::atp_bit(static_cast<unsigned>(place.group))) != 0 ||
                        (place.group == header.group &&
-                        (header.workers & atp_bit(static_cast<unsigned>(place.index))) != 0);
+                        (header.workers & wire::atp_bit(static_cast<unsigned>(place.index))) != 0);
     if (named) send_from(end, header, job.spec.workers[w], PacketKind::kAggregated, value);
   }
 }
@@ -175,7 +181,8 @@ void AggregationHosts::set_timer(std::uint32_t index) {
   const std::int64_t when =
       wanted ? std::max(next->since_start().ps(), events_.now_ps()) : kNoTimer;
   if (end.timer_ps != kNoTimer) {
-    // One that comes too early finds nothing to do and is set again.
+    // The event that is set comes no later: if it is too early, it finds nothing to do and is set
+    // again.
     if (wanted && end.timer_ps <= when) return;
     ++void_timers_;
   }
@@ -183,4 +190,4 @@ void AggregationHosts::set_timer(std::uint32_t index) {
   if (wanted) events_.push(when, EventKind::kAggregationTimer, index, 0, ++end.timer_stamp);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::sim

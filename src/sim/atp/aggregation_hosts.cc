@@ -1,19 +1,19 @@
-// Jobs, their ends and tensors, and what is checked of them; aggregation_drive.cc has the loop.
+// Jobs, their ends and tensors, and the checks on them; the loop is in aggregation_drive.cc.
 #include "sim/atp/aggregation_hosts.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
 #include "base/check.h"
 #include "sim/atp/packet_header.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
 constexpr std::uint64_t kAggregationStream = std::uint64_t{5} << 32;
 constexpr std::uint64_t kElementBytes = 4;
-// As a rule it is the server that gives up (AggregationParameters::deadline); a worker that hears
+// As a rule the server gives up first (AggregationParameters::deadline); a worker that hears
 // nothing from it waits this many times as long.
 constexpr int kWorkerPatience = 6;
 constexpr std::uint32_t kMostTensors = 1U << 20;
@@ -66,18 +66,19 @@ void AggregationHosts::make_worker(Job& job, std::size_t number, std::size_t ind
                               .timeout = parameters.timeout});
     return;
   }
-  const AggregationGroups::Worker& place = job.groups.workers[index];
-  AtpWorkerOptions options;
+  const topology::AggregationGroups::Worker& place = job.groups.workers[index];
+  proto::AtpWorkerOptions options;
   options.job = static_cast<std::uint32_t>(number);
   options.group = static_cast<std::uint8_t>(place.group);
   options.index = static_cast<std::uint8_t>(place.index);
   options.fan_in = static_cast<std::uint8_t>(job.groups.members[place.group]);
   options.group_count = static_cast<std::uint8_t>(job.groups.members.size());
-  options.level = place.first_level ? kAtpFirstLevel : kAtpSecondLevel;
+  options.level = place.first_level ? wire::kAtpFirstLevel : wire::kAtpSecondLevel;
   options.servers = static_cast<std::uint32_t>(job.spec.servers.size());
   options.elements = parameters.elements;
   options.window = parameters.window;
-  options.frame_overhead = parameters.header - Bytes(kAtpHeaderSize) + Bytes(framing_bytes_);
+  options.frame_overhead =
+      std::max(parameters.header - Bytes(wire::kAtpHeaderSize) + Bytes(framing_bytes_), Bytes());
   options.most_tensors = kMostTensors;
   options.congestion = {.enabled = parameters.congestion_control,
                         .initial_packets = parameters.initial_window,
@@ -87,14 +88,14 @@ void AggregationHosts::make_worker(Job& job, std::size_t number, std::size_t ind
                       .initial = parameters.timeout,
                       .least = parameters.timeout_min,
                       .most = parameters.timeout_max};
-  end.worker = std::make_unique<AtpWorker>(options);
+  end.worker = std::make_unique<proto::AtpWorker>(options);
 }
 
 void AggregationHosts::make_server(Job& job, std::size_t number, std::size_t index) {
   const std::uint32_t made = make_end(number, index, job.spec.servers[index]);
   job.servers.push_back(made);
   End& end = *ends_[made];
-  AtpServerOptions options;
+  proto::AtpServerOptions options;
   options.job = static_cast<std::uint32_t>(number);
   options.groups.clear();
   for (const std::size_t members : job.groups.members) {
@@ -105,7 +106,7 @@ void AggregationHosts::make_server(Job& job, std::size_t number, std::size_t ind
   options.elements = job.parameters->elements;
   options.window = job.parameters->window;
   options.deadline = job.parameters->deadline;
-  end.server = std::make_unique<AtpServer>(options);
+  end.server = std::make_unique<proto::AtpServer>(options);
   end.values.resize(end.server->slots());
 }
 
@@ -115,7 +116,7 @@ Result<std::int32_t> AggregationHosts::add(const AggregationSpec& spec) {
   job.spec = spec;
   job.parameters = spec.transport->aggregation();
   CHECK(job.parameters != nullptr);
-  const auto aggregates = [this](NodeId node) { return switches_.aggregates(node); };
+  const auto aggregates = [this](topology::NodeId node) { return switches_.aggregates(node); };
   THALWEG_TRY(job.groups, switches_.groups_of(spec));
   if (spec.workers.size() == 1 && (spec.servers.empty() || spec.servers == spec.workers)) {
     return Error("a job that is summed in switches needs two hosts");
@@ -154,9 +155,9 @@ void AggregationHosts::start_flow(FlowId id, const FlowSpec& spec) {
                        .end = end.next_sequence + packets});
   end.next_sequence += packets;
   if (end.failed) return;
-  const AtpTensorSpec tensor{.elements = static_cast<std::int64_t>(elements),
-                             .deadline = job.parameters->deadline * kWorkerPatience,
-                             .cookie = static_cast<std::uint64_t>(id.value())};
+  const proto::AtpTensorSpec tensor{.elements = static_cast<std::int64_t>(elements),
+                                    .deadline = job.parameters->deadline * kWorkerPatience,
+                                    .cookie = static_cast<std::uint64_t>(id.value())};
   const auto started = end.switchml ? end.switchml->start(tensor, events_.now())
                                     : end.worker->start(tensor, events_.now());
   CHECK(started.ok(), "{}", started.error().message());
@@ -183,7 +184,7 @@ std::uint32_t AggregationHosts::sum_of(std::size_t job, std::uint64_t sequence) 
   return sum;
 }
 
-// A sum is in its place.
+// Called when a sum has been put in its place in the tensor.
 void AggregationHosts::placed(End& end, std::uint64_t sequence, std::uint32_t value) {
   if (value != sum_of(end.job, sequence) && wrong_sums_++ == 0) {
     first_wrong_ = fmt::format("job {}, worker {}, sequence {}", end.job, end.index, sequence);
@@ -193,7 +194,8 @@ void AggregationHosts::placed(End& end, std::uint64_t sequence, std::uint32_t va
   ++flow->placed;
 }
 
-// Tensors end in any order, but leave in theirs: a later one waits for those before it.
+// Tensors may complete in any order, but are reported in the order they started: a later one waits
+// for those before it.
 void AggregationHosts::end_flows(End& end) {
   while (!end.flows.empty()) {
     const Flow& front = end.flows.front();
@@ -248,4 +250,4 @@ void AggregationHosts::check(std::vector<std::string>& violations) const {
   violations.push_back(fmt::format("{} sums are wrong; the first: {}", wrong_sums_, first_wrong_));
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::sim

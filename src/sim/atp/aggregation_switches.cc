@@ -1,6 +1,6 @@
 #include "sim/atp/aggregation_switches.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>
@@ -8,19 +8,19 @@
 #include "base/check.h"
 #include "sim/atp/packet_header.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
-using Cause = AggregateAction::Cause;
-using Emit = AggregateAction::Emit;
-using Payload = AggregateAction::Payload;
+using Cause = switches::AggregateAction::Cause;
+using Emit = switches::AggregateAction::Emit;
+using Payload = switches::AggregateAction::Payload;
 
-// Slots that are looked at for their lifetime with every gradient packet.
+// How many slots each gradient packet checks for an expired lifetime.
 constexpr std::uint32_t kSweptWithPacket = 1;
 
 }  // namespace
 
-AggregationSwitches::AggregationSwitches(const Topology& topology,
+AggregationSwitches::AggregationSwitches(const topology::Topology& topology,
                                          const AggregationOptions& options, EventQueue& events,
                                          Fabric& fabric)
     : topology_(topology),
@@ -35,30 +35,32 @@ AggregationSwitches::AggregationSwitches(const Topology& topology,
   table_options_.pass_second_level_resends = options.pass_second_level_resends;
   if (options.slots == 0) return;
   CHECK(table_options_.validate().ok(), "{}", table_options_.validate().error().message());
-  for (const NodeId node : options.switches) {
+  for (const topology::NodeId node : options.switches) {
     sites_[node.index()] = std::make_unique<Site>(table_options_);
   }
 }
 
-Result<AggregationGroups> AggregationSwitches::groups_of(const AggregationSpec& spec) const {
-  return aggregation_groups(topology_, spec.workers, spec.servers,
-                            [this](NodeId node) { return aggregates(node); },
-                            {.workers = kAtpMostWorkersPerGroup, .groups = kAtpMostGroups});
+Result<topology::AggregationGroups> AggregationSwitches::groups_of(
+    const AggregationSpec& spec) const {
+  return topology::aggregation_groups(
+      topology_, spec.workers, spec.servers,
+      [this](topology::NodeId node) { return aggregates(node); },
+      {.workers = wire::kAtpMostWorkersPerGroup, .groups = wire::kAtpMostGroups});
 }
 
 Status AggregationSwitches::add_job(std::uint32_t job, const AggregationSpec& spec,
-                                    const AggregationGroups& groups) {
+                                    const topology::AggregationGroups& groups) {
   admit(job, spec);
-  // At switches with nothing to do for the job too: there its packets only pass.
+  // The job is also added at switches that do nothing for it: its packets only pass there.
   for (std::size_t n = 0; n < sites_.size(); ++n) {
     if (!sites_[n]) continue;
-    AggregateJob about{
+    switches::AggregateJob about{
         .id = job, .window = jobs_.back().parameters->window, .slot_limit = spec.slot_limit};
-    for (const AggregationGroups::Site& site : groups.sites) {
+    for (const topology::AggregationGroups::Site& site : groups.sites) {
       if (site.node.index() != n) continue;
       about.second_level = site.second_level;
       for (const std::size_t group : site.groups)
-        about.groups |= atp_bit(static_cast<unsigned>(group));
+        about.groups |= wire::atp_bit(static_cast<unsigned>(group));
     }
     THALWEG_TRY_STATUS(sites_[n]->atp.add_job(about));
   }
@@ -66,7 +68,7 @@ Status AggregationSwitches::add_job(std::uint32_t job, const AggregationSpec& sp
 }
 
 Status AggregationSwitches::add_switchml_job(std::uint32_t job, const AggregationSpec& spec,
-                                             NodeId node) {
+                                             topology::NodeId node) {
   admit(job, spec);
   const AggregationParameters& parameters = *jobs_.back().parameters;
   if (parameters.elements > table_options_.slot_elements) {
@@ -94,44 +96,48 @@ void AggregationSwitches::admit(std::uint32_t job, const AggregationSpec& spec) 
 
 void AggregationSwitches::on_packet(std::uint32_t node, std::uint32_t place) {
   PooledPacket& packet = pool_[place];
-  AtpHeader header = header_of(packet);
+  wire::AtpHeader header = header_of(packet);
   switch (header.kind) {
-    case AtpKind::kGradient:
+    case wire::AtpKind::kGradient:
       return on_gradient(node, place, header);
-    case AtpKind::kUpdate:
+    case wire::AtpKind::kUpdate:
       return on_update(node, place, header);
-    case AtpKind::kParameter:
+    case wire::AtpKind::kParameter:
       if (Site* const site = site_of(node); site != nullptr) site->atp.on_parameter(header);
       break;
-    case AtpKind::kAbort:
-    case AtpKind::kResult:
+    case wire::AtpKind::kAbort:
+    case wire::AtpKind::kMissing:
+    case wire::AtpKind::kResult:
       break;
   }
   if (packet.kind == PacketKind::kMulticast) return multicast(node, place);
   fabric_.forward(node, place);
 }
 
-// A part of the sequences, the same at every switch, is passed on without a look at the table.
-bool AggregationSwitches::forced(const Job& job, const AtpHeader& header) {
+// A share of the sequences, the same at every switch, passes without a look at the table.
+bool AggregationSwitches::forced(const Job& job, const wire::AtpHeader& header) {
   if (job.parameters->forwarding == 0) return false;
   const std::uint64_t hash = mix_bits(header.sequence * kGoldenStep + header.job);
   return static_cast<double>(hash >> 11) * 0x1p-53 < job.parameters->forwarding;
 }
 
-// A sum that leaves the first level may have its second at the same switch.
-void AggregationSwitches::on_gradient(std::uint32_t node, std::uint32_t place, AtpHeader& header) {
+// A sum that leaves the first level may enter the second at the same switch.
+void AggregationSwitches::on_gradient(std::uint32_t node, std::uint32_t place,
+                                      wire::AtpHeader& header) {
   Site* const site = site_of(node);
-  if (site == nullptr || header.level == kAtpServerLevel) return fabric_.forward(node, place);
+  if (site == nullptr || header.level == wire::kAtpServerLevel) return fabric_.forward(node, place);
   if (forced(jobs_[header.job], header)) {
-    if (header.level == kAtpFirstLevel) ++jobs_[header.job].forwarded;
+    if (header.level == wire::kAtpFirstLevel) ++jobs_[header.job].forwarded;
     return fabric_.forward(node, place);
   }
   header.congested |= pool_[place].ecn == Ecn::kCongested;
   site->atp.sweep(events_.now(), kSweptWithPacket);
+  if (const auto missing = site->atp.missing_before(header)) report(node, place, *missing);
   bool goes_on = true;
-  for (std::uint8_t level = kAtpFirstLevel; goes_on && level <= kAtpSecondLevel; ++level) {
+  for (std::uint8_t level = wire::kAtpFirstLevel; goes_on && level <= wire::kAtpSecondLevel;
+       ++level) {
     if (header.level != level) continue;
-    const AggregateAction action = site->atp.on_gradient(header, events_.now());
+    const switches::AggregateAction action = site->atp.on_gradient(header, events_.now());
     goes_on = apply(action, site->atp_values, place);
   }
   if (!goes_on) return fabric_.absorb(place);
@@ -139,8 +145,19 @@ void AggregationSwitches::on_gradient(std::uint32_t node, std::uint32_t place, A
   fabric_.forward(node, place);
 }
 
-bool AggregationSwitches::apply(const AggregateAction& action, std::vector<std::uint32_t>& values,
-                                std::uint32_t place) {
+// The report goes back to the host that sent the packet.
+void AggregationSwitches::report(std::uint32_t node, std::uint32_t place,
+                                 const wire::AtpHeader& missing) {
+  const auto size = static_cast<std::uint32_t>(jobs_[missing.job].parameters->header.count());
+  const std::uint32_t made = fabric_.copy(place, size);
+  PooledPacket& packet = pool_[made];
+  put_header(missing, packet);
+  packet.target = packet.source;
+  fabric_.forward(node, made);
+}
+
+bool AggregationSwitches::apply(const switches::AggregateAction& action,
+                                std::vector<std::uint32_t>& values, std::uint32_t place) {
   PooledPacket& packet = pool_[place];
   switch (action.payload) {
     case Payload::kNothing:
@@ -152,8 +169,7 @@ bool AggregationSwitches::apply(const AggregateAction& action, std::vector<std::
       values[action.slot] += packet.payload;
       break;
   }
-  // All sums of a job take one path: they are one stream, whoever sent the packet that completed
-  // it.
+  // All sums of a job take one path, whichever worker sent the packet that completed them.
   if (action.emit != Emit::kNothing && action.emit != Emit::kPacket) {
     packet.payload = values[action.slot];
     packet.path_hash = static_cast<std::uint32_t>(packet.flow.value());
@@ -161,11 +177,12 @@ bool AggregationSwitches::apply(const AggregateAction& action, std::vector<std::
   return action.emit != Emit::kNothing;
 }
 
-// The sum takes the place of the packet that completed it, or that asked for it.
-void AggregationSwitches::on_update(std::uint32_t node, std::uint32_t place, AtpHeader& header) {
+// The sum travels in the packet that completed it, or that asked for it.
+void AggregationSwitches::on_update(std::uint32_t node, std::uint32_t place,
+                                    wire::AtpHeader& header) {
   Site* const site = site_of(node);
   if (site == nullptr || !site->switchml) return fabric_.forward(node, place);
-  const AggregateAction action = site->switchml->on_update(header);
+  const switches::AggregateAction action = site->switchml->on_update(header);
   if (!apply(action, site->switchml_values, place)) return fabric_.absorb(place);
   PooledPacket& packet = pool_[place];
   put_header(header, packet);
@@ -176,8 +193,8 @@ void AggregationSwitches::on_update(std::uint32_t node, std::uint32_t place, Atp
   multicast(node, place);
 }
 
-// Copies for all branches but the last, which takes the packet itself. A packet that was under way
-// when routes changed may find no branch here: to the ends that is loss.
+// Every branch but the last gets a copy, and the last the packet itself. A packet that was under
+// way when routes changed may find no branch here; its receivers treat that as loss.
 void AggregationSwitches::multicast(std::uint32_t node, std::uint32_t place) {
   const PooledPacket& packet = pool_[place];
   const auto number = static_cast<std::uint32_t>(packet.flow.value());
@@ -203,8 +220,8 @@ AggregationSwitches::Tree& AggregationSwitches::tree_from(std::uint32_t root, Jo
   return found->second;
 }
 
-// Workers behind one edge switch take the same choice, so that they share a branch. Routes are
-// shortest ones, so no node comes twice.
+// Workers behind one edge switch make the same choice, so that they share a branch. Routes are
+// shortest paths, so no node is visited twice.
 void AggregationSwitches::grow(Tree& tree, std::uint32_t node, const std::vector<Rank>& workers,
                                std::uint32_t number) const {
   std::map<std::uint32_t, std::vector<Rank>> further;  // by arc
@@ -216,7 +233,7 @@ void AggregationSwitches::grow(Tree& tree, std::uint32_t node, const std::vector
     const std::uint64_t choice =
         mix_bits(std::uint64_t{number} << 32 | fabric_.routes().end_node(target));
     const std::uint32_t arc = hops[choice % hops.size()];
-    const NodeId next = topology_.arc(ArcId(static_cast<std::int32_t>(arc))).to;
+    const topology::NodeId next = topology_.arc(topology::ArcId(static_cast<std::int32_t>(arc))).to;
     if (next == topology_.host(worker)) {
       out.push_back({arc, worker});
     } else {
@@ -225,7 +242,7 @@ void AggregationSwitches::grow(Tree& tree, std::uint32_t node, const std::vector
   }
   for (const auto& [arc, behind] : further) {
     out.push_back({arc, Rank()});
-    const NodeId next = topology_.arc(ArcId(static_cast<std::int32_t>(arc))).to;
+    const topology::NodeId next = topology_.arc(topology::ArcId(static_cast<std::int32_t>(arc))).to;
     grow(tree, static_cast<std::uint32_t>(next.value()), behind, number);
   }
   auto& branches = tree[node];
@@ -243,7 +260,7 @@ void AggregationSwitches::count(std::uint32_t job, AggregationCounters& counters
   counters.forwarded += jobs_[job].forwarded;
   for (const auto& site : sites_) {
     if (!site) continue;
-    for (const AggregateCounters* of :
+    for (const switches::AggregateCounters* of :
          {site->atp.counters(job), site->switchml ? site->switchml->counters(job) : nullptr}) {
       if (of == nullptr) continue;
       counters.aggregated += of->of(Cause::kStored) + of->of(Cause::kAdded);
@@ -257,13 +274,13 @@ void AggregationSwitches::count(std::uint32_t job, AggregationCounters& counters
   }
 }
 
-// Once all is over, a slot may still be held only by a packet that came after its sum; its lifetime
-// frees it.
+// Once nothing happens any more, only a packet that came after its sum may still hold a slot, which
+// its lifetime frees.
 void AggregationSwitches::check(bool idle, std::vector<std::string>& violations) const {
   if (!idle) return;
   for (std::size_t n = 0; n < sites_.size(); ++n) {
     if (!sites_[n]) continue;
-    AggregateTable later = sites_[n]->atp;
+    switches::AggregateTable later = sites_[n]->atp;
     later.sweep(events_.now() + table_options_.lifetime, table_options_.slots);
     if (later.slots_in_use() == 0) continue;
     violations.push_back(fmt::format("switch {} keeps {} aggregators for ever",
@@ -271,4 +288,4 @@ void AggregationSwitches::check(bool idle, std::vector<std::string>& violations)
   }
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::sim

@@ -1,17 +1,20 @@
 #include "sim/atp/atp_transport.h"
 
+#include <fmt/core.h>
+
 #include <bit>
 
 #include "base/check.h"
 #include "proto/atp/options.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
 constexpr Range<Duration> kWaits{Duration::microseconds(1), Duration::milliseconds(3'600'000)};
 
 void bind_shared(ParameterBinder& binder, AggregationParameters& parameters) {
-  binder.bind("elements", parameters.elements, {1, static_cast<std::uint32_t>(kAtpMostElements)},
+  binder.bind("elements", parameters.elements,
+              {1, static_cast<std::uint32_t>(wire::kAtpMostElements)},
               "elements of a packet, 4 bytes each");
   binder.bind("header", parameters.header, {Bytes(0), Bytes(500)}, "header of a packet");
   binder.bind("timeout", parameters.timeout, kWaits, "when a packet without answer is sent again");
@@ -31,7 +34,8 @@ MadeTransport made(const char* name, Parameters parameters, const KeyValues& giv
 
 }  // namespace
 
-// 32 elements in 180 bytes, as in the ATP paper's section 6; a pool for 100 Gb/s.
+// As in section 6 of the ATP paper, a packet has 32 elements in 180 bytes, and the pool suits 100
+// Gb/s.
 SwitchmlParameters::SwitchmlParameters() {
   switchml = true;
   elements = 32;
@@ -47,17 +51,25 @@ std::unique_ptr<Sender> AggregationTransport::make_sender(std::uint64_t /*flow_b
 
 void bind_parameters(ParameterBinder& binder, AtpParameters& parameters) {
   bind_shared(binder, parameters);
-  binder.bind("window", parameters.window, {1, AtpWorkerOptions::kMostWindow},
+  binder.bind("window", parameters.window, {1, proto::AtpWorkerOptions::kMostWindow},
               "most packets in flight, a power of two");
   if (!std::has_single_bit(parameters.window)) binder.fail("window", "it is no power of two");
   binder.bind("timeout_min", parameters.timeout_min, kWaits, "shortest timeout");
   binder.bind("timeout_max", parameters.timeout_max, kWaits, "longest timeout");
-  if (parameters.timeout_max < parameters.timeout_min) {
-    binder.fail("timeout_max", "it is below timeout_min");
+  // A worker's timeout starts at `timeout` and then stays between the other two.
+  if (parameters.timeout < parameters.timeout_min) {
+    binder.fail("timeout",
+                fmt::format("{} is below timeout_min, {}; at least timeout_min is allowed",
+                            to_string(parameters.timeout), to_string(parameters.timeout_min)));
+  }
+  if (parameters.timeout_max < parameters.timeout) {
+    binder.fail("timeout_max",
+                fmt::format("{} is below timeout, {}; at least timeout is allowed",
+                            to_string(parameters.timeout_max), to_string(parameters.timeout)));
   }
   binder.bind("congestion_control", parameters.congestion_control,
               "off: the window is always the largest");
-  binder.bind("iw", parameters.initial_window, {1, AtpWorkerOptions::kMostWindow},
+  binder.bind("iw", parameters.initial_window, {1, proto::AtpWorkerOptions::kMostWindow},
               "packets of the first window");
   binder.bind("step", parameters.step, {Bytes(1), Bytes(1 << 30)}, "what the window grows by");
   binder.bind("threshold", parameters.threshold, {Bytes(1), Bytes(std::int64_t{1} << 40)},
@@ -83,4 +95,4 @@ MadeTransport make_switchml(SwitchmlParameters parameters, const KeyValues& give
   return made("switchml", parameters, given);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::sim

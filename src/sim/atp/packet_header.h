@@ -1,33 +1,34 @@
-// The header of a packet of aggregation (wire/atp_packet.h) in the fields of a simulated packet:
+// How the header of an aggregation packet (wire/atp_packet.h) is kept in the fields of a simulated
+// packet:
 //
 //   sequence        the sequence
-//   sent            whose contributions: groups in the upper half, workers in the lower
+//   sent            whose contributions it holds: groups in the upper half, workers in the lower
 //   flow            the aggregation it belongs to (the job of the header)
 //   path            the kind of header
 //   rank_in_queue   group, fan-in, group count, level, flags, elements
-//   payload         the elements: one that stands for all. Contributions are numbers that look
-//                   random (contribution_of) and add up modulo 2^32, so a sum that has one of them
-//                   twice, or lacks one, is found out.
+//   payload         one number that stands for all elements. Contributions are numbers that look
+//                   random (contribution_of) and add up modulo 2^32, so the checks find a sum that
+//                   has a contribution twice or lacks one.
 //
-// Exponents do not travel.
+// Exponents are not simulated.
 #pragma once
 
 #include <cstdint>
 
 #include "base/prng.h"
-#include "sim/packet.h"
+#include "sim/core/packet.h"
 #include "wire/atp_packet.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 
-// Worker w's elements of a sequence.
+// The number that stands for worker `worker`'s elements of a sequence.
 inline std::uint32_t contribution_of(std::size_t aggregation, std::size_t worker,
                                      std::uint64_t sequence) {
   return static_cast<std::uint32_t>(
       mix_bits(mix_bits(sequence + aggregation * kGoldenStep) + worker));
 }
 
-inline void put_header(const AtpHeader& header, Packet& packet) {
+inline void put_header(const wire::AtpHeader& header, Packet& packet) {
   packet.sequence = header.sequence;
   const std::uint64_t members = std::uint64_t{header.groups} << 32 | header.workers;
   packet.sent = Time::at(Duration::picoseconds(static_cast<std::int64_t>(members)));
@@ -40,11 +41,11 @@ inline void put_header(const AtpHeader& header, Packet& packet) {
       bit(header.congested, 19) | bit(header.saturated, 20) | (header.elements - 1U) << 21;
 }
 
-inline AtpHeader header_of(const Packet& packet) {
-  AtpHeader header;
+inline wire::AtpHeader header_of(const Packet& packet) {
+  wire::AtpHeader header;
   const std::uint32_t bits = packet.rank_in_queue;
   const auto members = static_cast<std::uint64_t>(packet.sent.since_start().ps());
-  header.kind = static_cast<AtpKind>(packet.path);
+  header.kind = static_cast<wire::AtpKind>(packet.path);
   header.level = bits >> 15 & 3;
   header.job = static_cast<std::uint32_t>(packet.flow.value());
   header.sequence = packet.sequence;
@@ -58,8 +59,10 @@ inline AtpHeader header_of(const Packet& packet) {
   header.congested = (bits >> 19 & 1) != 0;
   header.saturated = (bits >> 20 & 1) != 0;
   header.elements = static_cast<std::uint16_t>((bits >> 21) + 1);
-  if (header.kind == AtpKind::kAbort) header.elements = 0;
+  if (header.kind == wire::AtpKind::kAbort || header.kind == wire::AtpKind::kMissing) {
+    header.elements = 0;
+  }
   return header;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::sim

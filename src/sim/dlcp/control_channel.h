@@ -1,10 +1,10 @@
-// A reliable, ordered stream of control messages in one direction, as descriptors: messages stay at
-// their sender until they are acknowledged, and packets carry their numbers only.
+// A reliable, ordered stream of control messages in one direction, simulated by descriptors:
+// messages stay at their sender until they are acknowledged, and packets carry only their numbers.
 //
-// Every message is a packet, every packet is acknowledged with the number of the next one expected.
-// What is not acknowledged in time is sent again, all of it, and the time doubles until something
-// is. It stands for the TCP connection of the paper, whose signals are single packets far apart: on
-// those fast retransmission does nothing, and only the timeout counts.
+// Every message is one packet, and every packet is acknowledged with the number of the next one
+// expected. On a timeout all unacknowledged messages are sent again, and the timeout doubles until
+// something is acknowledged. This stands for the TCP connection of the paper, whose signals are
+// single packets far apart: fast retransmission does nothing for them, and only the timeout counts.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@
 #include "base/units.h"
 #include "wire/control_message.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 
 class ControlSender {
  public:
   explicit ControlSender(Duration timeout) : timeout_(timeout) {}
 
-  // The number of the message, which is to be sent now.
-  std::uint64_t push(ControlMessage message, Time now) {
+  // Returns the number of the message, which the caller must send now.
+  std::uint64_t push(wire::ControlMessage message, Time now) {
     if (messages_.empty()) deadline_ = now + timeout_;
     messages_.push_back(std::move(message));
     return first_ + messages_.size() - 1;
   }
-  // All below `next` have arrived.
+  // All messages below `next` have arrived.
   void on_ack(std::uint64_t next, Time now) {
     if (next <= first_) return;
     CHECK(next <= end());
@@ -40,7 +40,7 @@ class ControlSender {
     backoff_ = 1;
     deadline_ = now + timeout_;
   }
-  // True if everything from first() to end() is to be sent again.
+  // Returns true if the caller must send everything from first() to end() again.
   bool on_timeout(Time now) {
     if (messages_.empty() || now < deadline_) return false;
     backoff_ = std::min(backoff_ * 2, kMostBackoff);
@@ -54,7 +54,7 @@ class ControlSender {
   [[nodiscard]] std::uint64_t first() const { return first_; }
   [[nodiscard]] std::uint64_t end() const { return first_ + messages_.size(); }
   // Requires first() <= number < end().
-  [[nodiscard]] const ControlMessage& message(std::uint64_t number) const {
+  [[nodiscard]] const wire::ControlMessage& message(std::uint64_t number) const {
     CHECK(number >= first_ && number < end());
     return messages_[number - first_];
   }
@@ -66,12 +66,12 @@ class ControlSender {
   std::int64_t backoff_ = 1;
   Time deadline_;
   std::uint64_t first_ = 0;  // number of messages_.front()
-  std::deque<ControlMessage> messages_;
+  std::deque<wire::ControlMessage> messages_;
 };
 
 class ControlReceiver {
  public:
-  // A packet with this number has arrived. Take messages from next() on as long as has_next().
+  // A packet with this number has arrived. Afterwards call take() for as long as has_next().
   void on_packet(std::uint64_t number) {
     if (number >= next_) arrived_.insert(number);
   }
@@ -80,12 +80,12 @@ class ControlReceiver {
     arrived_.erase(next_);
     return next_++;
   }
-  // The acknowledgement.
+  // The number to acknowledge.
   [[nodiscard]] std::uint64_t next() const { return next_; }
 
  private:
   std::uint64_t next_ = 0;
-  std::set<std::uint64_t> arrived_;  // at or above next_
+  std::set<std::uint64_t> arrived_;  // numbers at or above next_
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::sim

@@ -1,25 +1,25 @@
-// Flows, their ends and what is checked of them; dlcp_drive.cc has the loop.
+// Flows, their ends and the checks on them; the loop is in dlcp_drive.cc.
 #include "sim/dlcp/dlcp_hosts.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
 #include "base/check.h"
 #include "base/prng.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
 constexpr std::uint64_t kDlcpStream = std::uint64_t{4} << 32;
-constexpr std::int64_t kElementBytes = 4;
-// Beyond any simulation: flows of DLCP do not fail, as those of TCP do not.
+constexpr std::int64_t kDlcpElementBytes = 4;
+// Longer than any simulation: like TCP flows, DLCP flows do not fail.
 constexpr Duration kDeadline = Duration::milliseconds(24LL * 3600 * 1000);
 
-LossBound bound_of(const FlowSpec& spec) {
+proto::LossBound bound_of(const FlowSpec& spec) {
   const DlcpParameters& parameters = *spec.transport->dlcp();
-  return *LossBound::of(spec.pull ? parameters.pull_bound.value_or(parameters.bound / 2)
-                                  : parameters.bound);
+  return *proto::LossBound::of(spec.pull ? parameters.pull_bound.value_or(parameters.bound / 2)
+                                         : parameters.bound);
 }
 
 }  // namespace
@@ -39,6 +39,7 @@ DlcpHosts::DlcpHosts(const NetworkOptions& options, EventQueue& events, Fabric& 
       prng_(Prng(options.seed).fork(kDlcpStream)),
       framing_bytes_(options.framing_bytes),
       host_queue_(static_cast<std::uint64_t>(options.host_queue.count())),
+      socket_limit_(static_cast<std::uint64_t>(options.socket_queue.count())),
       label_paths_(options.balancing == LoadBalancing::kLabel),
       lines_(EventKind::kDlcpDrained, events, fabric) {}
 
@@ -58,7 +59,7 @@ std::uint32_t DlcpHosts::side_of(const DlcpParameters& parameters, Rank host, Ra
 }
 
 std::uint32_t DlcpHosts::make_side(const DlcpParameters& parameters, Rank host, Rank peer) {
-  const DlcpOptions options =
+  const proto::DlcpOptions options =
       parameters.options(fabric_.name_of(peer), fabric_.host_rate(host), framing_bytes_);
   const auto index = static_cast<std::uint32_t>(sides_.size());
   sides_.push_back(std::make_unique<Side>(options, parameters, host, peer));
@@ -89,12 +90,12 @@ std::uint32_t DlcpHosts::make_flow(FlowId id, const FlowSpec& spec) {
   return index;
 }
 
-TransferSpec DlcpHosts::transfer_of(std::uint32_t index) const {
+proto::TransferSpec DlcpHosts::transfer_of(std::uint32_t index) const {
   const Flow& flow = flows_[index];
-  TransferSpec transfer;
+  proto::TransferSpec transfer;
   transfer.key = static_cast<std::uint64_t>(flow.id.value());
   transfer.elements =
-      (static_cast<std::int64_t>(flow.spec.bytes) + kElementBytes - 1) / kElementBytes;
+      (static_cast<std::int64_t>(flow.spec.bytes) + kDlcpElementBytes - 1) / kDlcpElementBytes;
   transfer.type = DType::kFloat32;
   transfer.payload = flow.spec.transport->dlcp()->segment;
   transfer.bound = flow.bound;
@@ -104,10 +105,10 @@ TransferSpec DlcpHosts::transfer_of(std::uint32_t index) const {
   return transfer;
 }
 
-// A part of the segments, chosen by a hash, counts as important.
-TagSource DlcpHosts::tags_of(const FlowSpec& spec, std::uint64_t seed) const {
+// Marks a share of the segments, chosen by a hash, as important.
+proto::TagSource DlcpHosts::tags_of(const FlowSpec& spec, std::uint64_t seed) const {
   const double important = spec.transport->dlcp()->important;
-  return TagSource([priority = spec.priority, seed, important](SegmentIndex segment) {
+  return proto::TagSource([priority = spec.priority, seed, important](SegmentIndex segment) {
     const std::uint64_t hash = mix_bits(seed + segment.index() * kGoldenStep);
     const double draw = static_cast<double>(hash >> 11) * 0x1p-53;
     return SegmentTag{.priority = priority, .important = draw < important};
@@ -120,22 +121,23 @@ void DlcpHosts::start_flow(FlowId id, const FlowSpec& spec) {
   const std::uint32_t sender = side_of(parameters, spec.source, spec.target);
   const std::uint32_t receiver = sides_[sender]->other;
   const std::uint32_t index = make_flow(id, spec);
-  const TransferSpec transfer = transfer_of(index);
+  const proto::TransferSpec transfer = transfer_of(index);
 
-  DlcpEndpoint& target = sides_[receiver]->endpoint;
+  proto::DlcpEndpoint& target = sides_[receiver]->endpoint;
   const auto receiving = target.start_recv(transfer, events_.now());
   CHECK(receiving.ok(), "{}", receiving.error().message());
   if (parameters.in_advance) {
-    // Everything else was polled when it came up, so this is the one message there is.
-    ControlMessage ready;
+    // Every other message was polled when it came up, so this is the only one.
+    wire::ControlMessage ready;
     const bool has_ready = target.poll_control(ready);
-    CHECK(has_ready && std::holds_alternative<ReadyMessage>(ready));
+    CHECK(has_ready && std::holds_alternative<wire::ReadyMessage>(ready));
     sides_[sender]->endpoint.on_control(ready, events_.now());
   }
   const auto sending =
       sides_[sender]->endpoint.start_send(transfer, tags_of(spec, prng_.next()), events_.now());
   CHECK(sending.ok(), "{}", sending.error().message());
-  const auto partition = Partition::make(transfer.elements, Bytes(kElementBytes), transfer.payload);
+  const auto partition =
+      tensor::Partition::make(transfer.elements, Bytes(kDlcpElementBytes), transfer.payload);
   Flow& flow = flows_[index];
   flow.segments = partition->segment_count();
   flow.segment_bytes = static_cast<std::uint32_t>(partition->segment_size().count());
@@ -154,11 +156,11 @@ std::optional<FlowProgress> DlcpHosts::progress_of(FlowId id) const {
 }
 
 void DlcpHosts::take_events(Side& side) {
-  TransferOutcome outcome;
+  proto::TransferOutcome outcome;
   while (side.endpoint.poll_event(outcome)) {
     CHECK(outcome.ok(), "{}", outcome.error);
     const auto flow = static_cast<std::uint32_t>(outcome.cookie);
-    if (outcome.direction == Direction::kReceive) {
+    if (outcome.direction == proto::Direction::kReceive) {
       end_flow(flow, outcome);
     } else {
       flows_[flow].sent = true;
@@ -171,9 +173,9 @@ void DlcpHosts::forget_if_over(std::uint32_t index) {
   if (flows_[index].received && flows_[index].sent) free_flows_.push_back(index);
 }
 
-// The oracle is of the least that the bound lets a receiver end with, the short last segment among
-// it.
-void DlcpHosts::end_flow(std::uint32_t index, const TransferOutcome& outcome) {
+// The oracle's flow is the least that the bound allows a receiver to end with; the short last
+// segment counts as one that arrived.
+void DlcpHosts::end_flow(std::uint32_t index, const proto::TransferOutcome& outcome) {
   Flow& flow = flows_[index];
   flow.received = true;
   flow_index_.erase(flow.id);
@@ -211,4 +213,4 @@ void DlcpHosts::check(bool idle, std::vector<std::string>& violations) const {
   }
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::sim

@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 
 std::unique_ptr<Sender> DlcpTransport::make_sender(std::uint64_t /*flow_bytes*/,
                                                    std::optional<double> /*window*/) const {
@@ -10,10 +10,10 @@ std::unique_ptr<Sender> DlcpTransport::make_sender(std::uint64_t /*flow_bytes*/,
   return nullptr;
 }
 
-DlcpOptions DlcpParameters::options(const std::string& peer, Bandwidth host_rate,
-                                    std::uint32_t framing_bytes) const {
+proto::DlcpOptions DlcpParameters::options(const std::string& peer, Bandwidth host_rate,
+                                           std::uint32_t framing_bytes) const {
   constexpr std::uint32_t kMostTransfers = 1U << 20;
-  DlcpOptions options;
+  proto::DlcpOptions options;
   options.peer = peer;
   options.rate = rate_control;
   options.rate.line_rate = rate > Bandwidth() ? rate : host_rate;
@@ -28,8 +28,8 @@ DlcpOptions DlcpParameters::options(const std::string& peer, Bandwidth host_rate
 void bind_parameters(ParameterBinder& binder, DlcpParameters& parameters) {
   constexpr double kMostBound = 0.999;
   const Range<Duration> waits{Duration::microseconds(1), Duration::milliseconds(3'600'000)};
-  RateControlOptions& rate = parameters.rate_control;
-  GraceOptions& grace = parameters.grace;
+  proto::RateControlOptions& rate = parameters.rate_control;
+  proto::GraceOptions& grace = parameters.grace;
   binder.bind("bound", parameters.bound, {0, kMostBound}, "part of a flow that may be missing");
   binder.bind("pull_bound", parameters.pull_bound, parameters.bound / 2, {0, kMostBound},
               "the same of what servers send back; half the bound if unset");
@@ -72,4 +72,4 @@ MadeTransport make_dlcp(DlcpParameters parameters, const KeyValues& given) {
   return MadeTransport(std::make_unique<DlcpTransport>(parameters, binder.describe()));
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::sim

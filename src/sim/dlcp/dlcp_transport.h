@@ -1,5 +1,5 @@
-// DLCP as a transport of scenarios: its parameters, and the factory that carries them. What runs is
-// the endpoint of proto/dlcp; DlcpHosts drives it.
+// DLCP as a transport of scenarios: its parameters, and the factory that carries them. The protocol
+// itself is the endpoint of proto/dlcp; DlcpHosts drives it.
 #pragma once
 
 #include <string>
@@ -9,40 +9,43 @@
 #include "sim/tcp/parameter_binder.h"
 #include "sim/tcp/transports.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 
-// Keys in parentheses.
+// The key of each parameter in scenario files is in parentheses.
 struct DlcpParameters {
-  double bound = 0.1;  // of a flow's segments that may be missing at its end (bound)
-  // The same of what servers send back, where a segment stands for many workers; unset: half the
-  // bound (pull_bound).
+  double bound = 0.1;  // share of a flow's segments that may be missing at its end (bound)
+  // The same share for what servers send back, where a segment stands for many workers; unset: half
+  // of `bound` (pull_bound).
   std::optional<double> pull_bound;
-  // Payload of a full packet: with IP, UDP and our own header 1500 bytes (segment, header).
+  // Payload of a full packet. With IP, UDP and our own header a packet has 1500 bytes (segment,
+  // header).
   Bytes segment{1436};
   Bytes header{64};
-  // Part of the segments that are ECN-capable: those above the tensor's median magnitude
+  // Share of the segments that are ECN-capable: those above the tensor's median magnitude
   // (important).
   double important = 0.5;
-  // Where every flow starts and the most it sends; 0: the rate of its host's link (rate).
+  // The rate at which every flow starts, and its highest; 0: the rate of its host's link (rate).
   Bandwidth rate;
-  // The receiver has told the sender that its memory is ready before the tensor is: jobs send the
-  // same tensors in every iteration. Off: that takes half a round trip of every flow (in_advance).
+  // Whether the receiver tells the sender that its memory is ready before the tensor is, as it can
+  // because jobs send the same tensors in every iteration. Off: every flow waits half a round trip
+  // for that (in_advance).
   bool in_advance = true;
-  // TCP and IP headers of a control message, and its acknowledgement's size (control_header).
+  // Size of the TCP and IP headers of a control message, and of its acknowledgement
+  // (control_header).
   Bytes control_header{40};
-  // When a control message without acknowledgement is sent again; doubles up to 100 times this
-  // (control_rto).
+  // How long a control message waits for its acknowledgement before it is sent again; doubles up to
+  // 100 times this (control_rto).
   Duration control_rto = Duration::milliseconds(1);
-  // Bytes of data that a host's port takes ahead where the network sets no host_queue (host_queue).
+  // Bytes of data that may wait at a host's port where the network sets no host_queue (host_queue).
   Bytes host_queue{12'000};
   std::uint32_t burst = 1;  // packets sent back to back (burst)
-  RateControlOptions rate_control;
-  GraceOptions grace;
-  PathOptions paths;  // used where `balancing` is label
+  proto::RateControlOptions rate_control;
+  proto::GraceOptions grace;
+  proto::PathOptions paths;  // used where `balancing` is label
 
-  // Of an endpoint at a host with this rate.
-  [[nodiscard]] DlcpOptions options(const std::string& peer, Bandwidth host_rate,
-                                    std::uint32_t framing_bytes) const;
+  // Returns the options of an endpoint at a host with this rate.
+  [[nodiscard]] proto::DlcpOptions options(const std::string& peer, Bandwidth host_rate,
+                                           std::uint32_t framing_bytes) const;
 };
 
 class DlcpTransport final : public TransportFactory {
@@ -51,7 +54,7 @@ class DlcpTransport final : public TransportFactory {
       : parameters_(parameters), description_(std::move(description)) {}
 
   [[nodiscard]] const DlcpParameters* dlcp() const override { return &parameters_; }
-  // Flows of DLCP have no senders of their own: a bug of the caller.
+  // Must not be called: DLCP flows have no senders of their own.
   [[nodiscard]] std::unique_ptr<Sender> make_sender(std::uint64_t flow_bytes,
                                                     std::optional<double> window) const override;
   [[nodiscard]] std::uint32_t header_bytes() const override {
@@ -67,4 +70,4 @@ class DlcpTransport final : public TransportFactory {
 void bind_parameters(ParameterBinder& binder, DlcpParameters& parameters);
 MadeTransport make_dlcp(DlcpParameters parameters, const KeyValues& given = {});
 
-}  // namespace thalweg
+}  // namespace thalweg::sim

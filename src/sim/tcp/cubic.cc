@@ -1,9 +1,9 @@
 // TCP CUBIC (RFC 9438), without HyStart and without ECN.
 //
-// From the last loss on the window follows a cubic of time, not of round trips:
+// After a loss the window follows a cubic function of time, not of round trips:
 //   W(t) = C (t - K)^3 + W_max,   K = cbrt((W_max - W_0) / C)
-// with W_0 the window at the start of congestion avoidance: up to the plateau at W_max, where the
-// loss was, and on beyond it. Where that is less than Reno would reach (W_est), Reno's is taken.
+// where W_0 is the window at the start of congestion avoidance. It rises to the plateau at W_max,
+// where the loss was, and on beyond it. Where Reno's window (W_est) would be larger, that is taken.
 // Windows are in segments here.
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 #include "sim/tcp/tcp_factory.h"
 #include "sim/tcp/tcp_sender.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
 class CubicSender final : public TcpSender {
@@ -31,7 +31,7 @@ class CubicSender final : public TcpSender {
     const double acked_segments = std::min(static_cast<double>(bytes) / mss(), 1.0);
     const double elapsed = (now - epoch_start_).s();
 
-    // Section 4.3: Reno that cuts by beta instead of one half, until it is back where it was.
+    // Section 4.3: Reno that cuts by beta instead of one half, until it is back at its old window.
     const double beta = parameters_.beta;
     const double slope = reno_window_ < window_before_loss_ ? 3 * (1 - beta) / (1 + beta) : 1;
     reno_window_ += slope * acked_segments / segments;
@@ -39,7 +39,7 @@ class CubicSender final : public TcpSender {
       set_window(std::max(segments, reno_window_) * mss());
       return;
     }
-    // Sections 4.4, 4.5: towards where the cubic is a round trip from now.
+    // Sections 4.4, 4.5: grow towards the cubic's value one round trip from now.
     const double target =
         std::clamp(cubic(elapsed + round_trip().s()), segments, kMostGrowth * segments);
     set_window((segments + (target - segments) / segments * acked_segments) * mss());
@@ -48,7 +48,7 @@ class CubicSender final : public TcpSender {
   double window_after_loss(Time /*now*/) override {
     const double segments = window() / mss();
     window_before_loss_ = segments;
-    // Section 4.7: a flow that did not get back to its last plateau makes room for a new one.
+    // Section 4.7: a flow that did not get back to its last plateau makes room for a new flow.
     const bool gave_way = parameters_.fast_convergence && segments < plateau_;
     plateau_ = gave_way ? segments * (1 + parameters_.beta) / 2 : segments;
     in_epoch_ = false;
@@ -64,7 +64,7 @@ class CubicSender final : public TcpSender {
  private:
   static constexpr double kMostGrowth = 1.5;  // in a round trip
 
-  // Section 4.8: after a timeout, or where no loss was, the plateau is here.
+  // Section 4.8: after a timeout, or if there was no loss, the current window is the plateau.
   void open_epoch(Time now, double segments) {
     in_epoch_ = true;
     epoch_start_ = now;
@@ -104,4 +104,4 @@ MadeTransport make_cubic(CubicParameters parameters, const KeyValues& given) {
   return make_tcp<CubicSender>("cubic", parameters, given);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::sim

@@ -4,10 +4,10 @@
 
 #include "sim/tcp/tcp_factory.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
-// As in Linux; with one segment a mark could not slow the flow any more anyway.
+// As in Linux; a mark could not slow a flow with one segment anyway.
 constexpr double kLeastWindowSegments = 2;
 
 }  // namespace
@@ -52,4 +52,4 @@ MadeTransport make_dctcp(DctcpParameters parameters, const KeyValues& given) {
   return make_tcp<DctcpSender>("dctcp", parameters, given);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::sim

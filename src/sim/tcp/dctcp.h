@@ -1,15 +1,15 @@
-// DCTCP (RFC 8257): the window is cut by the fraction of packets that were marked, once a window.
+// DCTCP (RFC 8257): the window is cut by the fraction of packets that were marked, once per window.
 #pragma once
 
 #include "sim/tcp/tcp_sender.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 
-// alpha, a running mean of the marked fraction, moves once a window of data:
+// alpha, a running mean of the marked fraction F, is updated once per window of data:
 //   alpha <- (1 - g) alpha + g F
-// and the first mark in a window cuts the window by alpha / 2. Every packet is acknowledged at once
-// and on its own, so F is a fraction of acknowledgements and exact; the receiver needs no state. A
-// loss halves the window as in Reno and leaves alpha alone (section 3.5).
+// The first mark in a window cuts the window by alpha / 2. Every packet is acknowledged at once and
+// on its own, so F is a fraction of acknowledgements and exact; the receiver needs no state. A loss
+// halves the window as in Reno and does not change alpha (section 3.5).
 class DctcpSender : public TcpSender {
  public:
   // The parameters must outlive the sender.
@@ -18,9 +18,9 @@ class DctcpSender : public TcpSender {
 
  protected:
   void observe(Time now, const Acknowledgement& ack) override;
-  // An acknowledgement with a mark does not open the window.
+  // An acknowledgement with a mark does not grow the window.
   void grow(Time now, const Acknowledgement& ack, std::uint64_t bytes) override;
-  // Retransmissions are ECN-capable as well: a marking queue drops what is not.
+  // Retransmissions are ECN-capable too, because a queue that marks drops packets that are not.
   void tag(SegmentToSend& segment) const override;
 
  private:
@@ -28,10 +28,10 @@ class DctcpSender : public TcpSender {
 
   double g_;
   double alpha_;
-  std::uint64_t window_end_ = 0;  // where the window that is counted ends
-  std::uint64_t cut_end_ = 0;     // marks on what was sent below belong to the last cut
-  std::uint32_t answered_ = 0;    // packets, in the window that is counted
+  std::uint64_t window_end_ = 0;  // where the window being counted ends
+  std::uint64_t cut_end_ = 0;     // marks on bytes sent below this belong to the last cut
+  std::uint32_t answered_ = 0;    // packets acknowledged in the window being counted
   std::uint32_t marked_ = 0;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::sim

@@ -1,8 +1,8 @@
-// TCP NewReno (RFC 5681, 6582): the shared sender with its own defaults.
+// TCP NewReno (RFC 5681, 6582): the shared sender without changes.
 #include "sim/tcp/tcp_factory.h"
 #include "sim/tcp/tcp_sender.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
 class NewRenoSender final : public TcpSender {
@@ -16,4 +16,4 @@ MadeTransport make_newreno(NewRenoParameters parameters, const KeyValues& given)
   return make_tcp<NewRenoSender>("newreno", parameters, given);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::sim

@@ -9,7 +9,7 @@
 
 #include "base/number.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
 template <class Number>
@@ -65,7 +65,7 @@ void ParameterBinder::bind_quantity(std::string_view key, T& field, Range<T> ran
       fail(key, fmt::format("{}; allowed: {}", parsed.error().message(), allowed));
     }
   }
-  // Written so that a NaN is outside.
+  // Written so that a NaN counts as outside the range.
   if (!(field >= range.least && field <= range.most)) {
     fail(key, fmt::format("'{}' is not allowed: {}", print(field), allowed));
   }
@@ -175,4 +175,4 @@ std::string ParameterBinder::describe() const {
   return text;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::sim

@@ -1,6 +1,6 @@
-// Binds the keys of a transport to the fields of its parameter struct. One list of bind() calls a
-// transport serves four ends: reading a scenario's values, validating the struct, printing what is
-// in effect, and listing what there is.
+// Binds the keys of a transport to the fields of its parameter struct. One list of bind() calls per
+// transport serves four purposes: reading a scenario's values, validating the struct, printing the
+// values in effect, and listing the parameters.
 #pragma once
 
 #include <optional>
@@ -11,9 +11,9 @@
 
 #include "sim/tcp/transports.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 
-// Both ends are allowed.
+// Both ends are allowed values.
 template <class T>
 struct Range {
   T least;
@@ -31,8 +31,8 @@ class ParameterBinder {
   ParameterBinder(std::string_view transport, const KeyValues& given)
       : transport_(transport), given_(given) {}
 
-  // Each takes the given value, if there is one, into `field`, and checks the field's range. Only
-  // the first error is kept.
+  // Each bind() puts the given value, if there is one, into `field` and checks the field's range.
+  // Only the first error is kept.
   void bind(std::string_view key, std::uint32_t& field, Range<std::uint32_t> range,
             std::string_view meaning);
   void bind(std::string_view key, double& field, Range<double> range, std::string_view meaning);
@@ -41,7 +41,7 @@ class ParameterBinder {
   void bind(std::string_view key, Bandwidth& field, Range<Bandwidth> range,
             std::string_view meaning);
   void bind(std::string_view key, Duration& field, Range<Duration> range, std::string_view meaning);
-  // Sizes that rise, separated by ',' or '/'.
+  // Rising sizes, separated by ',' or '/'; `most` of them at most.
   void bind(std::string_view key, std::vector<Bytes>& field, std::size_t most,
             std::string_view meaning);
   // An unset field becomes `otherwise`.
@@ -58,10 +58,11 @@ class ParameterBinder {
     bind_choice_value(key, index, choices, meaning);
     field = static_cast<Enum>(index);
   }
-  // A rule over several fields that does not hold; kept unless there was an error before.
+  // Reports that a rule over several fields does not hold; ignored if there was an error before.
   void fail(std::string_view key, std::string_view why);
 
-  // After the last bind(): the first error, or that of a key no bind() named.
+  // Call after the last bind(). Returns the first error, or an error for a key that no bind()
+  // named.
   [[nodiscard]] Status finish() const;
   [[nodiscard]] const std::vector<ParameterInfo>& parameters() const { return parameters_; }
   // "dctcp: mss=1460B header=40B …"
@@ -71,7 +72,7 @@ class ParameterBinder {
   [[nodiscard]] const std::string* find(std::string_view key) const;
   void bind_choice_value(std::string_view key, int& value, std::span<const Choice> choices,
                          std::string_view meaning);
-  // `parse` turns text into Result<T>; `print` a T into text that parses back.
+  // `parse` turns text into Result<T>; `print` turns a T into text that parses back.
   template <class T, class Parse, class Print>
   void bind_quantity(std::string_view key, T& field, Range<T> range, std::string_view meaning,
                      Parse parse, Print print);
@@ -82,4 +83,4 @@ class ParameterBinder {
   std::vector<ParameterInfo> parameters_;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::sim

@@ -1,16 +1,16 @@
-// pFabric: the network schedules by the bytes a flow has left; the sender only keeps it busy
+// pFabric: the network schedules by the bytes that a flow has left; the sender only keeps it busy
 // (Alizadeh et al., SIGCOMM 2013, section 4.2).
 //
 // A flow starts with a window of the bandwidth-delay product and never has a larger one. Duplicates
-// mean nothing, since every packet takes its own path; a loss is found by a fixed, short timeout
-// alone, after which the flow slow-starts towards half its window. A flow whose packets are dropped
-// `probe_after` times in a row stops wasting the links before the drop: each timeout it sends a
-// probe, the first missing byte alone, until something is acknowledged. The probe is real data, so
-// the receiver needs no special case; the next segment is a byte shorter.
+// mean nothing, since every packet takes its own path. Only a fixed, short timeout detects a loss;
+// after it the flow slow-starts towards half its window. A flow that times out `probe_after` times
+// in a row stops wasting the links before the drop: on each timeout it sends a probe, the first
+// missing byte alone, until something is acknowledged. The probe is real data, so the receiver
+// needs no special case; the next segment is a byte shorter.
 //
-// The authors' receiver acknowledges selectively. Ours tells only the next byte expected, so below
-// the threshold the window grows by all that an acknowledgement covers: one that leaps over what
-// had arrived all along reopens it at once.
+// The authors' receiver acknowledges selectively. Ours sends only the next byte expected, so below
+// the threshold the window grows by all bytes that an acknowledgement covers: one that jumps over
+// data that had already arrived reopens the window at once.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -19,12 +19,12 @@
 #include "sim/tcp/tcp_factory.h"
 #include "sim/tcp/tcp_sender.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
 using AfterTimeout = PfabricParameters::AfterTimeout;
 
-// pFabric's parameters with everything derived, as the shared sender takes them.
+// pFabric's parameters with all derived values, in the form that the shared sender takes.
 struct PfabricSettings : TcpParameters {
   std::uint32_t probe_after = 0;
   AfterTimeout after_timeout = AfterTimeout::kSlowStart;
@@ -98,9 +98,9 @@ PfabricScale pfabric_scale(Bandwidth rate, Duration rtt, Bytes packet) {
   const auto bdp = static_cast<std::int64_t>(rate.bytes_per_second() * rtt.s());
   PfabricScale scale;
   const std::int64_t packets = (bdp + packet.count() - 1) / packet.count();
-  constexpr std::int64_t kMostPackets = std::numeric_limits<std::uint32_t>::max();
+  constexpr std::int64_t kMostInWindow = std::numeric_limits<std::uint32_t>::max();
   scale.initial_window =
-      static_cast<std::uint32_t>(std::clamp<std::int64_t>(packets, 1, kMostPackets));
+      static_cast<std::uint32_t>(std::clamp<std::int64_t>(packets, 1, kMostInWindow));
   scale.port_buffer = Bytes(2 * bdp);
   scale.rto = rtt * 3;
   return scale;
@@ -134,4 +134,4 @@ MadeTransport make_pfabric(PfabricParameters parameters, const KeyValues& given)
       settings_of(parameters), binder.describe()));
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::sim

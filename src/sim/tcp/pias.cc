@@ -1,8 +1,9 @@
 // PIAS: DCTCP whose packets lose priority as their flow sends more, so that short flows pass long
-// ones without anyone knowing sizes (Bai et al., NSDI 2015).
+// ones without knowledge of flow sizes (Bai et al., NSDI 2015).
 //
-// The priority of a packet follows from the bytes its flow has sent, a retransmission's too. A flow
-// that times out again and again may be starved by the queues above: it counts as new then.
+// A packet's priority follows from the bytes that its flow has sent so far, also for a
+// retransmission. A flow that times out again and again may be starved by the queues above it; then
+// it counts as new.
 #include <algorithm>
 #include <array>
 
@@ -10,7 +11,7 @@
 #include "sim/tcp/dctcp.h"
 #include "sim/tcp/tcp_factory.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
 class PiasSender final : public DctcpSender {
@@ -29,7 +30,8 @@ class PiasSender final : public DctcpSender {
 
   void tag(SegmentToSend& segment) const override {
     DctcpSender::tag(segment);
-    // What is sent again after a promotion counts from there on, not from what was sent before.
+    // After a promotion, data that is sent again counts from the promotion on, not from the flow's
+    // start.
     const std::uint64_t reached = promoted_ ? segment.sequence : std::max(segment.sequence, sent());
     const Bytes bytes_sent(static_cast<std::int64_t>(reached - new_since_));
     const std::vector<Bytes>& thresholds = parameters_.thresholds;
@@ -65,8 +67,8 @@ std::vector<Bytes> pias_thresholds(std::vector<Bytes> sizes, std::size_t priorit
   for (const Bytes size : sizes) total += size;
 
   std::vector<Bytes> thresholds;
-  // Σ min(s, a) is linear between sizes: `below` holds it at a = sizes[i - 1], and from there on it
-  // rises by `longer`, the number of larger flows, a byte.
+  // Σ min(s, a) is linear between sizes: `below` is its value at a = sizes[i - 1], and from there
+  // on it rises by `longer`, the number of larger flows, per byte.
   std::size_t i = 0;
   Bytes below;
   Bytes previous;
@@ -88,4 +90,4 @@ std::vector<Bytes> pias_thresholds(std::vector<Bytes> sizes, std::size_t priorit
   return thresholds;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::sim

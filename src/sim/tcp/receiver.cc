@@ -1,13 +1,13 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "sim/transport.h"
+#include "sim/hosts/transport.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 
-// What arrives in order only moves expected_. What arrives early joins the stretches it touches, so
-// their number is that of the holes, and the last stretch, where most early packets land, is found
-// first.
+// Data that arrives in order only moves expected_. Data that arrives early joins the stretches it
+// touches, so there is one stretch per hole. The search starts at the last stretch, where most
+// early packets land.
 std::uint64_t Receiver::on_data(std::uint64_t sequence, std::uint32_t payload) {
   std::uint64_t begin = sequence;
   std::uint64_t end = sequence + payload;
@@ -48,4 +48,4 @@ std::uint64_t Receiver::on_data(std::uint64_t sequence, std::uint32_t payload) {
   return expected_;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::sim

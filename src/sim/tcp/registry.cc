@@ -8,7 +8,7 @@
 #include "sim/dlcp/dlcp_transport.h"
 #include "sim/tcp/tcp_factory.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
 struct Entry {
@@ -93,4 +93,4 @@ Result<std::vector<ParameterInfo>> transport_parameters(std::string_view name) {
   return transport->list();
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::sim

@@ -8,10 +8,10 @@
 #include "sim/tcp/parameter_binder.h"
 #include "sim/tcp/transports.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 
-// `Parameters` derives from TcpParameters; `SenderType` is made from them, the flow's bytes and the
-// window to start with.
+// `Parameters` derives from TcpParameters; `SenderType` is constructed from them, the flow's bytes
+// and the window to start with.
 template <class SenderType, class Parameters>
 class TcpFactory final : public TransportFactory {
  public:
@@ -32,7 +32,7 @@ class TcpFactory final : public TransportFactory {
   std::string description_;
 };
 
-// The fields of each struct and their ranges, in the order in which they are printed.
+// Binds the fields of each struct and their ranges, in the order in which they are printed.
 void bind_parameters(ParameterBinder& binder, TcpParameters& parameters);
 void bind_parameters(ParameterBinder& binder, CubicParameters& parameters);
 void bind_parameters(ParameterBinder& binder, DctcpParameters& parameters);
@@ -48,4 +48,4 @@ MadeTransport make_tcp(std::string_view name, Parameters parameters, const KeyVa
                                                                             binder.describe()));
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::sim

@@ -5,14 +5,14 @@
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
 // RFC 5681: the threshold never falls below two segments.
 constexpr double kLeastThresholdSegments = 2;
-// RFC 3042: segments that the first duplicates may let out beyond the window.
+// RFC 3042: segments that the first duplicates may send beyond the window.
 constexpr std::uint32_t kLimitedTransmitSegments = 2;
-// Doublings after which the longest allowed timeout is surely reached, without overflow.
+// After this many doublings the longest allowed timeout is surely reached, without overflow.
 constexpr std::uint32_t kMostDoublings = 16;
 
 }  // namespace
@@ -60,7 +60,7 @@ void TcpSender::on_ack(Time now, const Acknowledgement& ack) {
     return;
   }
   observe(now, ack);
-  // An older one was overtaken by a newer and tells no more.
+  // An older acknowledgement was overtaken by a newer one and says nothing new.
   if (ack.next_expected == acked_ && next_ > acked_) on_duplicate(now, ack);
 }
 
@@ -95,7 +95,7 @@ void TcpSender::on_partial_ack(Time now, std::uint64_t bytes) {
   if (static_cast<double>(bytes) >= mss()) inflation_ += mss();
   retransmit_head_ = true;
   // Only the first partial acknowledgement restarts the timer, so that a window with many holes
-  // ends in a timeout rather than in a round trip a hole.
+  // ends in a timeout rather than in one round trip per hole.
   if (!partial_ack_seen_) restart_timer(now);
   partial_ack_seen_ = true;
 }
@@ -125,7 +125,7 @@ void TcpSender::enter_recovery(Time now) {
 void TcpSender::leave_recovery() {
   in_recovery_ = false;
   inflation_ = 0;
-  // Not more than one segment at once, however little is outstanding (RFC 6582 section 3.2).
+  // At most one segment leaves at once, however little is outstanding (RFC 6582 section 3.2).
   set_window(std::min(slow_start_threshold_, std::max(outstanding(), mss()) + mss()));
 }
 
@@ -162,11 +162,11 @@ Duration TcpSender::timeout() const {
                                       : parameters_.rto_initial.value_or(parameters_.rto_min);
   const Duration base = std::clamp(estimate, parameters_.rto_min, parameters_.rto_max);
   const std::int64_t factor = std::int64_t{1} << std::min(timeouts_in_a_row_, kMostDoublings);
-  // A base near the largest times 2^16 stays below 2^63 ps: rto_max is at most 100 s.
+  // A base close to the largest, times 2^16, stays below 2^63 ps, because rto_max is at most 100 s.
   return std::min(base * factor, parameters_.rto_max);
 }
 
-// RFC 6298 section 2, the variation before the mean.
+// RFC 6298 section 2: the variation is updated before the mean.
 void TcpSender::measure(Duration rtt) {
   if (!measured_) {
     measured_ = true;
@@ -221,4 +221,4 @@ void TcpSender::after_timeout(Time /*now*/) {}
 
 void TcpSender::tag(SegmentToSend& /*segment*/) const {}
 
-}  // namespace thalweg
+}  // namespace thalweg::sim

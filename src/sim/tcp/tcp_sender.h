@@ -1,17 +1,18 @@
 // The sender that every TCP-like transport shares: what to send when, loss detection and recovery.
-// A scheme derives from it and decides how large the window is (one file a scheme).
+// A scheme derives from it and decides how large the window is (one file per scheme).
 //
 // Loss recovery is NewReno's (RFC 5681, 6582) with cumulative acknowledgements only:
 // - `dup_acks` duplicates start a fast retransmit of the first missing segment. During the recovery
-//   that follows each further duplicate lets one segment more out (`inflation_`), a partial
-//   acknowledgement retransmits the next hole and takes back what it acknowledged, and the one that
-//   covers all that was sent when the loss was seen ends it.
+//   that follows, each further duplicate allows one more segment (`inflation_`), and a partial
+//   acknowledgement retransmits the next hole and takes back the inflation that it acknowledged.
+//   The acknowledgement that covers everything sent before the loss was detected ends the recovery.
 // - A duplicate that answers a retransmission says that the retransmission was not needed, not that
-//   a segment is missing, and is not counted; nor is any until all that was sent before a timeout
-//   is acknowledged. That is what RFC 6582 section 4 does with timestamps.
+//   a segment is missing, and is not counted. Nor is any duplicate until everything sent before a
+//   timeout is acknowledged. RFC 6582 section 4 does the same with timestamps.
 // - On a timeout (RFC 6298) everything unacknowledged counts as lost and is sent again from the
 //   first byte on, in slow start. The timeout doubles each time until something is acknowledged.
-//   Every packet carries its time of sending, so retransmissions are measured too (RFC 7323).
+//   Every packet carries the time at which it was sent, so retransmissions are measured too (RFC
+//   7323).
 //
 // Invariants:
 // 1. acked_ <= next_ <= high_ <= flow_bytes_; [acked_, next_) is outstanding.
@@ -23,10 +24,10 @@
 #include <cstdint>
 #include <optional>
 
+#include "sim/hosts/transport.h"
 #include "sim/tcp/transports.h"
-#include "sim/transport.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 
 class TcpSender : public Sender {
  public:
@@ -41,20 +42,23 @@ class TcpSender : public Sender {
   [[nodiscard]] std::optional<Time> next_timeout() const final;
   [[nodiscard]] bool done() const final { return acked_ == flow_bytes_; }
   [[nodiscard]] const SenderCounters& counters() const final { return counters_; }
-  // Without the inflation of fast recovery.
+  // The window in bytes, without the inflation of fast recovery.
   [[nodiscard]] double window() const final { return window_; }
 
  protected:
-  // Hooks of a scheme, in the order in which an acknowledgement or a loss meets them.
+  // Hooks of a scheme, in the order in which an acknowledgement or a loss calls them.
 
-  // Every acknowledgement of an unfinished flow, after acked() has moved and before grow().
+  // Called for every acknowledgement of an unfinished flow, after acked() has moved and before
+  // grow().
   virtual void observe(Time now, const Acknowledgement& ack);
-  // `bytes` are newly acknowledged, outside of recovery, and the window was what limited the flow.
-  // By default Reno: a segment a segment below the slow-start threshold, a segment a window above.
+  // Called when `bytes` are newly acknowledged, outside of recovery, and the window limited the
+  // flow. By default as Reno: one segment per segment below the slow-start threshold, one per
+  // window above.
   virtual void grow(Time now, const Acknowledgement& ack, std::uint64_t bytes);
-  // A loss was detected: the window to go on with. By default half of what is outstanding.
+  // Called when a loss was detected. Returns the new window; by default half of what is
+  // outstanding.
   virtual double window_after_loss(Time now);
-  // A timeout has put the window at one segment.
+  // Called when a timeout has set the window to one segment.
   virtual void after_timeout(Time now);
   // Sets priority, rank and ECN of a segment.
   virtual void tag(SegmentToSend& segment) const;
@@ -62,22 +66,22 @@ class TcpSender : public Sender {
   [[nodiscard]] double mss() const { return static_cast<double>(parameters_.mss.count()); }
   [[nodiscard]] std::uint64_t flow_bytes() const { return flow_bytes_; }
   [[nodiscard]] std::uint64_t acked() const { return acked_; }
-  // All that was ever sent lies below.
+  // Everything ever sent lies below this byte.
   [[nodiscard]] std::uint64_t sent() const { return high_; }
   [[nodiscard]] bool in_recovery() const { return in_recovery_; }
   [[nodiscard]] bool in_slow_start() const { return window_ < slow_start_threshold_; }
   [[nodiscard]] double outstanding() const { return static_cast<double>(next_ - acked_); }
-  // Since something new was acknowledged.
+  // How many timeouts there were since something new was acknowledged.
   [[nodiscard]] std::uint32_t timeouts_in_a_row() const { return timeouts_in_a_row_; }
-  // Smoothed; zero before the first measurement.
+  // The smoothed round-trip time; zero before the first measurement.
   [[nodiscard]] Duration round_trip() const { return smoothed_rtt_; }
 
-  // Never above the largest window.
+  // Sets the window, to at most the largest one allowed.
   void set_window(double bytes);
   void set_slow_start_threshold(double bytes) { slow_start_threshold_ = bytes; }
-  // RFC 5681: at most a segment an acknowledgement, however much it covers.
+  // RFC 5681: grows by at most one segment per acknowledgement, however much it covers.
   void slow_start(std::uint64_t bytes);
-  // Segments are cut to this; the MSS unless a scheme probes.
+  // Segments are cut to this size: the MSS, unless a scheme probes.
   void set_segment_limit(std::uint32_t bytes) { segment_limit_ = bytes; }
 
  private:
@@ -90,7 +94,7 @@ class TcpSender : public Sender {
   [[nodiscard]] Duration timeout() const;
   void restart_timer(Time now);
   [[nodiscard]] std::uint32_t segment_at(std::uint64_t sequence) const;
-  // What may be outstanding now.
+  // How many bytes may be outstanding now.
   [[nodiscard]] double allowance() const;
 
   const TcpParameters& parameters_;
@@ -98,11 +102,11 @@ class TcpSender : public Sender {
   std::uint64_t acked_ = 0;
   std::uint64_t next_ = 0;
   std::uint64_t high_ = 0;
-  // What was sent when the last loss was detected ends here.
+  // The end of what had been sent when the last loss was detected.
   std::uint64_t recover_ = 0;
   double window_ = 0;
   double slow_start_threshold_ = 0;
-  // Bytes that recovery adds to the window: segments known to have left the network.
+  // Bytes that recovery adds to the window, for segments known to have left the network.
   double inflation_ = 0;
   Duration smoothed_rtt_;
   Duration rtt_variation_;
@@ -115,7 +119,7 @@ class TcpSender : public Sender {
   bool measured_ = false;
   bool in_recovery_ = false;
   bool partial_ack_seen_ = false;  // in this recovery
-  bool retransmit_head_ = false;   // the segment at acked_ goes next, whatever the window
+  bool retransmit_head_ = false;   // the segment at acked_ is sent next, whatever the window
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::sim

@@ -1,10 +1,11 @@
-/* The aggregation stage of ATP in the kernel: switch/aggregate.h for packets of up to 64 elements
- * without a seal. The unit tests hold it to that stage, packet by packet.
+/* The aggregation stage of ATP in the kernel: does what switch/aggregation/aggregate.h does, for
+ * packets of up to 64 elements without a seal. The unit tests compare the two packet by packet.
  *
- * Sums and what passes on leave by redirect to their server. Everything else goes up to the
- * process: parameter packets, which have freed their slots here and are fanned out there, larger
- * and sealed packets, and what is none of ours. A slot is one packet's at a time, by its lock. */
-#include "atp_maps.h"
+ * Sums and packets that pass on leave by redirect to their server. Everything else goes up to the
+ * process: parameter packets, which free their slots here and are sent to all workers there, larger
+ * and sealed packets, and packets that are not for this switch. Each slot has a lock, under which
+ * one packet at a time uses it. */
+#include "atp_slot.bpf.h"
 
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
@@ -14,303 +15,6 @@
 #include <linux/udp.h>
 
 #define AF_INET_FAMILY 2
-
-enum { KIND_GRADIENT = 'G', KIND_PARAMETER = 'P' };
-enum {
-  FLAG_RESEND = 1,
-  FLAG_COLLISION = 2,
-  FLAG_CONGESTED = 4,
-  FLAG_SATURATED = 8,
-  FLAG_KEYED = 16
-};
-enum { SECOND_LEVEL_PLACE = 0xff, FIRST_LEVEL = 0, SECOND_LEVEL = 1 };
-/* AggregateAction::Cause */
-enum cause {
-  STORED,
-  ADDED,
-  COMPLETED,
-  RESENT,
-  FLUSHED,
-  COLLISION,
-  LIMITED,
-  TOO_LARGE,
-  NOT_HERE,
-  ALONE,
-  DUPLICATE,
-  OVERLAP,
-  REPEATED,
-  FREED,
-  UNNEEDED,
-  UNKNOWN_JOB,
-  MISMATCH,
-  STALE,
-  OUT_OF_WINDOW,
-  BAD_KIND,
-  FLAGGED
-};
-
-/* wire/atp_packet.h; little-endian, as this program is. */
-struct atp_header {
-  __u8 version;
-  __u8 kind;
-  __u8 flags;
-  __u8 level;
-  __u32 job;
-  __u64 sequence;
-  __u32 workers;
-  __u32 groups;
-  __u8 group;
-  __u8 fan_in;
-  __u8 group_count;
-  __s8 exponent;
-  __s8 next_exponent;
-  __u8 reserved;
-  __u16 elements;
-};
-_Static_assert(sizeof(struct atp_header) == 32, "as on the wire");
-
-/* Where they lie in a packet. */
-struct frame {
-  struct ethhdr* eth;
-  struct iphdr* ip;
-  struct udphdr* udp;
-  struct atp_header* atp;
-};
-enum {
-  IP_PLACE = sizeof(struct ethhdr),
-  UDP_PLACE = IP_PLACE + sizeof(struct iphdr),
-  ATP_PLACE = UDP_PLACE + sizeof(struct udphdr),
-  VALUES_PLACE = ATP_PLACE + sizeof(struct atp_header),
-};
-
-struct {
-  __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, 1);
-  __type(key, __u32);
-  __type(value, struct atp_xdp_config);
-} config SEC(".maps");
-struct {
-  __uint(type, BPF_MAP_TYPE_HASH);
-  __uint(max_entries, 4096);
-  __type(key, __u32);
-  __type(value, struct atp_xdp_job);
-} jobs SEC(".maps");
-struct {
-  __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, 1); /* the loader says how many */
-  __type(key, __u32);
-  __type(value, struct atp_xdp_slot);
-} slots SEC(".maps");
-struct {
-  __uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-  __uint(max_entries, 4096);
-  __type(key, __u32);
-  __type(value, struct atp_xdp_counters);
-} counters SEC(".maps");
-
-/* What the stage decided. */
-struct verdict {
-  enum cause cause;
-  __u8 emit;    /* the packet goes on, its header as rewritten */
-  __u8 partial; /* with a sum of some, not all */
-};
-
-static __always_inline __u32 all_of(__u32 count) { return count >= 32 ? ~0U : (1U << count) - 1; }
-static __always_inline __u32 bit(__u32 i) { return 1U << (i & 31); }
-
-static __always_inline struct atp_xdp_slot* slot_of(const struct atp_xdp_job* job, __u32 count,
-                                                    __u64 sequence, __u8 place) {
-  const __u32 which = place == SECOND_LEVEL_PLACE ? ATP_XDP_ENDS : place & (ATP_XDP_ENDS - 1);
-  const __u32 index = (__u32)((job->starts[which] + sequence) % count);
-  return bpf_map_lookup_elem(&slots, &index);
-}
-
-/* check_atp_header(), of a gradient or a parameter. */
-static __always_inline int header_holds(const struct atp_header* h) {
-  if (h->version != ATP_WIRE_VERSION || h->reserved != 0 || (h->flags & ~31) != 0) return 0;
-  if (h->fan_in < 1 || h->fan_in > 32 || h->group_count < 1 || h->group_count > 32) return 0;
-  if (h->group >= h->group_count || h->elements == 0) return 0;
-  if ((h->workers & ~all_of(h->fan_in)) != 0 || (h->groups & ~all_of(h->group_count)) != 0)
-    return 0;
-  if (h->workers == 0 ? h->groups == 0 : (h->groups & bit(h->group)) != 0) return 0;
-  const __u8 passing = h->flags & (FLAG_RESEND | FLAG_COLLISION);
-  if (h->kind == KIND_PARAMETER) return h->level == 0 && passing == 0;
-  if (h->kind != KIND_GRADIENT || h->level > 2) return 0;
-  if (h->level == FIRST_LEVEL) return h->groups == 0;
-  return passing != 0 || h->workers == 0;
-}
-
-/* Adds the packet's elements to the slot's, saturating. True if any did. */
-static __always_inline int add_values(struct atp_xdp_slot* slot, const __s32* values, __u32 count,
-                                      const void* end) {
-  __u64 over = 0;
-  if (count == ATP_XDP_ELEMENTS && (const void*)(values + ATP_XDP_ELEMENTS) <= end) {
-#pragma unroll
-    for (int i = 0; i < ATP_XDP_ELEMENTS; ++i) {
-      const __s64 sum = (__s64)slot->values[i] + values[i];
-      const __s32 kept = (__s32)sum;
-      if (sum != kept) {
-        over = 1;
-        slot->values[i] = sum < 0 ? (__s32)0x80000000 : 0x7fffffff;
-      } else {
-        slot->values[i] = kept;
-      }
-    }
-    return (int)over;
-  }
-  for (__u32 i = 0; i < ATP_XDP_ELEMENTS; ++i) {
-    if (i >= count || (const void*)(values + i + 1) > end) break;
-    const __s64 sum = (__s64)slot->values[i] + values[i];
-    const __s32 kept = (__s32)sum;
-    over |= sum != kept;
-    slot->values[i] = sum == kept ? kept : sum < 0 ? (__s32)0x80000000 : 0x7fffffff;
-  }
-  return (int)over;
-}
-
-/* Copies between slot and packet. */
-static __always_inline void store_values(struct atp_xdp_slot* slot, const __s32* values,
-                                         __u32 count, const void* end) {
-  if (count == ATP_XDP_ELEMENTS && (const void*)(values + ATP_XDP_ELEMENTS) <= end) {
-    __builtin_memcpy(slot->values, values, sizeof(slot->values));
-    return;
-  }
-  for (__u32 i = 0; i < ATP_XDP_ELEMENTS; ++i) {
-    if (i >= count || (const void*)(values + i + 1) > end) break;
-    slot->values[i] = values[i];
-  }
-}
-static __always_inline void load_values(const struct atp_xdp_slot* slot, __s32* values, __u32 count,
-                                        const void* end) {
-  if (count == ATP_XDP_ELEMENTS && (const void*)(values + ATP_XDP_ELEMENTS) <= end) {
-    __builtin_memcpy(values, slot->values, sizeof(slot->values));
-    return;
-  }
-  for (__u32 i = 0; i < ATP_XDP_ELEMENTS; ++i) {
-    if (i >= count || (const void*)(values + i + 1) > end) break;
-    values[i] = slot->values[i];
-  }
-}
-
-/* The packet goes on with its own elements; not to be aggregated further up. */
-static __always_inline struct verdict pass_on(struct atp_header* h, enum cause cause) {
-  if (h->level == FIRST_LEVEL && h->workers == all_of(h->fan_in)) {
-    h->groups = bit(h->group);
-    h->workers = 0;
-  }
-  ++h->level;
-  if (cause != RESENT && cause != ALONE) h->flags |= FLAG_COLLISION;
-  return (struct verdict){cause, 1, 0};
-}
-
-static __always_inline void take_marks(struct atp_xdp_slot* slot, const struct atp_header* h) {
-  slot->congested |= (h->flags & FLAG_CONGESTED) != 0;
-  slot->saturated |= (h->flags & FLAG_SATURATED) != 0;
-  if (h->next_exponent > slot->next_exponent) slot->next_exponent = h->next_exponent;
-}
-
-/* Makes the packet that of the slot's sum, headed for the next level. */
-static __always_inline void become_sum(const struct atp_xdp_slot* slot, struct atp_header* h,
-                                       __s32* values, const void* end) {
-  ++h->level;
-  if (slot->congested) h->flags |= FLAG_CONGESTED;
-  h->flags = (h->flags & ~FLAG_SATURATED) | (slot->saturated ? FLAG_SATURATED : 0);
-  h->next_exponent = slot->next_exponent;
-  if (slot->place == SECOND_LEVEL_PLACE) {
-    h->groups = slot->members;
-    h->workers = 0;
-  } else if (slot->members == all_of(slot->fan_in)) {
-    h->groups = bit(slot->place);
-    h->workers = 0;
-  } else {
-    h->groups = 0;
-    h->workers = slot->members;
-  }
-  load_values(slot, values, h->elements, end);
-}
-
-static __always_inline struct verdict claim(struct atp_xdp_slot* slot, struct atp_header* h,
-                                            __s32* values, const void* end, __u64 now) {
-  const int first = h->level == FIRST_LEVEL;
-  slot->sequence = h->sequence;
-  slot->touched = now;
-  slot->job = h->job;
-  slot->place = first ? h->group : SECOND_LEVEL_PLACE;
-  slot->members = first ? h->workers : h->groups;
-  slot->fan_in = first ? h->fan_in : h->group_count;
-  slot->elements = h->elements;
-  slot->exponent = h->exponent;
-  slot->next_exponent = h->next_exponent;
-  slot->congested = (h->flags & FLAG_CONGESTED) != 0;
-  slot->saturated = (h->flags & FLAG_SATURATED) != 0;
-  store_values(slot, values, h->elements, end);
-  if (slot->members != all_of(slot->fan_in)) return (struct verdict){STORED, 0, 0};
-  become_sum(slot, h, values, end);
-  return (struct verdict){COMPLETED, 1, 0};
-}
-
-/* Steps 4 to 6 of the paper's figure 4. */
-static __always_inline struct verdict aggregate(struct atp_xdp_slot* slot, struct atp_header* h,
-                                                __s32* values, const void* end, __u64 now) {
-  const __u32 members = slot->place == SECOND_LEVEL_PLACE ? h->groups : h->workers;
-  slot->touched = now;
-  if ((members & ~slot->members) == 0) return (struct verdict){DUPLICATE, 0, 0};
-  if ((members & slot->members) != 0) return pass_on(h, OVERLAP);
-  slot->members |= members;
-  take_marks(slot, h);
-  if (add_values(slot, values, h->elements, end)) slot->saturated = 1;
-  if (slot->members != all_of(slot->fan_in)) return (struct verdict){ADDED, 0, 0};
-  become_sum(slot, h, values, end);
-  return (struct verdict){COMPLETED, 1, 0};
-}
-
-/* Steps 7 to 10. */
-static __always_inline struct verdict flush(struct atp_xdp_slot* slot, struct atp_header* h,
-                                            __s32* values, const void* end) {
-  const int second = slot->place == SECOND_LEVEL_PLACE;
-  const __u32 members = second ? h->groups : h->workers;
-  const int part = second && h->workers != 0;
-  const int has_own = (slot->members & bit(h->group)) != 0;
-  const int within = (members & ~slot->members) == 0 && (!part || has_own);
-  const int disjoint = (members & slot->members) == 0 && (!part || !has_own);
-  if (!within && !disjoint) {
-    slot->members = 0;
-    return pass_on(h, RESENT);
-  }
-  const __u32 partly = part && disjoint ? h->workers : 0;
-  if (disjoint) {
-    slot->members |= members;
-    take_marks(slot, h);
-    if (add_values(slot, values, h->elements, end)) slot->saturated = 1;
-  }
-  const int some = slot->members != all_of(slot->fan_in);
-  become_sum(slot, h, values, end);
-  if (second) h->workers = partly;
-  slot->members = 0;
-  return (struct verdict){FLUSHED, 1, (__u8)some};
-}
-
-/* With the slot's lock held. */
-static __always_inline struct verdict decide(struct atp_xdp_slot* slot, struct atp_header* h,
-                                             __s32* values, const void* end, __u8 place,
-                                             __u32 window, __u64 now, __u64 lifetime) {
-  const int ours = slot->members != 0 && slot->sequence == h->sequence && slot->job == h->job &&
-                   slot->place == place;
-  if (ours) {
-    const __u8 fan_in = place == SECOND_LEVEL_PLACE ? h->group_count : h->fan_in;
-    if (slot->fan_in != fan_in || slot->elements != h->elements || slot->exponent != h->exponent) {
-      return (struct verdict){MISMATCH, 0, 0};
-    }
-  }
-  if (h->flags & FLAG_RESEND) return ours ? flush(slot, h, values, end) : pass_on(h, RESENT);
-  if (ours) return aggregate(slot, h, values, end, now);
-  if (slot->members != 0) {
-    const int past = slot->job == h->job && h->sequence > slot->sequence &&
-                     h->sequence - slot->sequence >= 2 * (__u64)window;
-    if (!past && now - slot->touched < lifetime) return pass_on(h, COLLISION);
-  }
-  return claim(slot, h, values, end, now);
-}
 
 static __always_inline void add_traffic(struct atp_xdp_traffic* to, __u32 bytes) {
   ++to->packets;
@@ -337,7 +41,8 @@ static __always_inline void free_slot(const struct atp_xdp_job* about, __u32 cou
   bpf_spin_unlock(&slot->lock);
 }
 
-/* A parameter packet frees what its sequence holds; the process counts it and fans it out. */
+/* A parameter packet frees the slots of its sequence; the process counts it and sends it to the
+ * workers. */
 static __always_inline int on_parameter(const struct atp_header* h, const struct atp_xdp_job* job,
                                         const struct atp_xdp_config* about) {
   for (__u32 g = 0; g < 32; ++g) {
@@ -354,7 +59,7 @@ static __always_inline __u16 ip_checksum(struct iphdr* ip) {
   return (__u16)~sum;
 }
 
-/* To the server of the sequence, by whatever device leads there. */
+/* Sends the packet to the server of its sequence, through the device that leads there. */
 static __always_inline int send_on(struct xdp_md* context, const struct frame* f,
                                    const struct atp_xdp_job* job) {
   const __u32 servers = job->server_count;
@@ -369,6 +74,7 @@ static __always_inline int send_on(struct xdp_md* context, const struct frame* f
   f->udp->source = f->udp->dest;
   f->udp->dest = server->port;
   f->udp->check = 0; /* none: allowed in IPv4 */
+  f->atp->header_check = header_check(f->atp);
   if (server->mac[0] | server->mac[1] | server->mac[2] | server->mac[3] | server->mac[4] |
       server->mac[5]) {
     __builtin_memcpy(f->eth->h_source, f->eth->h_dest, ETH_ALEN);
@@ -387,7 +93,7 @@ static __always_inline int send_on(struct xdp_md* context, const struct frame* f
   return way.ifindex == context->ingress_ifindex ? XDP_TX : bpf_redirect(way.ifindex, 0);
 }
 
-/* Which of the ends; -1: none. */
+/* The index of the end with this address; -1 if there is none. */
 static __always_inline int place_of(const struct atp_xdp_end* ends, __u32 count, __u32 ip,
                                     __u16 port) {
   for (__u32 i = 0; i < ATP_XDP_ENDS; ++i) {
@@ -397,7 +103,8 @@ static __always_inline int place_of(const struct atp_xdp_end* ends, __u32 count,
   return -1;
 }
 
-/* Ours is what is for a data socket, IPv4 without options, not a fragment, small and unsealed. */
+/* Whether this program handles the packet: it is for a data socket, IPv4 without options, not a
+ * fragment, small and unsealed. */
 static __always_inline int is_ours(const struct frame* f, const struct atp_xdp_config* about) {
   if (f->eth->h_proto != bpf_htons(ETH_P_IP) || f->ip->ihl != 5 || f->ip->protocol != IPPROTO_UDP) {
     return 0;
@@ -405,8 +112,9 @@ static __always_inline int is_ours(const struct frame* f, const struct atp_xdp_c
   if ((f->ip->frag_off & bpf_htons(0x3fff)) != 0 || f->ip->daddr != about->ip) return 0;
   const __u16 shard = (__u16)(bpf_ntohs(f->udp->dest) - about->first_port);
   if (shard >= about->shards || !header_holds(f->atp)) return 0;
+  if (f->atp->header_check != header_check(f->atp)) return 0; /* the process counts it */
   if ((f->atp->flags & FLAG_KEYED) != 0 || f->atp->elements > ATP_XDP_ELEMENTS) return 0;
-  const __u16 size = sizeof(struct udphdr) + sizeof(struct atp_header) + 4 * f->atp->elements;
+  const __u16 size = sizeof(struct udphdr) + HEADER_SIZE + 4 * f->atp->elements;
   return bpf_ntohs(f->udp->len) == size;
 }
 
@@ -425,13 +133,13 @@ int atp_switch(struct xdp_md* context) {
   if ((void*)values + 4 * (__u64)h->elements > end) return XDP_PASS;
   const __u32 id = h->job;
   const struct atp_xdp_job* job = bpf_map_lookup_elem(&jobs, &id);
-  if (!job) return XDP_PASS; /* which counts it */
+  if (!job) return XDP_PASS; /* the process counts it */
   const int up = h->kind == KIND_GRADIENT;
   const int member = up ? place_of(job->workers, job->worker_count, f->ip->saddr, f->udp->source)
                         : place_of(job->servers, job->server_count, f->ip->saddr, f->udp->source);
   if (member < 0) return XDP_PASS;
   if (!up) return on_parameter(h, job, about);
-  const __u32 bytes = (__u32)sizeof(struct atp_header) + 4 * (__u32)h->elements;
+  const __u32 bytes = HEADER_SIZE + 4 * (__u32)h->elements;
   struct atp_xdp_counters* of = bpf_map_lookup_elem(&counters, &id);
   if (!of) return XDP_PASS;
   add_traffic(&of->from_workers[member & (ATP_XDP_ENDS - 1)], bytes);

@@ -10,9 +10,9 @@
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::switchd {
 
-std::vector<std::byte> udp_frame(const SocketAddress& from, const SocketAddress& to,
+std::vector<std::byte> udp_frame(const net::SocketAddress& from, const net::SocketAddress& to,
                                  std::span<const std::byte> payload) {
   CHECK(from.family() == AF_INET && to.family() == AF_INET);
   const auto* source = reinterpret_cast<const sockaddr_in*>(from.get());
@@ -39,4 +39,4 @@ std::vector<std::byte> udp_frame(const SocketAddress& from, const SocketAddress&
   return frame;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::switchd

@@ -2,7 +2,7 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <linux/if_link.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -17,53 +17,54 @@
 
 #include <atp_switch_program.h>
 #include "base/check.h"
-#include "net/fd.h"
-#include "net/system.h"
-#include "switch/aggregate.h"
+#include "net/io/fd.h"
+#include "net/io/system.h"
+#include "switch/aggregation/aggregate.h"
 #include "switchd/xdp/atp_maps.h"
 #include "wire/wire.h"
 
-namespace thalweg {
+namespace thalweg::switchd {
 namespace {
 
-static_assert(static_cast<int>(ATP_WIRE_VERSION) == int{kWireVersion});
-static_assert(static_cast<int>(ATP_XDP_CAUSES) == kAggregateCauseCount);
-static_assert(static_cast<std::size_t>(ATP_XDP_ENDS) == kMaxJobWorkers &&
-              static_cast<std::size_t>(ATP_XDP_ENDS) == kMaxJobServers);
+static_assert(static_cast<int>(ATP_WIRE_VERSION) == int{wire::kAtpVersion});
+static_assert(static_cast<int>(ATP_XDP_CAUSES) == switches::kAggregateCauseCount);
+static_assert(static_cast<std::size_t>(ATP_XDP_ENDS) == net::kMaxJobWorkers &&
+              static_cast<std::size_t>(ATP_XDP_ENDS) == net::kMaxJobServers);
 
 int keep_quiet(enum libbpf_print_level /*level*/, const char* /*format*/, va_list /*values*/) {
   return 0;
 }
 
-const sockaddr_in& v4(const SocketAddress& address) {
+const sockaddr_in& v4(const net::SocketAddress& address) {
   return *reinterpret_cast<const sockaddr_in*>(address.get());
 }
 
-bool all_v4(const std::vector<SocketAddress>& addresses) {
+bool all_v4(const std::vector<net::SocketAddress>& addresses) {
   return std::ranges::all_of(addresses, [](const auto& a) { return a.family() == AF_INET; });
 }
 
-// The kernel tells programs the way only for devices that forward.
+// The kernel answers a program's route lookups only for devices that forward.
 Status check_forwarding(const std::string& device) {
   int value = 0;
   std::ifstream(fmt::format("/proc/sys/net/ipv4/conf/{}/forwarding", device)) >> value;
   if (value != 0) return ok_status();
-  // Names may have dots.
+  // The sysctl is written with slashes, because names of devices may have dots.
   return Error(fmt::format("xdp: '{}' does not forward: 'sysctl -w net/ipv4/conf/{}/forwarding=1'",
                            device, device));
 }
 
-// So that the system learns the Ethernet address of an end: the program cannot ask for it.
-void make_known(const SocketAddress& address) {
+// Sends an empty packet so that the system learns the Ethernet address of an end; the XDP program
+// cannot ask for it.
+void make_known(const net::SocketAddress& address) {
   constexpr std::uint16_t kDiscard = 9;
-  const Fd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  SocketAddress to = address;
+  const net::Fd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  net::SocketAddress to = address;
   to.set_port(kDiscard);
-  // Nothing depends on it: without it the first sums are lost, and sent again.
+  // A failure here does no harm: the first sums are lost, and sent again.
   [[maybe_unused]] const ssize_t sent = sendto(fd.get(), nullptr, 0, 0, to.get(), to.size());
 }
 
-atp_xdp_end end_of(const SocketAddress& address, const XdpOptions& options) {
+atp_xdp_end end_of(const net::SocketAddress& address, const XdpOptions& options) {
   atp_xdp_end end{};
   end.ip = v4(address).sin_addr.s_addr;
   end.port = v4(address).sin_port;
@@ -90,7 +91,7 @@ class XdpPlane::Core {
 
   Status attach(const std::string& device, bool generic) {
     const auto index = static_cast<int>(if_nametoindex(device.c_str()));
-    if (index == 0) return system_error(fmt::format("xdp: '{}'", device), errno);
+    if (index == 0) return net::system_error(fmt::format("xdp: '{}'", device), errno);
     if (!options_.next_hop) THALWEG_TRY_STATUS(check_forwarding(device));
     int failure = 0;
     for (const std::uint32_t mode : {XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE}) {
@@ -98,7 +99,7 @@ class XdpPlane::Core {
       bpf_link_create_opts how{};
       how.sz = sizeof(how);
       how.flags = mode;
-      // Lasts as long as the descriptor: a switch that dies leaves nothing behind.
+      // The attachment lasts as long as this descriptor: a switch that dies leaves nothing behind.
       const int link = bpf_link_create(program(), index, BPF_XDP, &how);
       if (link >= 0) {
         links_.emplace_back(link);
@@ -106,11 +107,13 @@ class XdpPlane::Core {
       }
       failure = link;
     }
-    return system_error(fmt::format("xdp: cannot attach to '{}'", device), -failure);
+    return net::system_error(fmt::format("xdp: cannot attach to '{}'", device), -failure);
   }
 
   Status install(const AdmittedJob& job) {
-    if (job.key || job.about.limit != 0 || !all_v4(job.workers) || !all_v4(job.servers)) {
+    // The program sums at one level; a job of both levels here is the process's.
+    const bool both = job.about.groups != 0 && job.about.second_level;
+    if (both || job.key || job.about.limit != 0 || !all_v4(job.workers) || !all_v4(job.servers)) {
       return ok_status();
     }
     atp_xdp_job value{};
@@ -118,10 +121,10 @@ class XdpPlane::Core {
     value.second_level = job.about.second_level ? 1 : 0;
     value.window = job.about.window;
     set_starts(aggregate_job(job), value);
-    for (const SocketAddress& worker : job.workers) {
+    for (const net::SocketAddress& worker : job.workers) {
       value.workers[value.worker_count++] = end_of(worker, options_);
     }
-    for (const SocketAddress& server : job.servers) {
+    for (const net::SocketAddress& server : job.servers) {
       value.servers[value.server_count++] = end_of(server, options_);
       if (!options_.next_hop) make_known(server);
     }
@@ -138,14 +141,14 @@ class XdpPlane::Core {
     bpf_map_delete_elem(map("counters"), &id);
   }
 
-  void set_starts(const AggregateJob& job, atp_xdp_job& value) const {
-    std::uint64_t next = AggregateTable::first_slot(job, options_.slots);
+  void set_starts(const switches::AggregateJob& job, atp_xdp_job& value) const {
+    std::uint64_t next = switches::AggregateTable::first_slot(job, options_.slots);
     const auto place = [&](std::size_t which) {
       value.starts[which] = static_cast<std::uint32_t>(next % options_.slots);
-      next += AggregateTable::slots_between(job, options_.slots);
+      next += switches::AggregateTable::slots_between(job, options_.slots);
     };
     for (unsigned g = 0; g < static_cast<unsigned>(ATP_XDP_ENDS); ++g) {
-      if ((job.groups & atp_bit(g)) != 0) place(g);
+      if ((job.groups & wire::atp_bit(g)) != 0) place(g);
     }
     place(ATP_XDP_ENDS);
   }
@@ -159,8 +162,8 @@ class XdpPlane::Core {
       for (const atp_xdp_counters& one : each) sum += count_of(one);
       out.emplace_back(name, sum);
     };
-    for (int i = 0; i < kAggregateCauseCount; ++i) {
-      add(name_of(static_cast<AggregateAction::Cause>(i)),
+    for (int i = 0; i < switches::kAggregateCauseCount; ++i) {
+      add(switches::name_of(static_cast<switches::AggregateAction::Cause>(i)),
           [&](const atp_xdp_counters& one) { return one.packets[i]; });
     }
     add("partial_sums", [](const atp_xdp_counters& one) { return one.partial_sums; });
@@ -194,7 +197,7 @@ class XdpPlane::Core {
     run.data_size_out = static_cast<std::uint32_t>(out.size());
     run.repeat = 1;
     if (const int failure = bpf_prog_test_run_opts(program(), &run); failure != 0) {
-      return system_error("xdp: cannot run the program", -failure);
+      return net::system_error("xdp: cannot run the program", -failure);
     }
     Outcome outcome;
     outcome.size = run.data_size_out;
@@ -206,7 +209,7 @@ class XdpPlane::Core {
   }
 
  private:
-  // By every processor; nothing of a job that is not here.
+  // The counters of a job on each processor; empty for a job that is not installed here.
   [[nodiscard]] std::vector<atp_xdp_counters> counted(std::uint32_t id) const {
     if (!jobs_.contains(id)) return {};
     std::vector<atp_xdp_counters> each(processors());
@@ -222,12 +225,12 @@ class XdpPlane::Core {
   }
   Status set(const char* name, std::uint32_t key, const void* value) const {
     if (bpf_map_update_elem(map(name), &key, value, BPF_ANY) == 0) return ok_status();
-    return system_error(fmt::format("xdp: cannot set '{}'", name), errno);
+    return net::system_error(fmt::format("xdp: cannot set '{}'", name), errno);
   }
 
   XdpOptions options_;
   std::unique_ptr<bpf_object, decltype(&bpf_object__close)> object_;
-  std::vector<Fd> links_;  // to devices
+  std::vector<net::Fd> links_;  // BPF links: attachments to devices
   std::set<std::uint32_t> jobs_;
 };
 
@@ -245,7 +248,7 @@ Result<std::unique_ptr<XdpPlane>> XdpPlane::load(const XdpOptions& options) {
   auto core = std::make_unique<Core>(options, object);
   bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "slots"), options.slots);
   if (const int failure = bpf_object__load(object); failure != 0) {
-    return system_error("xdp: cannot load the program", -failure);
+    return net::system_error("xdp: cannot load the program", -failure);
   }
   THALWEG_TRY_STATUS(core->start());
   return std::unique_ptr<XdpPlane>(new XdpPlane(std::move(core)));
@@ -265,4 +268,4 @@ Result<XdpPlane::Outcome> XdpPlane::run(std::span<const std::byte> frame,
   return core_->run(frame, out);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::switchd

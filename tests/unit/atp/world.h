@@ -1,66 +1,33 @@
-// Jobs, switches and servers of ATP as one value, with the payload that their drivers move: the
-// production objects, and between them only the question where a packet goes next. What the network
-// does to packets is the caller's: tests/unit/atp has one that explores everything that can happen
-// and one that draws it at random.
+// World: the jobs, switches and servers of ATP as one value, with the payload that their drivers
+// move. It holds the production objects, and decides only where a packet goes next. The caller
+// decides what the network does to packets: explore.h tries everything that can happen, and
+// random_test.cc draws it at random.
 //
-// Traits say what a payload is:
+// Traits define the payload:
 //   Payload                                                   copyable, comparable
 //   contribution(job, worker, sequence, elements) -> Payload  what a worker adds, always the same
 //   add(Payload& sum, const Payload&)
-//   encode(const Payload&, std::string& out)                  equal texts, equal payloads
+//   check(const Payload&) -> std::uint64_t                    a check word; adds up as payloads do
+//   change(Payload&)                                          a fault, which changes the check word
+//   encode(const Payload&, std::string& out)                  equal texts mean equal payloads
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "atp/shapes.h"
 #include "base/check.h"
 #include "proto/atp/server.h"
 #include "proto/atp/worker.h"
-#include "switch/aggregate.h"
+#include "switch/aggregation/aggregate.h"
 
-namespace thalweg::atp_test {
-
-inline constexpr int kNowhere = -1;
-
-struct JobShape {
-  std::uint32_t id = 1;
-  std::vector<std::uint8_t> groups = {2};  // workers of each
-  // The switch of each group's first level, or kNowhere; its workers then start at the second level
-  // if each is a group of its own, and otherwise are never aggregated.
-  std::vector<int> first_level = {0};
-  int second_level = kNowhere;
-  std::uint32_t servers = 1;
-  std::uint32_t window = 1;
-  std::uint32_t elements = 1;  // of a packet
-  Duration deadline = Duration::milliseconds(1'000'000'000);
-  Duration server_deadline = Duration::milliseconds(1'000'000'000);
-  AtpCongestionOptions congestion = {};
-  AtpRecoveryOptions recovery = {};
-
-  [[nodiscard]] std::uint32_t workers() const {
-    std::uint32_t count = 0;
-    for (const std::uint8_t size : groups) count += size;
-    return count;
-  }
-};
-
-struct Shape {
-  std::vector<JobShape> jobs;
-  std::size_t switches = 1;
-  AggregateOptions table;
-};
-
-struct Node {
-  enum class Kind : std::uint8_t { kSwitch, kServer, kWorker };
-  Kind kind = Kind::kSwitch;
-  std::size_t job = 0;  // place in Shape::jobs; 0 of a switch
-  std::size_t index = 0;
-  auto operator<=>(const Node&) const = default;
-};
+namespace thalweg::proto::atp_test {
 
 template <class Traits>
 class World {
@@ -69,7 +36,7 @@ class World {
 
   struct Packet {
     Node to;
-    AtpHeader header;
+    wire::AtpHeader header;
     Payload payload = {};
   };
 
@@ -81,19 +48,25 @@ class World {
     for (const JobShape& job : shape.jobs) add_job(job);
   }
 
-  // Every worker of every job starts a tensor of so many elements.
+  // Every worker of every job starts a tensor of this many elements.
   void start_all(std::int64_t elements, Time now) {
     for (std::size_t j = 0; j < workers.size(); ++j) {
-      for (AtpWorker& worker : workers[j]) {
+      const JobShape& job = shape_.jobs[j];
+      for (std::size_t w = 0; w < workers[j].size(); ++w) {
         AtpTensorSpec spec;
         spec.elements = elements;
-        spec.deadline = shape_.jobs[j].deadline;
-        CHECK(worker.start(spec, now).ok());
+        spec.deadline = job.deadline;
+        if (job.need != nullptr) {
+          spec.scaling = job.scaling;
+          spec.scaling.kind = static_cast<std::uint64_t>(elements);
+        }
+        if (w == 1) spec.scaling.headroom += job.odd_headroom;
+        CHECK(workers[j][w].start(spec, now).ok());
       }
     }
   }
 
-  // Takes what a worker wants to send. `emit(Packet)` is told of every packet that leaves.
+  // Takes all packets that a worker wants to send, and calls emit(Packet) for each.
   template <class Emit>
   void poll_worker(std::size_t j, std::size_t w, Time now, Emit&& emit) {
     while (poll_once(j, w, now, emit)) {
@@ -107,8 +80,23 @@ class World {
     packet.header = transmit.header;
     packet.payload = Traits::contribution(shape_.jobs[j].id, w, transmit.header.sequence,
                                           transmit.header.elements);
+    packet.header.check = Traits::check(packet.payload);
     packet.to = from_worker(j, w, transmit.server);
-    send(packet, emit);
+    if (transmit.block.scaled()) {
+      const JobShape& job = shape_.jobs[j];
+      const std::uint64_t first_time = wire::atp_first_time(transmit.header.sequence);
+      packet.header.needed_exponent = job.need(w, first_time);
+      packet.header.next_exponent =
+          transmit.ahead.elements > 0 ? job.need(w, first_time + job.window) : tensor::kNoExponent;
+    }
+    const bool by_switch = packet.to.kind == Node::Kind::kSwitch;
+    if (!by_switch || !transmit.past_switches) send(packet, emit);
+    if (by_switch && (shape_.jobs[j].direct_copies || transmit.past_switches)) {
+      packet.to = {Node::Kind::kServer, j, transmit.server};
+      packet.header.level = wire::kAtpServerLevel;
+      packet.header.collision = !packet.header.resend;
+      send(packet, emit);
+    }
     return true;
   }
 
@@ -118,7 +106,7 @@ class World {
     while (servers[j][s].poll_transmit(transmit)) {
       Packet packet;
       packet.header = transmit.header;
-      if (transmit.header.kind == AtpKind::kParameter) {
+      if (transmit.header.kind == wire::AtpKind::kParameter) {
         packet.payload = server_slots_[j][s][transmit.slot];
       }
       down_from_server(j, packet, emit);
@@ -146,7 +134,7 @@ class World {
     return true;
   }
 
-  // Everything that decides about the future, but for what is on its way.
+  // Appends the state that decides about the future, except for packets in flight.
   void encode_state(std::string& out) const {
     for (std::size_t i = 0; i < tables.size(); ++i) {
       tables[i].encode_state(out);
@@ -161,29 +149,38 @@ class World {
       }
       for (const AtpWorker& worker : workers[j]) worker.encode_state(out);
     }
+    for (const auto& [block, as] : placed_as_) {
+      out += fmt::format("p{},{}:{},{};", block.first, block.second, as.first, as.second);
+    }
   }
 
-  // The first thing that was not as it must be; empty: none.
+  // The first rule that was broken; empty if none was.
   [[nodiscard]] const std::string& violation() const { return violation_; }
   [[nodiscard]] const Shape& shape() const { return shape_; }
 
-  std::vector<AggregateTable> tables;
-  std::vector<std::vector<AtpServer>> servers;  // of each job
-  std::vector<std::vector<AtpWorker>> workers;  // of each job
+  std::vector<switches::AggregateTable> tables;
+  std::vector<std::vector<AtpServer>> servers;  // by job
+  std::vector<std::vector<AtpWorker>> workers;  // by job
   std::uint64_t placed = 0;
-  // For the test of the tests: a driver that adds what the switch says is a duplicate.
+  std::uint64_t repeated = 0;  // sums of which a worker found that their exponent does not fit
+  // Makes the driver add what the switch calls a duplicate, to test that the checks find it.
   bool add_duplicates = false;
+  // Payloads may be changed on their way, by Traits::change, or in a switch by change_slot().
+  bool changes = false;
+  // Makes the drivers of servers and workers look at no check word, to test that it is needed.
+  bool trusting = false;
+  void change_slot(std::size_t table, std::uint32_t slot) { Traits::change(slots_[table][slot]); }
 
  private:
   void add_job(const JobShape& job) {
     for (std::size_t i = 0; i < shape_.switches; ++i) {
-      AggregateJob about;
+      switches::AggregateJob about;
       about.id = job.id;
       about.window = job.window;
       about.second_level = job.second_level == static_cast<int>(i);
       for (std::size_t g = 0; g < job.groups.size(); ++g) {
         if (job.first_level[g] == static_cast<int>(i)) {
-          about.groups |= atp_bit(static_cast<unsigned>(g));
+          about.groups |= wire::atp_bit(static_cast<unsigned>(g));
         }
       }
       CHECK(tables[i].add_job(about).ok());
@@ -191,15 +188,7 @@ class World {
     servers.emplace_back();
     server_slots_.emplace_back();
     for (std::uint32_t s = 0; s < job.servers; ++s) {
-      AtpServerOptions options;
-      options.job = job.id;
-      options.groups = job.groups;
-      options.servers = job.servers;
-      options.index = s;
-      options.elements = job.elements;
-      options.window = job.window;
-      options.deadline = job.server_deadline;
-      servers.back().emplace_back(options);
+      servers.back().emplace_back(server_of(job, s));
       server_slots_.back().emplace_back(servers.back().back().slots());
     }
     workers.emplace_back();
@@ -207,25 +196,6 @@ class World {
       for (std::uint8_t i = 0; i < job.groups[g]; ++i)
         workers.back().emplace_back(worker_of(job, g, i));
     }
-  }
-
-  static AtpWorkerOptions worker_of(const JobShape& job, std::size_t g, std::uint8_t i) {
-    AtpWorkerOptions options;
-    options.job = job.id;
-    options.group = static_cast<std::uint8_t>(g);
-    options.index = i;
-    options.fan_in = job.groups[g];
-    options.group_count = static_cast<std::uint8_t>(job.groups.size());
-    const bool second = job.second_level != kNowhere && job.groups[g] == 1;
-    options.level = job.first_level[g] != kNowhere ? kAtpFirstLevel
-                    : second                       ? kAtpSecondLevel
-                                                   : kAtpServerLevel;
-    options.servers = job.servers;
-    options.elements = job.elements;
-    options.window = job.window;
-    options.congestion = job.congestion;
-    options.recovery = job.recovery;
-    return options;
   }
 
   // Where things are ---------------------------------------------------------------------------
@@ -251,18 +221,19 @@ class World {
     if (job.second_level != kNowhere) return switch_node(job.second_level);
     return {Node::Kind::kServer, j, server};
   }
-  [[nodiscard]] bool is_for(const AtpHeader& header, std::size_t j, std::size_t w) const {
+  [[nodiscard]] bool is_for(const wire::AtpHeader& header, std::size_t j, std::size_t w) const {
     const AtpWorkerOptions& options = workers[j][w].options();
-    if (header.kind == AtpKind::kAbort) return true;
-    if ((header.groups & atp_bit(options.group)) != 0) return true;
-    return header.group == options.group && (header.workers & atp_bit(options.index)) != 0;
+    if (header.kind == wire::AtpKind::kAbort) return true;
+    if ((header.groups & wire::atp_bit(options.group)) != 0) return true;
+    return header.group == options.group && (header.workers & wire::atp_bit(options.index)) != 0;
   }
 
   // Packets on their way -----------------------------------------------------------------------
   template <class Emit>
   void send(const Packet& packet, Emit&& emit) {
     if (packet.header.elements > 0) check(packet);
-    if (check_atp_header(packet.header) != WireError::kNone) note("a header that is not allowed");
+    if (wire::check_atp_header(packet.header) != wire::WireError::kNone)
+      note("a header that is not allowed");
     emit(packet);
   }
 
@@ -276,8 +247,8 @@ class World {
     down_from(j, kNowhere, packet, emit);
   }
 
-  // From the server's switch (or the server, if it has none): to the workers there, and to the
-  // switches of the others.
+  // Sends a packet down from the server's switch (or the server, if it has none): to the workers
+  // there, and to the switches of the others.
   template <class Emit>
   void down_from(std::size_t j, int here, Packet& packet, Emit&& emit) {
     const JobShape& job = shape_.jobs[j];
@@ -300,9 +271,9 @@ class World {
   void at_switch(Packet packet, Time now, Emit&& emit) {
     const std::size_t j = place_of(packet.header.job);
     const int here = static_cast<int>(packet.to.index);
-    if (packet.header.kind != AtpKind::kGradient) {
+    if (packet.header.kind != wire::AtpKind::kGradient) {
       if (tables[packet.to.index].on_parameter(packet.header).emit ==
-          AggregateAction::Emit::kNothing) {
+          switches::AggregateAction::Emit::kNothing) {
         return;
       }
       if (here == shape_.jobs[j].second_level) return down_from(j, here, packet, emit);
@@ -314,32 +285,41 @@ class World {
       }
       return;
     }
-    // A switch that is both levels of a job takes its own sums in at once.
-    const bool again = packet.header.level == kAtpFirstLevel && here == shape_.jobs[j].second_level;
+    if (const auto missing = tables[packet.to.index].missing_before(packet.header)) {
+      for (std::size_t w = 0; w < workers[j].size(); ++w) {
+        if (is_for(*missing, j, w)) send({{Node::Kind::kWorker, j, w}, *missing, {}}, emit);
+      }
+    }
+    // A switch that is both levels of a job aggregates its own sums at once.
+    const bool again =
+        packet.header.level == wire::kAtpFirstLevel && here == shape_.jobs[j].second_level;
     if (!pass_table(packet, now)) return;
-    if (again && packet.header.level == kAtpSecondLevel && !pass_table(packet, now)) return;
+    if (again && packet.header.level == wire::kAtpSecondLevel && !pass_table(packet, now)) return;
     const int second = shape_.jobs[j].second_level;
     packet.to = second != kNowhere && second != here ? switch_node(second)
                                                      : server_node(j, packet.header.sequence);
     send(packet, emit);
   }
 
-  // What the driver of a switch does. False: the packet ends here.
+  // Does what the driver of a switch does. Returns false if the packet ends here.
   bool pass_table(Packet& packet, Time now) {
-    const AggregateAction action = tables[packet.to.index].on_gradient(packet.header, now);
+    const switches::AggregateAction action =
+        tables[packet.to.index].on_gradient(packet.header, now);
     Payload& slot = slots_[packet.to.index][action.slot];
-    const bool wrongly = add_duplicates && action.cause == AggregateAction::Cause::kDuplicate;
-    if (action.payload == AggregateAction::Payload::kStore) slot = packet.payload;
-    if (action.payload == AggregateAction::Payload::kAdd || wrongly) {
+    const bool wrongly =
+        add_duplicates && action.cause == switches::AggregateAction::Cause::kDuplicate;
+    if (action.payload == switches::AggregateAction::Payload::kStore) slot = packet.payload;
+    if (action.payload == switches::AggregateAction::Payload::kAdd || wrongly) {
       Traits::add(slot, packet.payload);
     }
-    if (action.emit == AggregateAction::Emit::kSum) packet.payload = slot;
-    return action.emit != AggregateAction::Emit::kNothing;
+    if (action.emit == switches::AggregateAction::Emit::kSum) packet.payload = slot;
+    return action.emit != switches::AggregateAction::Emit::kNothing;
   }
 
   template <class Emit>
   void at_server(const Packet& packet, Time now, Emit&& emit) {
     const auto [kind, j, s] = packet.to;
+    if (!trusting && !sound(packet)) return;
     const AtpServerAction action = servers[j][s].on_gradient(packet.header, now);
     Payload& slot = server_slots_[j][s][action.slot];
     if (action.payload == AtpServerAction::Payload::kStore) slot = packet.payload;
@@ -351,49 +331,48 @@ class World {
   void at_worker(const Packet& packet, Time now, Emit&& emit) {
     const auto [kind, j, w] = packet.to;
     AtpWorker& worker = workers[j][w];
-    if (packet.header.kind == AtpKind::kAbort) {
+    if (packet.header.kind == wire::AtpKind::kAbort) {
       worker.on_abort(packet.header, now);
-    } else if (worker.on_parameter(packet.header, now).verdict == AtpPlacement::Verdict::kPlace) {
-      ++placed;
-      check_sum(j, packet);
+    } else if (packet.header.kind == wire::AtpKind::kMissing) {
+      worker.on_missing(packet.header);
+    } else if (!trusting && !sound(packet)) {
+      worker.on_corrupt(packet.header, "a test", now);
+    } else {
+      const AtpPlacement placement = worker.on_parameter(packet.header, now);
+      if (placement.verdict == AtpPlacement::Verdict::kRepeat) ++repeated;
+      if (placement.verdict == AtpPlacement::Verdict::kPlace) {
+        ++placed;
+        check_sum(j, packet);
+        if (placement.block.scaled()) check_exponent(j, packet.header, placement);
+      }
     }
     poll_worker(j, w, now, emit);
   }
 
   // What must hold -----------------------------------------------------------------------------
-  // Whatever travels is the sum of exactly the contributions that its header names.
-  void check(const Packet& packet) {
-    const std::size_t j = place_of(packet.header.job);
-    if (packet.header.kind == AtpKind::kParameter) return check_sum(j, packet);
-    if (sum_of(j, packet.header, false) == packet.payload) return;
-    note(fmt::format("job {} sequence {}: a packet does not hold what its header names",
-                     packet.header.job, packet.header.sequence));
-  }
-  // And what comes down is the sum of all.
-  void check_sum(std::size_t j, const Packet& packet) {
-    if (sum_of(j, packet.header, true) == packet.payload) return;
-    note(fmt::format("job {} sequence {}: a wrong sum", packet.header.job, packet.header.sequence));
-  }
-  [[nodiscard]] Payload sum_of(std::size_t j, const AtpHeader& header, bool all) const {
-    Payload sum = {};
-    bool first = true;
-    for (std::size_t w = 0; w < workers[j].size(); ++w) {
-      if (!all && !is_for(header, j, w)) continue;
-      const Payload one = Traits::contribution(header.job, w, header.sequence, header.elements);
-      if (first) sum = one;
-      if (!first) Traits::add(sum, one);
-      first = false;
-    }
-    return sum;
+  // A packet carries the sum of exactly the contributions that its header names, unless it was
+  // changed and its check word shows it.
+  void check(const Packet& packet);
+  // A parameter packet carries the sum of all contributions.
+  void check_sum(std::size_t j, const Packet& packet);
+  // The exponent fits what all workers need, and all workers take the same sum with the same one.
+  void check_exponent(std::size_t j, const wire::AtpHeader& header, const AtpPlacement& placement);
+  [[nodiscard]] Payload sum_of(std::size_t j, const wire::AtpHeader& header, bool all) const;
+  [[nodiscard]] static bool sound(const Packet& packet) {
+    return packet.header.check == Traits::check(packet.payload);
   }
   void note(std::string what) {
     if (violation_.empty()) violation_ = std::move(what);
   }
 
   Shape shape_;
-  std::vector<std::vector<Payload>> slots_;                      // of each switch
-  std::vector<std::vector<std::vector<Payload>>> server_slots_;  // of each job's servers
+  std::vector<std::vector<Payload>> slots_;                      // by switch
+  std::vector<std::vector<std::vector<Payload>>> server_slots_;  // by job and server
+  // By job and block: the sequence and exponent of the sum that the first worker took.
+  std::map<std::pair<std::size_t, std::uint64_t>, std::pair<std::uint64_t, std::int8_t>> placed_as_;
   std::string violation_;
 };
 
-}  // namespace thalweg::atp_test
+}  // namespace thalweg::proto::atp_test
+
+#include "atp/world_checks.h"

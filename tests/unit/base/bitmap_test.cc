@@ -43,7 +43,7 @@ TEST(Bitmap, clear_all__as_new) {
   EXPECT_EQ(bitmap.missing_run(0), (Bitmap::Run{0, 700}));
 }
 
-// Every query against the obvious implementation, on random sets of many sizes and densities.
+// Compares every query with the obvious implementation, on random sets of many sizes and densities.
 TEST(Bitmap, random__agrees_with_a_vector_of_bool) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);

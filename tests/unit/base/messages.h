@@ -1,4 +1,4 @@
-// What tests say about errors, and about text with one thing wrong in it.
+// Helpers for tests of errors, and of texts with one thing wrong in them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,16 @@ std::string message_of(const Result<T>& result) {
   return result.ok() ? "no error" : result.error().message();
 }
 
-// `original` with the first `old_text`, which must be there, replaced.
+// Code and rank of an error: "timeout", or "peer lost, rank 1".
+template <class T>
+std::string kind_of(const Result<T>& result) {
+  if (result.ok()) return "no error";
+  const std::string code = name_of(result.error().code());
+  const auto rank = result.error().rank();
+  return rank ? code + ", rank " + std::to_string(*rank) : code;
+}
+
+// Returns `original` with the first `old_text` replaced. Requires that it occurs.
 inline std::string replaced(std::string_view original, std::string_view old_text,
                             std::string_view new_text) {
   std::string text(original);

@@ -17,7 +17,7 @@ TEST(Prng, same_seed__same_sequence) {
 }
 
 TEST(Prng, known_sequence__never_changes) {
-  // Pinned: a recorded run or a golden file replays only if this sequence stays.
+  // These values are pinned: recorded runs and golden files replay only if the sequence stays.
   Prng prng(1);
   EXPECT_EQ(prng.next(), 12966619160104079557ULL);
   EXPECT_EQ(prng.next(), 9600361134598540522ULL);

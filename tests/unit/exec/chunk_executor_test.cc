@@ -1,6 +1,6 @@
 #include "exec/chunk_executor.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -9,15 +9,15 @@
 
 #include "plan/scheme.h"
 #include "plan/verify.h"
-#include "topology/load.h"
+#include "topology/format/load.h"
 
-namespace thalweg {
+namespace thalweg::exec {
 namespace {
 
 // Two ranks that exchange a tensor of 10 floats by "butterfly": each sends all of its own.
 struct Pair {
-  Topology topology = *topology_from_shorthand("single-switch:hosts=2");
-  Plan plan = *make_plan("butterfly", {.topology = topology, .elements = 10});
+  topology::Topology topology = *topology::topology_from_shorthand("single-switch:hosts=2");
+  plan::Plan plan = *plan::make_plan("butterfly", {.topology = topology, .elements = 10});
   RankPlan rank_plan{plan, Rank(0)};
   std::vector<float> values = std::vector<float>(10, 2.0F);
   std::vector<std::byte*> memory{reinterpret_cast<std::byte*>(values.data())};
@@ -103,14 +103,14 @@ TEST(ChunkExecutor, keep_residual__the_contribution_less_an_average_of_too_few) 
 }
 
 TEST(ChunkExecutor, run__every_scheme_sums_exactly_in_any_order_of_arrival) {
-  for (const Scheme* scheme : all_schemes()) {
-    if (scheme->collectives.front() == Collective::kMix) continue;
+  for (const plan::Scheme* scheme : plan::all_schemes()) {
+    if (scheme->collectives.front() == plan::Collective::kMix) continue;
     for (int ranks = 2; ranks <= 9; ++ranks) {
       SCOPED_TRACE(fmt::format("{} ranks={}", scheme->name, ranks));
-      const Topology topology =
-          *topology_from_shorthand(fmt::format("single-switch:hosts={}", ranks));
-      const auto plan = make_plan(scheme->name, {.topology = topology, .elements = 53});
-      if (!plan.ok()) continue;  // of another collective
+      const topology::Topology topology =
+          *topology::topology_from_shorthand(fmt::format("single-switch:hosts={}", ranks));
+      const auto plan = plan::make_plan(scheme->name, {.topology = topology, .elements = 53});
+      if (!plan.ok()) continue;  // the scheme is for another collective
       std::vector<std::vector<std::int32_t>> values;
       std::deque<RankPlan> plans;
       std::deque<ChunkExecutor> executors;
@@ -153,4 +153,4 @@ TEST(ChunkExecutor, run__every_scheme_sums_exactly_in_any_order_of_arrival) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::exec

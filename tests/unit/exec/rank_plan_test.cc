@@ -4,7 +4,7 @@
 
 #include "exec/serial.h"
 
-namespace thalweg {
+namespace thalweg::exec {
 namespace {
 
 TEST(RankPlan, part_begin__parts_tile_a_buffer_and_end_between_elements) {
@@ -23,7 +23,7 @@ TEST(RankPlan, part_begin__parts_tile_a_buffer_and_end_between_elements) {
 }
 
 TEST(RankPlan, part__has_the_same_transfers_of_fewer_bytes) {
-  const Plan plan = plan_of("halving-doubling", Collective::kAllreduce, 4, 1003, 4);
+  const plan::Plan plan = plan_of("halving-doubling", plan::Collective::kAllreduce, 4, 1003, 4);
   const RankPlan whole(plan, Rank(2));
   EXPECT_EQ(whole.tensor_bytes(), 4012U);
   EXPECT_EQ(whole.least_chunk(), 1000U);
@@ -39,4 +39,4 @@ TEST(RankPlan, part__has_the_same_transfers_of_fewer_bytes) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::exec

@@ -1,4 +1,4 @@
-// Parts of ATP on sockets: how its worker is set up, what is said about jobs, and one socket for
+// Parts of ATP on sockets: the options of its worker, the messages about jobs, and one socket for
 // many ends.
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -10,36 +10,36 @@
 #include "base/messages.h"
 #include "net/atp/job_message.h"
 #include "net/atp/worker_driver.h"
-#include "net/system.h"
-#include "net/tcp.h"
-#include "net/udp_socket.h"
+#include "net/io/system.h"
+#include "net/io/tcp.h"
+#include "net/io/udp_socket.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
-AtpHeader parameter(const AtpTransmit& of) {
-  AtpHeader header = of.header;
-  header.kind = AtpKind::kParameter;
+wire::AtpHeader parameter(const proto::AtpTransmit& of) {
+  wire::AtpHeader header = of.header;
+  header.kind = wire::AtpKind::kParameter;
   header.level = 0;
   return header;
 }
 
-// The sums of all but the first sequence come, in order. How often that one is sent again, and no
-// timeout passes.
+// Delivers the sums of all sequences but the first, in order. Returns how often the first one is
+// sent again, and expects that no timeout passes.
 int sent_again_without_timeouts(int servers) {
   AtpNodeOptions node;
   node.members.resize(static_cast<std::size_t>(servers));
   node.servers = servers;
-  AtpWorker worker(worker_options(node));
+  proto::AtpWorker worker(worker_options(node));
   const std::int64_t elements = std::int64_t{4096} * node.elements;
   EXPECT_TRUE(worker.start({.elements = elements}, Time()).ok());
   int again = 0;
-  AtpTransmit transmit;
-  std::vector<AtpTransmit> flight;
+  proto::AtpTransmit transmit;
+  std::vector<proto::AtpTransmit> flight;
   do {
     flight.clear();
     while (worker.poll_transmit(Time(), transmit)) flight.push_back(transmit);
-    for (const AtpTransmit& each : flight) {
+    for (const proto::AtpTransmit& each : flight) {
       again += each.header.resend && each.header.sequence == 0 ? 1 : 0;
       if (each.header.sequence > 0) (void)worker.on_parameter(parameter(each), Time());
     }
@@ -98,7 +98,7 @@ TEST(UdpSocket, send_run__an_end_that_cannot_be_reached_costs_others_nothing) {
   SocketAddress bad = good;
   bad.set_port(0);
   const std::array<std::byte, 200> bytes{};
-  // Two packets of 100 bytes: by how many calls they came.
+  // Sends two packets of 100 bytes, and returns in how many calls they were received.
   const auto calls = [&] {
     EXPECT_EQ(from.send_run(bytes, 100, 0, &good), UdpSocket::Sent::kAll);
     int count = 0;
@@ -115,4 +115,4 @@ TEST(UdpSocket, send_run__an_end_that_cannot_be_reached_costs_others_nothing) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net

@@ -1,4 +1,4 @@
-#include "net/collective/block_pool.h"
+#include "net/group/dlcp/block_pool.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <cstring>
 #include <memory>
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
 TEST(BlockPool, take__memory_is_used_again_where_it_fits) {
@@ -34,4 +34,4 @@ TEST(BlockPool, take__what_is_too_large_to_keep_drives_nothing_out) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net

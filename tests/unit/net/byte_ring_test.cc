@@ -1,4 +1,4 @@
-#include "net/collective/byte_ring.h"
+#include "net/group/shm/byte_ring.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "base/prng.h"
-#include "net/fd.h"
+#include "net/io/fd.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
 constexpr std::size_t kCapacity = 4096;
@@ -57,7 +57,7 @@ std::vector<std::byte> bytes_from(std::uint64_t begin, std::size_t size) {
   return bytes;
 }
 
-std::size_t write(RingWriter& writer, std::vector<std::byte> bytes) {
+std::size_t write_some(RingWriter& writer, std::vector<std::byte> bytes) {
   const std::array<iovec, 1> pieces{{{bytes.data(), bytes.size()}}};
   return writer.write(pieces);
 }
@@ -81,7 +81,7 @@ void send_many_laps(std::size_t capacity, StepCopy copy) {
   std::uint64_t sent = 0;
   std::uint64_t received = 0;
   while (received < 50 * capacity) {
-    sent += write(writer, bytes_from(sent, 1 + random.below(2 * capacity)));
+    sent += write_some(writer, bytes_from(sent, 1 + random.below(2 * capacity)));
     const std::span<const std::byte> seen = reader.peek();
     ASSERT_EQ(seen.size(), sent - received) << "all that was written, whole";
     const std::size_t take = random.below(seen.size() + 1);
@@ -121,14 +121,15 @@ TEST(ByteRing, write__full_ring_cuts_where_no_element_is) {
   Ring ring;
   RingWriter writer(ring.memory());
   RingReader reader(ring.memory());
-  ASSERT_EQ(write(writer, bytes_from(0, 100)), 100U);
+  ASSERT_EQ(write_some(writer, bytes_from(0, 100)), 100U);
   // 3996 bytes are free, of which 3968 are a multiple of the grain.
-  EXPECT_EQ(write(writer, bytes_from(100, 5000)), kCapacity - 100 - (kCapacity - 100) % kRingGrain);
-  EXPECT_EQ(write(writer, bytes_from(0, 5000)), 0U) << "28 bytes are free: less than a grain";
-  EXPECT_EQ(write(writer, bytes_from(4068, 28)), 28U) << "what fits whole is not cut";
+  EXPECT_EQ(write_some(writer, bytes_from(100, 5000)),
+            kCapacity - 100 - (kCapacity - 100) % kRingGrain);
+  EXPECT_EQ(write_some(writer, bytes_from(0, 5000)), 0U) << "28 bytes are free: less than a grain";
+  EXPECT_EQ(write_some(writer, bytes_from(4068, 28)), 28U) << "what fits whole is not cut";
   EXPECT_EQ(reader.peek().size(), kCapacity);
   reader.consume(64);
-  EXPECT_EQ(write(writer, bytes_from(4096, 5000)), 64U);
+  EXPECT_EQ(write_some(writer, bytes_from(4096, 5000)), 64U);
   EXPECT_TRUE(std::ranges::equal(reader.peek(), bytes_from(64, kCapacity)));
 }
 
@@ -138,7 +139,7 @@ TEST(ByteRing, prepare_sleep__asks_for_one_bell_and_looks_again) {
   RingReader reader(ring.memory());
   EXPECT_FALSE(writer.must_wake_reader());
   EXPECT_FALSE(reader.prepare_sleep());
-  ASSERT_EQ(write(writer, bytes_from(0, kCapacity)), kCapacity);
+  ASSERT_EQ(write_some(writer, bytes_from(0, kCapacity)), kCapacity);
   EXPECT_TRUE(writer.must_wake_reader());
   EXPECT_FALSE(writer.must_wake_reader()) << "once";
   EXPECT_TRUE(reader.prepare_sleep()) << "there is something to read";
@@ -161,7 +162,7 @@ TEST(ByteRing, peek__nonsense_of_the_writer_is_never_read) {
     Ring ring;
     RingWriter writer(ring.memory());
     RingReader reader(ring.memory());
-    ASSERT_EQ(write(writer, bytes_from(0, 10)), 10U);
+    ASSERT_EQ(write_some(writer, bytes_from(0, 10)), 10U);
     ASSERT_EQ(reader.peek().size(), 10U);
     reader.consume(10);
     ring.state.written = written;
@@ -177,9 +178,9 @@ TEST(ByteRing, write__nonsense_of_the_reader_is_never_overwritten) {
   for (const std::uint64_t read : {std::uint64_t{kCapacity + 1}, ~std::uint64_t{0} - 100}) {
     Ring ring;
     RingWriter writer(ring.memory());
-    ASSERT_EQ(write(writer, bytes_from(0, kCapacity)), kCapacity);
+    ASSERT_EQ(write_some(writer, bytes_from(0, kCapacity)), kCapacity);
     ring.state.read = read;
-    EXPECT_EQ(write(writer, bytes_from(0, 100)), 0U) << read;
+    EXPECT_EQ(write_some(writer, bytes_from(0, 100)), 0U) << read;
     EXPECT_TRUE(writer.broken()) << read;
     EXPECT_TRUE(writer.prepare_sleep());
   }
@@ -204,7 +205,7 @@ TEST(ByteRing, two_threads__no_byte_and_no_bell_is_lost) {
     Prng random(1);
     for (std::uint64_t sent = 0; sent < kAll;) {
       const std::size_t size = std::min<std::uint64_t>(1 + random.below(3000), kAll - sent);
-      sent += write(writer, bytes_from(sent, size));
+      sent += write_some(writer, bytes_from(sent, size));
       if (writer.must_wake_reader()) eventfd_write(reader_bell.get(), 1);
       if (writer.prepare_sleep()) continue;
       ASSERT_TRUE(sleep_on(writer_bell)) << "the writer sleeps for ever after " << sent;
@@ -225,8 +226,8 @@ TEST(ByteRing, two_threads__no_byte_and_no_bell_is_lost) {
   other.join();
 }
 
-// A writer that writes just when its reader is about to sleep, very often. The bell is a variable:
-// a real one would take longer than what is to be met.
+// The writer writes just when its reader is about to sleep, very often. The bell is a variable,
+// because a real one would take longer than the moment that the test wants to hit.
 TEST(ByteRing, prepare_sleep__meets_a_write_at_the_same_time) {
   using Clock = std::chrono::steady_clock;
   Ring ring;
@@ -265,4 +266,4 @@ TEST(ByteRing, prepare_sleep__meets_a_write_at_the_same_time) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net

@@ -1,5 +1,6 @@
-// Operations that are divided among several engines: what they cost, how they end, how they fail.
-#include <fmt/format.h>
+// Operations that are divided among several engines: their results and threads, how they end, how
+// they fail.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -16,14 +17,14 @@
 
 #include "base/messages.h"
 #include "base/prng.h"
-#include "net/collective/channels.h"
+#include "net/group/drive/channels.h"
 #include "net/ranks.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
 using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 CommunicatorOptions divided(int channels) {
   CommunicatorOptions options;
@@ -40,7 +41,8 @@ bool says(const std::string& words, const std::string& part) {
   return words.find(part) != std::string::npos;
 }
 
-// Ranks as processes, of which one kills itself. The others say whether all went as it must.
+// Runs ranks as processes, of which one kills itself. Expects that the body returns true on the
+// others.
 void expect_others_content(int size, CommunicatorOptions options, int victim,
                            std::chrono::seconds limit,
                            const std::function<bool(Communicator&)>& body) {
@@ -51,13 +53,13 @@ void expect_others_content(int size, CommunicatorOptions options, int victim,
     options.rank = rank;
     processes.push_back(fork_rank(options, body));
   }
-  const auto begin = Clock::now();
+  const auto begin = SteadyClock::now();
   for (int rank = 0; rank < size; ++rank) {
     EXPECT_EQ(exit_code(processes[static_cast<std::size_t>(rank)]),
               rank == victim ? 128 + SIGKILL : 0)
         << rank;
   }
-  EXPECT_LT(Clock::now() - begin, limit);
+  EXPECT_LT(SteadyClock::now() - begin, limit);
 }
 
 TEST(Channels, engines__are_made_for_the_first_large_tensor) {
@@ -121,7 +123,7 @@ TEST(Channels, word__is_read_as_it_was_written) {
   }
 }
 
-// With cores to spare the first rank measures, and what it says holds from the 16th on.
+// With cores to spare the first rank measures, and its decision holds from operation 16 on.
 TEST(Channels, measured_number__is_the_same_on_all_ranks) {
   ASSERT_EQ(setenv("THALWEG_LOCAL_SIZE", "1", 1), 0);
   for (const std::size_t least : {std::size_t{4096}, std::size_t{1} << 18}) {
@@ -183,8 +185,8 @@ TEST(Channels, nobody_waits__operations_end_all_the_same) {
   run_ranks(3, divided(3), [](Communicator& all) {
     std::vector<std::int64_t> values(50'000, all.rank());
     const auto operation = all.allreduce_async(TensorSpan::of(values), {});
-    const auto until = Clock::now() + 20s;
-    while (!operation->done() && Clock::now() < until) std::this_thread::sleep_for(1ms);
+    const auto until = SteadyClock::now() + 20s;
+    while (!operation->done() && SteadyClock::now() < until) std::this_thread::sleep_for(1ms);
     ASSERT_TRUE(operation->done());
     EXPECT_EQ(values.back(), 3);
     ASSERT_TRUE(all.barrier({}).ok());
@@ -223,11 +225,11 @@ TEST(Channels, rank_that_does_not_call__is_named_at_the_deadline) {
       std::this_thread::sleep_for(4s);
       return;
     }
-    const auto begin = Clock::now();
+    const auto begin = SteadyClock::now();
     const std::string words = message_of(all.allreduce(TensorSpan::of(values), {.deadline = 2s}));
     EXPECT_TRUE(says(words, "rank 2 has not called it yet")) << words;
-    EXPECT_LT(Clock::now() - begin, 3s);
-    // All its engines are broken, with the same words.
+    EXPECT_LT(SteadyClock::now() - begin, 3s);
+    // All engines of the communicator are broken, with the same error.
     EXPECT_EQ(message_of(all.allreduce(TensorSpan::of(values), {})), words);
   });
 }
@@ -245,16 +247,16 @@ TEST(Channels, calls_that_differ__are_named) {
 TEST(Channels, large_call_against_a_small_one__both_are_named) {
   run_ranks(2, divided(3), [](Communicator& all) {
     std::vector<float> values(all.rank() == 0 ? 100 : 50'000);
-    const auto begin = Clock::now();
+    const auto begin = SteadyClock::now();
     const std::string words = message_of(all.allreduce(TensorSpan::of(values), {}));
     EXPECT_TRUE(says(words, "rank 0 calls allreduce of 100 ")) << words;
     EXPECT_TRUE(says(words, "rank 1 calls allreduce of 50000 ")) << words;
-    EXPECT_LT(Clock::now() - begin, 5s);
+    EXPECT_LT(SteadyClock::now() - begin, 5s);
     ASSERT_FALSE(all.barrier({}).ok());
   });
 }
 
-// The first rank calls when it has a message that the other sends after its own call.
+// The first rank makes its call only after a message that the other rank sends after its own call.
 TEST(Channels, call_in_flight__does_not_wait_for_the_first_rank) {
   run_ranks(2, divided(3), [](Communicator& all) {
     std::vector<std::int64_t> values(50'000, 1);
@@ -272,7 +274,7 @@ TEST(Channels, call_in_flight__does_not_wait_for_the_first_rank) {
   });
 }
 
-// Its channels were never there to be connected to.
+// Nobody can connect to the channels of the dead rank, because it never made any.
 TEST(Channels, rank_dies_before_its_first_large_call__is_named_at_once) {
   CommunicatorOptions options = divided(3);
   options.scheme = "ring";
@@ -288,7 +290,7 @@ TEST(Channels, rank_dies_before_its_first_large_call__is_named_at_once) {
   });
 }
 
-// One divides, the other does not.
+// One rank divides the operation, the other does not.
 TEST(Channels, least_parts_that_differ__are_named) {
   const auto options = [](int rank) {
     CommunicatorOptions own = divided(2);
@@ -313,13 +315,13 @@ TEST(Channels, call_after_leaving__fails_at_once) {
       ASSERT_TRUE(all.barrier({}).ok());
       const auto rest = all.shrink(1s);
       ASSERT_EQ(message_of(rest), "no error");
-      const auto begin = Clock::now();
+      const auto begin = SteadyClock::now();
       EXPECT_TRUE(says(message_of(all.allreduce(TensorSpan::of(values), {})), "left"));
-      EXPECT_LT(Clock::now() - begin, 1s);
+      EXPECT_LT(SteadyClock::now() - begin, 1s);
       ASSERT_TRUE(rest->barrier({}).ok());
     });
   }
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net

@@ -6,20 +6,22 @@
 #include <cstdint>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include <thalweg/communicator.h>
 
 #include "net/ranks.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
 TEST(CommunicatorDlcp, allreduce__exact_under_loss) {
+  const ScopedLoss loss(lose_one_in(30));
   for (const int size : {2, 3, 5}) {
     for (const char* scheme : {"", "ring", "butterfly", "rat"}) {
       SCOPED_TRACE(fmt::format("{} ranks, scheme '{}'", size, scheme));
-      run_ranks(size, lossy_dlcp(30), [&](Communicator& all) {
+      run_ranks(size, over_dlcp(), [&](Communicator& all) {
         for (const std::size_t elements : {1U, 777U, 50'001U}) {
           std::vector<std::int32_t> values(elements);
           for (std::size_t i = 0; i < elements; ++i) {
@@ -37,23 +39,37 @@ TEST(CommunicatorDlcp, allreduce__exact_under_loss) {
   }
 }
 
+TEST(CommunicatorDlcp, allreduce__exact_8_bit_floats_under_loss) {
+  const ScopedLoss loss(lose_one_in(30));
+  run_ranks(3, over_dlcp(), [&](Communicator& all) {
+    for (const auto& [type, one, three] : {std::tuple{DType::kFloat8E4m3fn, 0x38, 0x44},
+                                           std::tuple{DType::kFloat8E5m2, 0x3c, 0x42}}) {
+      std::vector<std::uint8_t> values(50'001, static_cast<std::uint8_t>(one));
+      const Status status = all.allreduce({values.data(), std::ssize(values), type});
+      ASSERT_TRUE(status.ok()) << status.error().message();
+      EXPECT_EQ(std::ranges::count(values, three), std::ssize(values)) << name_of(type);
+    }
+  });
+}
+
 TEST(CommunicatorDlcp, allreduce__what_is_lost_is_left_out_of_the_average) {
+  const ScopedLoss loss(lose_one_in(20));
   for (const ReduceOp op : {ReduceOp::kMean, ReduceOp::kSum}) {
     SCOPED_TRACE(name_of(op));
-    // Sums by one way, means by several.
+    // Sums use one way, means several.
     const bool sums = op == ReduceOp::kSum;
     const auto options_of = [sums](int rank) {
-      CommunicatorOptions options = lossy_dlcp(20);
+      CommunicatorOptions options = over_dlcp();
       if (!sums) options.interfaces = several_ways(1)(rank).interfaces;
       return options;
     };
     run_ranks_by(4, options_of, [&](Communicator& all) {
       constexpr std::size_t kElements = 40'000;
       for (int turn = 0; turn < 5; ++turn) {
-        // Contributions are equal, so every average of some of them is that value.
+        // Contributions are equal, so the average of any of them is that value.
         std::vector<float> equal(kElements);
         for (std::size_t i = 0; i < kElements; ++i) equal[i] = static_cast<float>(i % 1000);
-        // These are not: their average lies between the least and the greatest.
+        // These differ: their average lies between the least and the greatest.
         std::vector<float> different(kElements, static_cast<float>(all.rank()));
         const CallOptions options{.op = op, .loss_bound = 0.2};
         for (auto* tensor : {&equal, &different}) {
@@ -66,8 +82,8 @@ TEST(CommunicatorDlcp, allreduce__what_is_lost_is_left_out_of_the_average) {
           ASSERT_GE(different[i], 0.0F) << i;
           ASSERT_LE(different[i], scale * 3.0F) << i;
         }
-        // Most of it is the average of all. The bound promises a fifth: three transfers that may
-        // lose 0.2 and two that may lose 0.1 are behind an element.
+        // Most elements are the average of all contributions. The bound promises this for a fifth:
+        // three transfers that may lose 0.2 and two that may lose 0.1 lead to an element.
         const auto whole = std::ranges::count(different, scale * 1.5F);
         EXPECT_GT(whole, static_cast<std::ptrdiff_t>(sums ? kElements / 2 : kElements / 5));
         EXPECT_LT(whole, static_cast<std::ptrdiff_t>(kElements)) << "nothing was lost";
@@ -76,10 +92,11 @@ TEST(CommunicatorDlcp, allreduce__what_is_lost_is_left_out_of_the_average) {
   }
 }
 
-// Where all results arrive: what was applied, with what is still missing, is what exact averages
-// sum to.
+// All results arrive here. The applied averages and the residuals must then add up to the exact
+// averages.
 TEST(CommunicatorDlcp, residual__makes_up_for_what_averages_lack) {
-  run_ranks(3, lossy_dlcp(10), [&](Communicator& all) {
+  const ScopedLoss loss(lose_one_in(10));
+  run_ranks(3, over_dlcp(), [&](Communicator& all) {
     constexpr std::size_t kElements = 20'000;
     constexpr int kTurns = 6;
     std::vector<float> residual(kElements, 0.0F);
@@ -99,15 +116,32 @@ TEST(CommunicatorDlcp, residual__makes_up_for_what_averages_lack) {
     EXPECT_TRUE(missed) << "nothing was lost";
     const Status status = all.allreduce(TensorSpan::of(residual), {.op = ReduceOp::kMean});
     ASSERT_TRUE(status.ok()) << status.error().message();
-    // Ranks contribute 0, 3 and 6 and the turn.
+    // Ranks contribute 0, 3 and 6, plus the turn.
     constexpr double kWanted = kTurns * 3.0 + kTurns * (kTurns - 1) / 2.0;
     for (std::size_t i = 0; i < kElements; ++i)
       ASSERT_NEAR(applied[i] + residual[i], kWanted, 1e-3);
   });
 }
 
+// Every packet of data is lost, and the signals arrive.
+TEST(CommunicatorDlcp, path_that_drops_large_packets__is_said_with_what_to_set) {
+  const ScopedLoss loss([](std::uint64_t) { return true; });
+  run_ranks(2, over_dlcp(), [&](Communicator& all) {
+    std::vector<float> values(20'000, 1.0F);
+    const Status status =
+        all.allreduce(TensorSpan::of(values), {.deadline = std::chrono::milliseconds(2'500)});
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code(), ErrorCode::kTimeout);
+    EXPECT_EQ(status.error().rank(), std::nullopt);
+    EXPECT_NE(status.error().message().find("do not arrive, though its signals do: if the path "
+                                            "drops large packets, set THALWEG_DLCP_PAYLOAD=1152"),
+              std::string::npos)
+        << status.error().message();
+  });
+}
+
 TEST(CommunicatorDlcp, residual__goes_into_exact_averages_whole) {
-  run_ranks(2, lossy_dlcp(0), [&](Communicator& all) {
+  run_ranks(2, over_dlcp(), [&](Communicator& all) {
     std::vector<float> values(100, 1.0F);
     std::vector<float> residual(100, static_cast<float>(all.rank() * 4));
     for (const Transport transport : {Transport::kTcp, Transport::kDlcp}) {
@@ -125,10 +159,10 @@ TEST(CommunicatorDlcp, residual__goes_into_exact_averages_whole) {
   });
 }
 
-// One thread waits for an address in the store that the other rank gives only after an operation of
-// another communicator, whose own address has to get there meanwhile.
+// One thread waits for an address in the store that the other rank publishes only after an
+// operation of another communicator. That communicator's own address must get there meanwhile.
 TEST(CommunicatorDlcp, two_communicators__do_not_wait_for_each_others_addresses) {
-  run_ranks(2, lossy_dlcp(0), [](Communicator& first) {
+  run_ranks(2, over_dlcp(), [](Communicator& first) {
     Result<std::optional<Communicator>> second = first.split(0, first.rank(), {});
     ASSERT_TRUE(second.ok()) << second.error().message();
     const auto sum_over = [](Communicator& ranks) {
@@ -152,7 +186,7 @@ TEST(CommunicatorDlcp, two_communicators__do_not_wait_for_each_others_addresses)
 }
 
 TEST(CommunicatorDlcp, dlcp_queue__one_of_seven) {
-  run_ranks(2, lossy_dlcp(0), [](Communicator& all) {
+  run_ranks(2, over_dlcp(), [](Communicator& all) {
     for (int queue = 0; queue <= 8; ++queue) {
       std::vector<float> values(5000, static_cast<float>(all.rank() + 1));
       CallOptions options;
@@ -171,7 +205,7 @@ TEST(CommunicatorDlcp, dlcp_queue__one_of_seven) {
 }
 
 TEST(CommunicatorDlcp, loss_bound__only_where_it_makes_sense) {
-  run_ranks(1, lossy_dlcp(0), [&](Communicator& alone) {
+  run_ranks(1, over_dlcp(), [&](Communicator& alone) {
     std::vector<float> values(8);
     const auto refuses = [&](double bound, double result_bound, ReduceOp op, DType type,
                              Transport transport, const std::string& wanted) {
@@ -193,9 +227,11 @@ TEST(CommunicatorDlcp, loss_bound__only_where_it_makes_sense) {
     refuses(0.1, 0.2, kSum, kFloat32, kDlcp, "result_loss_bound: 0.2");
     refuses(0.1, 0, kSum, kInt32, kDlcp, "only allreduces of floats");
     refuses(0.1, 0, kMax, kFloat32, kDlcp, "only allreduces of floats");
+    refuses(0.1, 0, kSum, kFloat8E4m3fn, kDlcp,
+            "loss_bound: 0.1 on allreduce of float8_e4m3fn; elements must have at least 16 bits");
     refuses(0.1, 0, kSum, kFloat32, kTcp, "transport dlcp");
   });
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net

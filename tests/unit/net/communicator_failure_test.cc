@@ -1,34 +1,26 @@
-// What the ranks hear when they do not call the same, when one does not call at all, and when
-// strangers speak to them.
+// The errors that ranks get when their calls differ, and when one of them does not call at all.
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 
-#include <array>
-#include <cerrno>
 #include <chrono>
 #include <functional>
 #include <latch>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <thalweg/communicator.h>
 
-#include "base/prng.h"
-#include "net/collective/engine.h"
 #include "net/ranks.h"
-#include "wire/frame.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-// What each rank's call says: "" if it succeeds.
+// The error of each rank's call; "" if it succeeds.
 using Words = std::vector<std::string>;
 using FailingCall = std::function<Status(Communicator&)>;
 
@@ -41,7 +33,7 @@ Outcome outcome_of(int size, const FailingCall& call) {
   Outcome outcome;
   outcome.words.resize(static_cast<std::size_t>(size));
   std::mutex mutex;
-  std::latch all_called(size);  // nobody leaves before
+  std::latch all_called(size);  // no rank leaves before all have called
   run_ranks(size, {}, [&](Communicator& all) {
     const auto begin = Clock::now();
     const Status status = call(all);
@@ -66,13 +58,15 @@ void expect_says(const std::string& words, const std::vector<std::string>& parts
   }
 }
 
-constexpr auto kSoon = 4s;  // of a deadline of 60
+constexpr auto kSoon = 4s;  // far below the deadline of 60 s
 
 struct Difference {
   const char* name;
   int size;
   FailingCall call;
-  std::vector<std::string> said;  // in every rank's words
+  std::vector<std::string> said;  // must be in every rank's error
+
+  friend void PrintTo(const Difference& d, std::ostream* out) { *out << d.name; }
 };
 
 class Differences : public testing::TestWithParam<Difference> {};
@@ -142,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(
                                        {.scheme = all.rank() == 3 ? "ring" : "butterfly"});
                    },
                    {"by ring", "by butterfly"}},
-        // None is connected with the one it waits for.
+        // No rank is connected to the one it waits for.
         Difference{"roots_of_which_each_waits_for_the_next",
                    3,
                    [](Communicator& all) {
@@ -171,11 +165,11 @@ TEST(Communicator, deadline__names_the_rank_that_never_calls) {
   for (const int lazy : {0, 1, 2}) {
     SCOPED_TRACE(lazy);
     const Outcome outcome = outcome_of(3, [&](Communicator& all) {
-      // Connected, so that it can say for itself that it has not called.
+      // After this barrier ranks are connected, so the lazy one can answer that it has not called.
       if (const Status met = all.barrier({}); !met.ok()) return met;
       if (all.rank() != lazy) return sum<float>(all, 1000, options);
       std::this_thread::sleep_for(2s);
-      // What the others had sent before they gave up may be enough for this one.
+      // The data that the others had sent before they gave up may be enough for this rank.
       const Status late = sum<float>(all, 1000, options);
       return late.ok() ? all.barrier({}) : late;
     });
@@ -202,7 +196,7 @@ TEST(Communicator, leaving__what_was_sent_before_is_received) {
   for (int turn = 0; turn < 5; ++turn) {
     run_ranks(2, {}, [&](Communicator& all) {
       std::vector<std::int32_t> values(1000, all.rank());
-      // They are connected; then the root leaves before the other begins.
+      // The ranks are connected, and then the root leaves before the other begins.
       ASSERT_TRUE(all.allreduce(TensorSpan::of(values), {}).ok());
       if (all.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(30));
       values.assign(values.size(), all.rank());
@@ -228,128 +222,17 @@ TEST(Communicator, calls__refuse_what_makes_no_sense) {
   run_ranks(1, {}, [](Communicator& all) {
     std::vector<float> values(4);
     const TensorSpan tensor = TensorSpan::of(values);
-    expect_says(all.allreduce({nullptr, 4, DType::kInt8}, {}).error().message(),
-                {"without memory"});
-    expect_says(all.allreduce({values.data(), -1, DType::kInt8}, {}).error().message(), {"-1"});
+    expect_says(all.allreduce({nullptr, 4, DType::kInt8}).error().message(), {"without memory"});
+    expect_says(all.allreduce({values.data(), -1, DType::kInt8}).error().message(), {"-1"});
+    expect_says(
+        all.allreduce({values.data(), 1, DType::kFloat8E5m2}, {.transport = Transport::kAtp})
+            .error()
+            .message(),
+        {"allreduce of float8_e5m2 by sum over atp", "float16 and bfloat16 by sum or mean"});
     expect_says(all.allreduce(tensor, {.deadline = 0s}).error().message(), {"deadline"});
     expect_says(all.broadcast_async(tensor, 1, {}).error().message(), {"root: 1"});
   });
 }
 
-// An engine alone, and streams of strangers to it.
-class EngineOfTwo : public testing::Test {
- protected:
-  static constexpr std::uint64_t kSignature = 42;
-
-  EngineOfTwo() { start(); }
-
-  void start() {
-    std::vector<Fd> listeners;
-    listeners.push_back(std::move(listen_tcp("127.0.0.1:0").value()));
-    address_ = SocketAddress::local_of(listeners.front().get()).to_string();
-    EngineOptions options;
-    options.size = 2;
-    options.signature = kSignature;
-    engine_ = Engine::make(std::move(options), std::move(listeners)).value();
-  }
-
-  [[nodiscard]] Fd stranger(std::span<const std::byte> bytes) const {
-    Fd fd = std::move(connect_tcp(*SocketAddress::resolve(address_), address_,
-                                  monotonic_now() + Duration::milliseconds(5000))
-                          .value());
-    send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    return fd;
-  }
-  static Frame hello() {
-    return {.kind = FrameKind::kHello, .slot = 2, .signature = kSignature, .rank = 1};
-  }
-  // True: the engine closes it within five seconds.
-  static bool is_closed(const Fd& fd) {
-    const Time until = monotonic_now() + Duration::milliseconds(5000);
-    std::array<std::byte, 256> bytes;
-    while (wait_for_socket(fd.get(), POLLIN, until)) {
-      const ssize_t got = recv(fd.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
-      if (got == 0 || (got < 0 && errno == ECONNRESET)) return true;
-    }
-    return false;
-  }
-
-  std::string address_;
-  std::shared_ptr<Engine> engine_;
-};
-
-TEST_F(EngineOfTwo, listener__closes_strangers_and_lives) {
-  std::vector<Frame> wrong(5, hello());
-  wrong[0].signature = 43;
-  wrong[1].slot = 3;
-  wrong[2].rank = 0;
-  wrong[3].rank = 2;
-  wrong[4].kind = FrameKind::kStarted;
-  for (const Frame& frame : wrong) EXPECT_TRUE(is_closed(stranger(encode_frame(frame))));
-  const std::uint64_t seed = test_seed();
-  Prng prng(seed);
-  for (int i = 0; i < 20; ++i) {
-    std::array<std::byte, 100> nonsense;
-    for (std::byte& byte : nonsense) byte = static_cast<std::byte>(prng.below(256));
-    EXPECT_TRUE(is_closed(stranger(nonsense)));
-  }
-  EXPECT_EQ(engine_->broken(), "");
-}
-
-TEST_F(EngineOfTwo, listener__many_that_say_nothing_do_not_keep_a_rank_out) {
-  rlimit files{};
-  getrlimit(RLIMIT_NOFILE, &files);
-  files.rlim_cur = files.rlim_max;
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
-  std::vector<Fd> silent;
-  for (int i = 0; i < 1100; ++i) silent.push_back(stranger({}));
-  EXPECT_TRUE(is_closed(silent.front()));
-  // It was taken for the rank if what it says is believed.
-  const Fd rank = stranger(encode_frame(hello()));
-  const auto abort = encode_frame({.kind = FrameKind::kAbort, .length = 3, .rank = 1});
-  send(rank.get(), abort.data(), abort.size(), MSG_NOSIGNAL);
-  send(rank.get(), "why", 3, MSG_NOSIGNAL);
-  const auto until = Clock::now() + 5s;
-  while (engine_->broken().empty() && Clock::now() < until) std::this_thread::sleep_for(1ms);
-  EXPECT_EQ(engine_->broken(), "why");
-}
-
-TEST_F(EngineOfTwo, stream__nonsense_ends_it_and_names_the_rank) {
-  const Fd rank = stranger(encode_frame(hello()));
-  const std::array<std::byte, kFrameSize> nonsense{std::byte{0xEE}};
-  send(rank.get(), nonsense.data(), nonsense.size(), MSG_NOSIGNAL);
-  EXPECT_TRUE(is_closed(rank));
-  expect_says(engine_->broken(), {"rank 1 is lost", "no frame"});
-}
-
-TEST_F(EngineOfTwo, stream__random_frames_never_crash_it) {
-  const std::uint64_t seed = test_seed();
-  Prng prng(seed);
-  for (int i = 0; i < 30; ++i) {
-    start();
-    std::vector<std::byte> bytes;
-    const auto append = [&](const auto& more) {
-      bytes.insert(bytes.end(), more.begin(), more.end());
-    };
-    append(encode_frame(hello()));
-    for (int f = 0; f < 20; ++f) {
-      Frame frame;
-      frame.kind = static_cast<FrameKind>(prng.below(kFrameKindCount));
-      frame.operation = static_cast<std::uint32_t>(prng.below(3));
-      frame.slot = static_cast<std::uint32_t>(prng.below(3));
-      frame.length = static_cast<std::uint32_t>(prng.below(64));
-      frame.started = static_cast<std::uint32_t>(prng.below(~std::uint32_t{0}));
-      frame.rank = static_cast<std::uint32_t>(prng.below(4));
-      append(encode_frame(frame));
-      append(std::vector<std::byte>(frame.length, std::byte{'x'}));
-    }
-    const Fd fd = stranger(bytes);
-    std::this_thread::sleep_for(2ms);
-    engine_->leave();
-    engine_.reset();
-    EXPECT_TRUE(is_closed(fd));
-  }
-}
-
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net

@@ -1,4 +1,4 @@
-// Many operations at once: asynchronous ones, from several threads, of several groups.
+// Many operations at once: asynchronous ones, from several threads, and of several groups.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,17 +15,17 @@
 
 #include "base/messages.h"
 #include "base/prng.h"
-#include "net/bootstrap/environment.h"
-#include "net/bootstrap/store_server.h"
+#include "net/job/environment.h"
 #include "net/ranks.h"
+#include "net/store/store_server.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
 using namespace std::chrono_literals;
 
-// Of a job whose ranks are told nothing but the store.
-JobToken token_of(const std::string& store) {
+// The token of a job whose ranks know only the store.
+wire::JobToken token_of(const std::string& store) {
   return environment_from([&](const std::string& name) -> std::optional<std::string> {
            if (name == "THALWEG_RANK") return "0";
            if (name == "THALWEG_SIZE") return "2";
@@ -39,7 +39,7 @@ std::int64_t sum_of_ranks(int size) { return std::int64_t{size} * (size - 1) / 2
 
 TEST(Flight, many_operations__with_any_priorities_waited_for_in_any_order_by_several_threads) {
   const std::uint64_t seed = test_seed();
-  constexpr std::size_t kOperations = 150;  // more than a rank remembers the calls of
+  constexpr std::size_t kOperations = 150;  // more calls than a rank remembers
   constexpr std::size_t kWaiters = 3;
   for (const int size : {2, 3, 4}) {
     run_ranks(size, {}, [&](Communicator& all) {
@@ -99,11 +99,11 @@ TEST(Flight, groups__do_not_hear_each_other) {
     ASSERT_EQ(message_of(halves), "no error");
     const Communicator& half = **halves;
     ASSERT_EQ(half.size(), 2);
-    // By the keys: the higher rank comes first.
+    // The keys put the higher rank first.
     EXPECT_EQ(half.rank(), all.rank() < 2 ? 1 : 0);
     std::vector<std::int64_t> in_half(30'000, all.rank());
     std::vector<std::int64_t> in_all(30'000, all.rank());
-    // In different orders: the groups know nothing of each other.
+    // Ranks call the groups in different orders, because groups do not depend on each other.
     const bool first = all.rank() < 2;
     auto a = first ? half.allreduce_async(TensorSpan::of(in_half), {})
                    : all.allreduce_async(TensorSpan::of(in_all), {});
@@ -222,7 +222,7 @@ TEST(Flight, grow__lets_in_the_newcomers_that_wait) {
         ASSERT_EQ(message_of(grown), "no error");
         EXPECT_FALSE(grown->has_value());
         ++waiting;
-        // Two newcomers come, in their time.
+        // Two newcomers come, in one call of grow() or in two.
         int size = 2;
         while (size < 4) {
           grown = old.grow({});
@@ -263,4 +263,4 @@ TEST(Flight, join__that_nobody_lets_in_ends_with_words) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net

@@ -10,7 +10,7 @@
 
 #include "net/ranks.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
 using namespace std::chrono_literals;
@@ -34,4 +34,4 @@ TEST(Communicator, allreduce__sums_over_all_ranks) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net

@@ -10,12 +10,13 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "net/collective/connection.h"
-#include "net/collective/operation.h"
+#include "net/group/drive/operation.h"
+#include "net/group/streams/connection.h"
 
-namespace thalweg {
+namespace thalweg::net {
 
 inline std::array<int, 2> stream_pair() {
   std::array<int, 2> fds{};
@@ -23,14 +24,28 @@ inline std::array<int, 2> stream_pair() {
   return fds;
 }
 
+// Names the instances of tests that run without checksums, with them, and sealed.
+inline std::string name_of_check(const testing::TestParamInfo<wire::FrameCheck>& test) {
+  if (test.param == wire::FrameCheck::kSealed) return "sealed";
+  return test.param == wire::FrameCheck::kNone ? "plain" : "checked";
+}
+inline const auto kAllChecks = testing::Values(wire::FrameCheck::kNone, wire::FrameCheck::kChecksum,
+                                               wire::FrameCheck::kSealed);
+
+inline wire::StreamSecret secret_from(int rank) {
+  wire::StreamSecret secret;
+  secret.fill(static_cast<std::byte>(rank + 1));
+  return secret;
+}
+
 class ConnectionEnd final : public Connection::Handler {
  public:
   static constexpr std::size_t kElements = (4 << 20) + 12'345;
 
   explicit ConnectionEnd(bool sends) : tensor(kElements), connection(Rank(sends ? 1 : 0)) {
-    op.plan = std::make_shared<const RankPlan>(
-        message_plan(static_cast<std::int64_t>(kElements), 1, sends));
-    op.executor = std::make_unique<Executor>();
+    op.plan = std::make_shared<const exec::RankPlan>(
+        exec::message_plan(static_cast<std::int64_t>(kElements), 1, sends));
+    op.executor = std::make_unique<exec::Executor>();
     const std::array<std::byte*, 1> memory{tensor.data()};
     op.executor->start(*op.plan, DType::kInt8, ReduceOp::kSum, memory);
     for (std::size_t i = 0; sends && i < tensor.size(); ++i) {
@@ -38,17 +53,30 @@ class ConnectionEnd final : public Connection::Handler {
     }
   }
 
-  Connection::Op* on_data(Connection& /*connection*/, const Frame& /*frame*/) override {
+  Connection::Op* on_data(Connection& /*connection*/, const wire::Frame& /*frame*/) override {
     return stalls ? nullptr : &op;
   }
-  void on_frame(Connection& /*connection*/, const Frame& frame, const std::string& text) override {
+  void on_frame(Connection& /*connection*/, const wire::Frame& frame,
+                const std::string& text) override {
     last = frame;
     words.push_back(text);
   }
   void on_progress(Connection::Op& /*op*/) override {}
-  bool next_data(Connection& from, Frame& frame, Connection::Outgoing& out) override {
+  void use(wire::FrameCheck check) {
+    const int peer = connection.peer().value();
+    auto seal = std::make_unique<wire::StreamSeal>(secret_from(1 - peer), secret_from(peer));
+    if (check != wire::FrameCheck::kSealed) seal.reset();
+    connection.set_check(check, std::move(seal));
+    if (check != wire::FrameCheck::kNone) most = connection.longest_frame(SIZE_MAX);
+  }
+  void on_spoiled(Connection& from) override {
+    spoiled.push_back(from.spoiled());
+    if (answers_spoiled) from.queue({.kind = wire::FrameKind::kAbort}, from.spoiled());
+  }
+  bool next_data(Connection& from, wire::Frame& frame, Connection::Outgoing& out) override {
+    if (dropped) return false;
     const auto bytes = op.executor->ready(0).subspan(from.lent(&op, 0));
-    if (dropped || bytes.empty()) return false;
+    if (bytes.empty()) return false;
     out = {&op, 0, bytes.first(std::min(bytes.size(), from.has_lanes() ? kLaneFrame : most))};
     frame = {.operation = 1, .length = static_cast<std::uint32_t>(out.bytes.size())};
     return true;
@@ -64,12 +92,14 @@ class ConnectionEnd final : public Connection::Handler {
   Connection connection;
   bool stalls = false;
   bool dropped = false;
-  std::size_t most = kElements;  // of a frame, as long as there are no lanes
-  Frame last;                    // of those that are not data
+  std::size_t most = kElements;  // most elements of a frame without lanes
+  wire::Frame last;              // the last frame that was not data
   std::vector<std::string> words;
+  std::vector<std::string> spoiled;  // what on_spoiled() was called for
+  bool answers_spoiled = false;      // tells the peer
 
  private:
   std::vector<std::byte> buffer_ = std::vector<std::byte>(1 << 16);
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::net

@@ -9,21 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "net/fd.h"
+#include "net/io/fd.h"
 
-namespace thalweg {
+namespace thalweg::net {
 
-// The undefined-behaviour sanitizer opens a pipe to look at an object's type, and takes it for
-// broken where it cannot.
-#ifdef __SANITIZE_ADDRESS__
-inline constexpr bool kNeedsDescriptors = true;
-#else
-inline constexpr bool kNeedsDescriptors = false;
-#endif
-
-// Connects when there is one descriptor left, which the client takes: the server, in the same
-// process, has none. Returns what `connect` returned. Unless the soft limit may be raised, the
-// process keeps the limit.
+// Calls `connect` when there is one descriptor left, which the client takes, so the server in the
+// same process has none. Returns what `connect` returned. Unless `may_raise`, the process keeps the
+// low limit.
 inline std::string with_the_last_descriptor(bool may_raise,
                                             const std::function<std::string()>& connect) {
   rlimit before{};
@@ -42,4 +34,4 @@ inline std::string with_the_last_descriptor(bool may_raise,
   return said;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::net

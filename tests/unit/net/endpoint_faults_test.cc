@@ -1,12 +1,13 @@
-// Peers that are not there, not allowed, not sane or not alive.
+// Peers that are missing, refused, malicious or dead.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "base/messages.h"
 #include "net/raw_peer.h"
 #include "wire/data_header.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
 TEST(EndpointFaults, connect__wrong_token_is_refused_and_counted) {
@@ -67,6 +68,11 @@ TEST(EndpointFaults, create__bad_options_name_the_field) {
   EXPECT_TRUE(says(error([](auto& o) { o.name = std::string(64, 'x'); }), "name"));
   EXPECT_TRUE(says(error([](auto& o) { o.listen = "here"; }), "'here'"));
   EXPECT_TRUE(says(error([](auto& o) { o.peer_timeout = milliseconds(0); }), "peer_timeout"));
+  EXPECT_TRUE(says(error([](auto& o) { o.grace.least = {}; }), "grace.least: 0 ns"));
+  EXPECT_TRUE(says(error([](auto& o) { o.grace.initial = std::chrono::hours(2); }),
+                   "grace.initial: 7200000000000 ns"));
+  EXPECT_TRUE(says(error([](auto& o) { o.grace.initial = milliseconds(200); }),
+                   "at most grace.most, 100000000 ns"));
 }
 
 TEST(EndpointFaults, listener__outlives_strangers) {
@@ -80,7 +86,7 @@ TEST(EndpointFaults, listener__outlives_strangers) {
     for (auto& byte : noise) byte = static_cast<std::uint8_t>(prng.next());
     [[maybe_unused]] const auto sent = send(fd.get(), noise.data(), noise.size(), MSG_NOSIGNAL);
   }
-  // Says hello like a friend of another version.
+  // Sends a valid hello of another version.
   const Fd old = raw_connection(server->address());
   auto hello = encode_hello({.job = kToken, .udp_port = 9, .payload = 1400, .name = "old"});
   hello[4] = std::byte{77};
@@ -89,7 +95,7 @@ TEST(EndpointFaults, listener__outlives_strangers) {
   ASSERT_EQ(recv(old.get(), answer.data(), answer.size(), MSG_WAITALL),
             static_cast<ssize_t>(answer.size()));
   Hello refusal;
-  ASSERT_EQ(decode_hello(answer, refusal), WireError::kNone);
+  ASSERT_EQ(decode_hello(answer, refusal), wire::WireError::kNone);
   EXPECT_EQ(refusal.status, HelloStatus::kWrongVersion);
   EXPECT_EQ(refusal.job, 0U) << "a stranger must not learn the token";
   EXPECT_TRUE(soon([&] { return server->counters().peers_refused == 21; }))
@@ -99,7 +105,7 @@ TEST(EndpointFaults, listener__outlives_strangers) {
   EXPECT_TRUE(client->connect(server->address(), seconds(5)).ok());
 }
 
-// A server with a friend by its hello, who then talks nonsense.
+// A server with a peer whose hello is valid and which then sends nonsense.
 struct MadFriend {
   Endpoint server = [] {
     EndpointOptions options = test_options("server");
@@ -110,7 +116,7 @@ struct MadFriend {
   Result<Peer> peer = server.accept(seconds(5));
 };
 
-// The connection ends, with a cause.
+// Expects that the connection ends, with a cause.
 TEST(EndpointFaults, signals__nonsense_ends_the_connection) {
   const MadFriend mad;
   const auto& [server, raw, peer] = mad;
@@ -124,7 +130,7 @@ TEST(EndpointFaults, signals__nonsense_ends_the_connection) {
   EXPECT_FALSE(peer->connected());
 }
 
-// Data from the right address that is not ours: counted, and nothing else.
+// Data from the right address that is not DLCP's is counted and otherwise ignored.
 TEST(EndpointFaults, data__nonsense_is_counted) {
   const MadFriend mad;
   const auto& [server, raw, peer] = mad;
@@ -133,12 +139,15 @@ TEST(EndpointFaults, data__nonsense_is_counted) {
   for (int i = 0; i < 100; ++i) {
     std::vector<std::uint8_t> noise(prng.below(2000));
     for (auto& byte : noise) byte = static_cast<std::uint8_t>(prng.next());
-    // Some look like ours up to the token.
-    if (noise.size() > 36 && i % 2 == 0) {
-      DataHeader header;
+    // Some look valid up to the token.
+    if (noise.size() > wire::data_overhead(false) && i % 2 == 0) {
+      wire::DataHeader header;
       header.job = i % 4 == 0 ? kToken + 1 : kToken;
-      header.length = static_cast<std::uint16_t>(noise.size() - kDataHeaderSize);
-      encode_data_header(header, std::as_writable_bytes(std::span(noise)));
+      header.length = static_cast<std::uint16_t>(noise.size() - wire::data_overhead(false));
+      const auto packet = std::as_writable_bytes(std::span(noise));
+      wire::encode_data_header(header, packet);
+      wire::put_checksum(packet.first(wire::data_overhead(false)),
+                         packet.subspan(wire::data_overhead(false)));
     }
     raw.send_data(std::as_bytes(std::span(noise)));
   }
@@ -149,7 +158,7 @@ TEST(EndpointFaults, data__nonsense_is_counted) {
   EXPECT_TRUE(peer->connected());
 }
 
-// A process that is killed in the middle of a transfer: the other end knows at once.
+// When a process is killed in the middle of a transfer, the other end notices at once.
 TEST(EndpointFaults, peer__killed_in_a_transfer_fails_it) {
   int to_child[2];
   ASSERT_EQ(pipe(to_child), 0);
@@ -180,6 +189,7 @@ TEST(EndpointFaults, peer__killed_in_a_transfer_fails_it) {
   const auto start = std::chrono::steady_clock::now();
   kill(child, SIGKILL);
   EXPECT_TRUE(says(error_of(receiving), "victim ("));
+  EXPECT_EQ(kind_of(receiving->wait()), "peer lost");
   EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(2));
   waitpid(child, nullptr, 0);
   close(to_child[0]);
@@ -187,4 +197,4 @@ TEST(EndpointFaults, peer__killed_in_a_transfer_fails_it) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net

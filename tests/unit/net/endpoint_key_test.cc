@@ -1,4 +1,4 @@
-// Endpoints with a job key: what they accept, and what nobody else can make them accept.
+// Endpoints with a job key: what they accept, and what they refuse from others.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,12 +8,12 @@
 #include "net/raw_peer.h"
 #include "wire/control_message.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
 constexpr const char* kKey = "000102030405060708090a0b0c0d0e0f";
 constexpr const char* kOtherKey = "000102030405060708090a0b0c0d0e10";
-constexpr std::size_t kFloats = 350;  // of a packet
+constexpr std::size_t kFloats = 350;  // floats of a packet
 
 EndpointOptions keyed_options(const std::string& name, const std::string& key = kKey) {
   EndpointOptions options = test_options(name);
@@ -29,9 +29,10 @@ Endpoint listening(EndpointOptions options) {
 TEST(EndpointKey, send_recv__exact_and_bounded_under_loss) {
   EndpointOptions server = keyed_options("server");
   EndpointOptions client = keyed_options("client");
-  client.lose = [](std::uint64_t sequence) { return sequence % 40 == 7; };
-  server.lose = [](std::uint64_t sequence) { return sequence % 30 == 3; };
-  NetPair pair = NetPair::make(server, client);
+  NetPair pair =
+      NetPair::make(server, client,
+                    {.server = [](std::uint64_t sequence) { return sequence % 30 == 3; },
+                     .client = [](std::uint64_t sequence) { return sequence % 40 == 7; }});
   Prng prng(5);
   const std::vector<float> up = random_floats(200'000, prng);
   const std::vector<float> down = random_floats(200'000, prng);
@@ -84,21 +85,21 @@ TEST(EndpointKey, connect__wrong_key_is_told_on_both_ends) {
   EXPECT_TRUE(says(only.at_server, "wrong key: it holds a job key, and we hold none"));
 }
 
-// Somebody who saw a whole greeting says the same again.
+// An attacker who saw a whole greeting sends it again.
 TEST(EndpointKey, connect__a_replayed_greeting_is_refused) {
   const Endpoint server = listening(keyed_options("server"));
   KeyExchange keys(keyed_options("client"), KeyExchange::Role::kConnected);
   Hello hello{.job = kToken, .udp_port = 9, .payload = 1400, .name = "client"};
   keys.fill(hello);
   const auto bytes = encode_hello(hello);
-  SessionProof seen{};
+  wire::SessionProof seen{};
   for (const bool replay : {false, true}) {
     const Fd fd = raw_connection(server.address());
     send_raw(fd.get(), bytes);
     std::array<std::byte, kHelloSize> answer{};
     receive_raw(fd.get(), answer);
     Hello theirs;
-    ASSERT_EQ(decode_hello(answer, theirs), WireError::kNone);
+    ASSERT_EQ(decode_hello(answer, theirs), wire::WireError::kNone);
     if (!replay) {
       keys.on_hellos(bytes, answer, theirs.session);
       seen = keys.our_proof();
@@ -109,7 +110,7 @@ TEST(EndpointKey, connect__a_replayed_greeting_is_refused) {
   EXPECT_EQ(server.counters().peers_refused, 1U);
 }
 
-// A server without the key that answers as if it had one: its proof gives it away.
+// A server without the key answers as if it had one. Its proof is wrong.
 TEST(EndpointKey, connect__an_impostor_is_not_believed) {
   Fd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const SocketAddress any = *SocketAddress::resolve("127.0.0.1:0");
@@ -119,10 +120,10 @@ TEST(EndpointKey, connect__an_impostor_is_not_believed) {
     const Fd fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     std::array<std::byte, kHelloSize> hello{};
     receive_raw(fd.get(), hello);
-    // Its own hello back, and a proof that the client itself could have made.
+    // Sends the client's own hello back, and a proof that the client itself could have made.
     send_raw(fd.get(), hello);
-    send_raw(fd.get(), prove_session(*JobKey::from_hex(kKey), 0, hello, hello));
-    SessionProof proof{};
+    send_raw(fd.get(), wire::prove_session(*wire::JobKey::from_hex(kKey), 0, hello, hello));
+    wire::SessionProof proof{};
     receive_raw(fd.get(), proof);
   });
   const Endpoint client = *Endpoint::create(keyed_options("client"));
@@ -133,23 +134,24 @@ TEST(EndpointKey, connect__an_impostor_is_not_believed) {
   EXPECT_TRUE(says(peer.error().message(), "wrong key"));
 }
 
-// A keyed connection whose other end is a test.
+// A connection with a key whose other end is the test.
 struct Attack {
   Endpoint server = listening(keyed_options("server"));
   RawPeer raw{server.address(), keyed_options("raw")};
   Peer peer = server.accept(seconds(5)).value();
 
-  // A sealed packet with one value in all elements, for the first transfer that the server started.
+  // Returns a sealed packet with one value in all elements, for the first transfer that the server
+  // started.
   static std::vector<std::byte> packet(PacketGuard& guard, std::uint64_t sequence,
                                        std::uint32_t segment, float value) {
-    DataHeader header;
+    wire::DataHeader header;
     header.job = kToken;
     header.sequence = sequence;
     header.segment = segment;
     header.length = kFloats * sizeof(float);
     const std::vector<float> payload(kFloats, value);
-    std::vector<std::byte> bytes(data_overhead(true));
-    guard.seal_data(header, std::span(bytes).first<data_overhead(true)>(),
+    std::vector<std::byte> bytes(wire::data_overhead(true));
+    guard.seal_data(header, std::span(bytes).first<wire::data_overhead(true)>(),
                     std::as_bytes(std::span(payload)));
     const auto tail = std::as_bytes(std::span(payload));
     bytes.insert(bytes.end(), tail.begin(), tail.end());
@@ -162,13 +164,13 @@ TEST(EndpointKey, data__forged_replayed_and_stale_are_counted_and_change_nothing
   RawPeer second(attack.server.address(), keyed_options("raw"));
   std::vector<float> target(3 * kFloats, -1.0F);
   const auto receiving = attack.peer.recv(TensorSpan::of(target), {});
-  std::vector<std::byte> ready(control_size(ReadyMessage(), {.keyed = true}));
+  std::vector<std::byte> ready(wire::control_size(wire::ReadyMessage(), {.keyed = true}));
   receive_raw(attack.raw.stream(), ready);
 
   const auto first = Attack::packet(*attack.raw.guard(), 0, 0, 1.0F);
   attack.raw.send_data(first);
   attack.raw.send_data(first);
-  // Of the same holder of the key, in another session.
+  // A packet of the same holder of the key, from another session.
   attack.raw.send_data(Attack::packet(*second.guard(), 1, 1, 2.0F));
   const auto good = Attack::packet(*attack.raw.guard(), 1, 1, 3.0F);
   std::vector<std::byte> forged = good;
@@ -177,10 +179,11 @@ TEST(EndpointKey, data__forged_replayed_and_stale_are_counted_and_change_nothing
   std::vector<std::byte> redirected = good;
   redirected[24] = std::byte{2};  // segment
   attack.raw.send_data(redirected);
-  // Without any tag.
+  // The same packet without a tag.
   std::vector<std::byte> plain = good;
   plain[2] = plain[34] = plain[35] = std::byte{0};
-  plain.erase(plain.begin() + kDataHeaderSize, plain.begin() + data_overhead(true));
+  plain.erase(plain.begin() + wire::kDataHeaderSize,
+              plain.begin() + wire::data_overhead(true) - wire::kChecksumSize);
   attack.raw.send_data(plain);
   attack.raw.send_data(good);
 
@@ -202,10 +205,10 @@ TEST(EndpointKey, data__forged_replayed_and_stale_are_counted_and_change_nothing
 }
 
 std::vector<std::byte> sealed_confirm(PacketGuard& guard, std::uint64_t sequence) {
-  const ControlMessage message = ConfirmMessage{.transfer = 77};
-  const ControlEnvelope about{.job = kToken, .sequence = sequence, .keyed = true};
-  std::vector<std::byte> bytes(control_size(message, about));
-  encode_control(message, about, bytes);
+  const wire::ControlMessage message = wire::ConfirmMessage{.transfer = 77};
+  const wire::ControlEnvelope about{.job = kToken, .sequence = sequence, .keyed = true};
+  std::vector<std::byte> bytes(wire::control_size(message, about));
+  wire::encode_control(message, about, bytes);
   guard.seal_control(sequence, bytes);
   return bytes;
 }
@@ -221,7 +224,7 @@ TEST(EndpointKey, signals__a_forged_or_repeated_one_ends_the_connection) {
     EXPECT_FALSE(receiving->wait(milliseconds(20)).ok());
     EXPECT_TRUE(attack.peer.connected());
     std::vector<std::byte> bad = repeat ? good : sealed_confirm(*attack.raw.guard(), 1);
-    if (!repeat) bad[kControlHeaderSize - 1] ^= std::byte{1};
+    if (!repeat) bad[wire::kControlHeaderSize - 1] ^= std::byte{1};
     send_raw(attack.raw.stream(), bad);
     EXPECT_TRUE(says(error_of(receiving), "a signal came that it did not send here"));
     EXPECT_TRUE(says(error_of(receiving), repeat ? "replayed" : "forged"));
@@ -250,4 +253,4 @@ TEST(EndpointKey, read_job_key__first_line_of_a_file) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net

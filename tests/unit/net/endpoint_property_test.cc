@@ -1,6 +1,6 @@
-// Random tensors, bounds, tags and losses over real sockets: the bound is kept, what arrived is
-// right, what did not is as it was, and nothing outside the tensor is touched.
-#include <fmt/format.h>
+// Random tensors, bounds, tags and losses over real sockets. The bound is kept, what arrived is
+// right, what did not arrive is unchanged, and nothing outside the tensor is touched.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -8,19 +8,19 @@
 
 #include "net/net_pair.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
 constexpr std::size_t kGuard = 64;
 constexpr float kUntouched = -7.0F;
 
-struct Case {
+struct PropertyCase {
   std::vector<float> source;
   std::vector<float> target;  // kGuard values before and after
   double bound = 0;
 };
 
-void check(const Case& one, const TransferReport& report) {
+void check(const PropertyCase& one, const TransferReport& report) {
   const auto allowed = static_cast<double>(report.packets) * one.bound;
   const double lost = static_cast<double>(report.packets) * (1 - report.fraction);
   EXPECT_LE(lost, allowed + 1e-6);
@@ -43,27 +43,27 @@ void check(const Case& one, const TransferReport& report) {
   }
 }
 
-void run(std::uint64_t seed) {
+void run_case(std::uint64_t seed) {
   SCOPED_TRACE(fmt::format("seed {}", seed));
   Prng prng(seed);
   const double loss = prng.chance(0.2) ? 0 : prng.real() * prng.real() * 0.5;
   EndpointOptions client = test_options("client");
   client.packet_payload = static_cast<std::uint32_t>(8 + prng.below(3000));
   client.offload = prng.chance(0.7);
-  client.lose = [drops = Prng(seed + 1), loss](std::uint64_t) mutable {
-    return drops.chance(loss);
-  };
   EndpointOptions server = test_options("server");
   server.packet_payload = 0;
   server.offload = prng.chance(0.7);
   if (prng.chance(0.4)) client.job_key = server.job_key = "00112233445566778899aabbccddeeff";
-  NetPair pair = NetPair::make(server, client);
+  const auto lose = [drops = Prng(seed + 1), loss](std::uint64_t) mutable {
+    return drops.chance(loss);
+  };
+  NetPair pair = NetPair::make(server, client, {.client = lose});
 
-  std::vector<Case> cases(1 + prng.below(6));
+  std::vector<PropertyCase> cases(1 + prng.below(6));
   std::vector<Result<Transfer>> receiving;
   std::vector<Result<Transfer>> sending;
   for (std::size_t i = 0; i < cases.size(); ++i) {
-    Case& one = cases[i];
+    PropertyCase& one = cases[i];
     const std::size_t most = prng.chance(0.3) ? 10 : 100 * client.packet_payload;
     one.source = random_floats(prng.below(most), prng);
     one.target.assign(one.source.size() + 2 * kGuard, kUntouched);
@@ -92,9 +92,9 @@ TEST(EndpointProperty, random_transfers) {
   const char* first = std::getenv("THALWEG_FIRST_SEED");
   const std::uint64_t start = first == nullptr ? 1 : std::strtoull(first, nullptr, 10);
   for (std::uint64_t seed = start; seed < start + 60 && !testing::Test::HasFailure(); ++seed) {
-    run(seed);
+    run_case(seed);
   }
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net

@@ -6,9 +6,10 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/messages.h"
 #include "net/net_pair.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
 TEST(Endpoint, send_recv__exact_tensors_arrive_whole) {
@@ -36,8 +37,8 @@ TEST(Endpoint, send_recv__ipv6_and_without_offload) {
   server.listen = "[::1]:0";
   EndpointOptions client = test_options("client");
   client.offload = false;
-  client.lose = [](std::uint64_t sequence) { return sequence % 50 == 7; };
-  NetPair pair = NetPair::make(server, client);
+  const auto lose = [](std::uint64_t sequence) { return sequence % 50 == 7; };
+  NetPair pair = NetPair::make(server, client, {.client = lose});
   std::vector<std::int32_t> source(300'000);
   std::iota(source.begin(), source.end(), 0);
   std::vector<std::int32_t> target(source.size());
@@ -53,7 +54,7 @@ TEST(Endpoint, send_recv__offload_sends_many_packets_a_call) {
   NetPair pair = NetPair::make();
   const std::vector<float> source(1'000'000, 1.5F);
   std::vector<float> target(source.size());
-  // Two tags in turn must not make the calls shorter.
+  // Alternating tags must not reduce the number of packets per call.
   const auto tag_of = [](std::int64_t first, std::int64_t) {
     return PacketTag{static_cast<std::uint8_t>(first / 350 % 2), true};
   };
@@ -88,10 +89,9 @@ TEST(Endpoint, send_recv__many_in_both_directions_at_once) {
 }
 
 TEST(Endpoint, recv__reports_what_is_missing_and_leaves_it_untouched) {
-  EndpointOptions client = test_options("client");
   // Packets 10 and 11 of 100, 2 of which may be lost.
-  client.lose = [](std::uint64_t sequence) { return sequence == 10 || sequence == 11; };
-  NetPair pair = NetPair::make(test_options("server"), client);
+  const auto lose = [](std::uint64_t sequence) { return sequence == 10 || sequence == 11; };
+  NetPair pair = NetPair::make(test_options("server"), test_options("client"), {.client = lose});
   const std::vector<float> source(35'000, 2.0F);
   std::vector<float> target(source.size(), -1.0F);
   const auto receiving = pair.at_server.recv(TensorSpan::of(target), {.loss_bound = 0.02});
@@ -139,6 +139,8 @@ TEST(Endpoint, send_recv__mismatches_fail_on_both_ends_with_both_values) {
   for (const auto& error : {error_of(sending), error_of(receiving)}) {
     EXPECT_TRUE(says(error, "element type float32 at the sender, int32 at the receiver"));
   }
+  EXPECT_EQ(kind_of(sending->wait()), "mismatch");
+  EXPECT_EQ(kind_of(receiving->wait()), "mismatch");
   EXPECT_TRUE(says(error_of(receiving), "client"));
   EXPECT_TRUE(says(error_of(sending), "server"));
 }
@@ -150,6 +152,7 @@ TEST(Endpoint, transfer__ends_at_its_deadline) {
   const auto receiving =
       pair.at_server.recv(TensorSpan::of(target), {.deadline = milliseconds(50)});
   EXPECT_TRUE(says(error_of(receiving), "within the receiver's deadline of 50ms"));
+  EXPECT_EQ(kind_of(receiving->wait()), "timeout");
   const auto took = std::chrono::steady_clock::now() - start;
   EXPECT_GE(took, milliseconds(50));
   EXPECT_LT(took, seconds(5));
@@ -177,18 +180,19 @@ TEST(Endpoint, transfer__cancel_ends_both_ends) {
   const auto receiving = pair.at_server.recv(TensorSpan::of(target), {.key = 1});
   receiving->cancel();
   EXPECT_TRUE(says(error_of(receiving), "cancelled: by the caller"));
-  receiving->cancel();  // of one that is over: nothing
+  receiving->cancel();  // does nothing, because the transfer is over
 
-  // One that the other end waits for: it hears of it.
-  EndpointOptions lossy = test_options("client");
-  lossy.lose = [](std::uint64_t) { return true; };
-  NetPair dark = NetPair::make(test_options("server"), lossy);
+  // The other end waits for this transfer, and is told that it was cancelled.
+  NetPair dark = NetPair::make(test_options("server"), test_options("client"),
+                               {.client = [](std::uint64_t) { return true; }});
   const auto stuck = dark.at_server.recv(TensorSpan::of(target), {.key = 1});
   const auto sending = dark.at_client.send(TensorView::of(source), {.key = 1});
   EXPECT_FALSE(sending->wait(milliseconds(50)).ok());
   sending->cancel();
   EXPECT_TRUE(says(error_of(sending), "cancelled"));
   EXPECT_TRUE(says(error_of(stuck), "cancelled"));
+  EXPECT_EQ(kind_of(sending->wait()), "cancelled");
+  EXPECT_EQ(kind_of(stuck->wait()), "cancelled");
 }
 
 TEST(Endpoint, transfer__callback_comes_once_early_or_late) {
@@ -217,6 +221,7 @@ TEST(Endpoint, close__fails_what_is_in_flight_on_both_ends) {
     const Endpoint gone = std::move(pair->server);
   }
   EXPECT_TRUE(says(error_of(sending), "the endpoint was closed"));
+  EXPECT_EQ(kind_of(sending->wait()), "cancelled");
   EXPECT_TRUE(says(error_of(waiting), "server ("));
   for (int i = 0; i < 5000 && client.connected(); ++i) {
     std::this_thread::sleep_for(milliseconds(1));
@@ -254,4 +259,4 @@ TEST(Endpoint, packet_payload__fits_the_path) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net

@@ -1,15 +1,15 @@
-// What the launchers put into the environment, as tables.
-#include "net/bootstrap/environment.h"
+// The environments that launchers set, as tables.
+#include "net/job/environment.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 
 #include "base/messages.h"
-#include "net/bootstrap/slurm.h"
+#include "net/job/slurm.h"
 #include "net/net_pair.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
@@ -21,7 +21,7 @@ Result<Environment> read(const Variables& variables) {
   });
 }
 
-// The two together, the second winning.
+// Both together; the second wins.
 Variables with(Variables variables, const Variables& changes) {
   for (const auto& [name, value] : changes) variables[name] = value;
   return variables;
@@ -95,13 +95,25 @@ TEST(Environment, ours__every_field) {
 
 TEST(Environment, switches__on_unless_they_say_0) {
   for (const char* value : {"", "1"}) {
-    const Environment e =
-        read(with(kOurs, {{"THALWEG_SHARED_MEMORY", value}, {"THALWEG_MOVE_APART", value}}))
-            .value();
-    EXPECT_TRUE(e.shared_memory && e.moves_apart) << value;
+    const Environment e = read(with(kOurs, {{"THALWEG_SHARED_MEMORY", value}})).value();
+    EXPECT_TRUE(e.shared_memory) << value;
   }
   EXPECT_FALSE(read(with(kOurs, {{"THALWEG_SHARED_MEMORY", "0"}}))->shared_memory);
-  EXPECT_FALSE(read(with(kOurs, {{"THALWEG_MOVE_APART", "0"}}))->moves_apart);
+  EXPECT_TRUE(read(kOurs)->encrypt);
+  EXPECT_FALSE(read(with(kOurs, {{"THALWEG_ENCRYPT", "0"}}))->encrypt);
+  EXPECT_TRUE(read(with(kOurs, {{"THALWEG_ENCRYPT", "1"}, {"THALWEG_KEY_FILE", "key"}}))->encrypt);
+  const Variables keyless = with(kOurs, {{"THALWEG_ENCRYPT", "1"}, {"THALWEG_KEY_FILE", ""}});
+  EXPECT_NE(message_of(read(keyless)).find("THALWEG_KEY_FILE"), std::string::npos);
+  EXPECT_NE(message_of(read(with(kOurs, {{"THALWEG_ENCRYPT", "yes"}}))).find("0 or 1"),
+            std::string::npos);
+  EXPECT_TRUE(read(kOurs)->checksum);
+  EXPECT_FALSE(read(with(kOurs, {{"THALWEG_CHECKSUM", "0"}}))->checksum);
+  EXPECT_FALSE(read(with(kOurs, {{"THALWEG_CHECKSUM", "1"}}))->checksum_within_host);
+  EXPECT_TRUE(read(with(kOurs, {{"THALWEG_CHECKSUM", "always"}}))->checksum_within_host);
+  EXPECT_NE(message_of(read(with(kOurs, {{"THALWEG_CHECKSUM", "2"}}))).find("0, 1 or always"),
+            std::string::npos);
+  EXPECT_TRUE(read(kOurs)->trials);
+  EXPECT_FALSE(read(with(kOurs, {{"THALWEG_AUTO", "0"}}))->trials);
 }
 
 TEST(Environment, ours__wins_over_every_launcher_as_a_whole_and_in_part) {
@@ -140,11 +152,12 @@ TEST(Environment, store__where_the_ranks_meet) {
 }
 
 TEST(Environment, token__the_same_within_a_job_only) {
-  const JobToken token = read(kTorchrun)->token;
+  const wire::JobToken token = read(kTorchrun)->token;
   EXPECT_EQ(read(with(kTorchrun, {{"RANK", "0"}, {"LOCAL_RANK", "0"}}))->token, token);
   EXPECT_NE(read(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "x"}}))->token, token);
   EXPECT_NE(read(with(kTorchrun, {{"MASTER_PORT", "1"}}))->token, token);
-  EXPECT_EQ(read(with(kTorchrun, {{"THALWEG_TOKEN", "FFFFffffFFFFffff"}}))->token, ~JobToken{0});
+  EXPECT_EQ(read(with(kTorchrun, {{"THALWEG_TOKEN", "FFFFffffFFFFffff"}}))->token,
+            ~wire::JobToken{0});
 }
 
 TEST(Environment, batch_script__is_no_task_of_slurm) {
@@ -181,10 +194,9 @@ TEST(Environment, bad__variable_value_and_what_is_allowed) {
        "THALWEG_STORE: 'host' is not allowed: host:port, with a port from 1 to 65535"},
       {with(kOurs, {{"THALWEG_STORE", "host:0"}}),
        "THALWEG_STORE: 'host:0' is not allowed: host:port, with a port from 1 to 65535"},
+      {with(kOurs, {{"THALWEG_AUTO", "on"}}), "THALWEG_AUTO: 'on' is not allowed: 0 or 1"},
       {with(kOurs, {{"THALWEG_SHARED_MEMORY", "yes"}}),
        "THALWEG_SHARED_MEMORY: 'yes' is not allowed: 0 or 1"},
-      {with(kOurs, {{"THALWEG_MOVE_APART", "2"}}),
-       "THALWEG_MOVE_APART: '2' is not allowed: 0 or 1"},
       {with(kOurs, {{"THALWEG_STORE_BY", "me"}}),
        "THALWEG_STORE_BY: 'me' is not allowed: rank0 or launcher"},
       {with(kOurs, {{"THALWEG_TOKEN", "12345678901234567"}}),
@@ -197,6 +209,10 @@ TEST(Environment, bad__variable_value_and_what_is_allowed) {
       {with(kOurs, {{"THALWEG_INTERFACE", "eth0,eth1,eth0"}}),
        "THALWEG_INTERFACE: 'eth0,eth1,eth0' is not allowed: 'eth0' is there twice; each once is "
        "allowed"},
+      {with(kOurs, {{"THALWEG_DLCP_PAYLOAD", "1153"}}),
+       "THALWEG_DLCP_PAYLOAD: '1153' is not allowed: a multiple of 8"},
+      {with(kOurs, {{"THALWEG_DLCP_PAYLOAD", "9000"}}),
+       "THALWEG_DLCP_PAYLOAD: '9000' is not allowed: a whole number from 8 to 8960"},
       {with(kOurs, {{"THALWEG_STREAMS", "0"}}),
        "THALWEG_STREAMS: '0' is not allowed: a whole number from 1 to 16"},
       {with(kSlurm, {{"SLURM_STEP_TASKS_PER_NODE", "3(x2)"}}),
@@ -242,4 +258,4 @@ TEST(Slurm, tasks_of_node__of_lists) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net

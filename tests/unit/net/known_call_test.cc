@@ -1,5 +1,5 @@
-// Calls that are repeated: they use again what the call before has left, and nothing else of it.
-#include "net/collective/known_call.h"
+// Repeated calls: they reuse what the call before has left, and nothing else of it.
+#include "net/group/api/known_call.h"
 
 #include <gtest/gtest.h>
 
@@ -14,8 +14,9 @@
 #include <vector>
 
 #include "net/ranks.h"
+#include "sanitized.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
 using namespace std::chrono_literals;
@@ -63,7 +64,7 @@ TEST(SpareOperations, threads__no_operation_is_had_by_two) {
         std::shared_ptr<Operation::State> op = spare.take(key);
         if (!op) op = ended(key);
         ASSERT_EQ(op.use_count(), 1);
-        op->elements = op->elements + 1;  // a race if somebody else has it
+        op->elements = op->elements + 1;  // a data race if another thread has it
         op->result = ok_status();
         spare.put(std::move(op));
       }
@@ -72,12 +73,12 @@ TEST(SpareOperations, threads__no_operation_is_had_by_two) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Each with other memory, and all that may differ between calls of one size.
+// Each call has other memory, and differs in all that may differ between calls of one size.
 TEST(RepeatedCalls, results__of_calls_that_take_turns) {
   for (const bool shared : {true, false}) {
     run_ranks(3, {.shared_memory = shared}, [&](Communicator& all) {
       int over = 0;
-      for (int i = 0; i < 400; ++i) {
+      for (int i = 0; i < (kUnderSanitizer ? 100 : 400); ++i) {
         const std::int32_t own = all.rank() * 30 + i;
         std::vector<std::int32_t> sum(static_cast<std::size_t>(1 + i % 3), own);
         std::vector<std::int32_t> mean = sum;
@@ -100,7 +101,7 @@ TEST(RepeatedCalls, results__of_calls_that_take_turns) {
   }
 }
 
-// An operation that is used again has no time of its last use.
+// An operation that is used again does not keep the times of its last use.
 TEST(RepeatedCalls, deadline__counts_from_each_call) {
   run_ranks(2, {}, [](Communicator& all) {
     std::vector<float> values(256, 1);
@@ -123,7 +124,7 @@ TEST(RepeatedCalls, deadline__counts_from_each_call) {
 TEST(RepeatedCalls, difference__is_found_after_calls_that_were_the_same) {
   std::mutex mutex;
   std::vector<std::string> words;
-  std::latch all_called(2);  // nobody leaves before
+  std::latch all_called(2);  // no rank leaves before all have called
   run_ranks(2, {}, [&](Communicator& all) {
     std::vector<float> values(256, 1);
     for (int i = 0; i < 200; ++i) {
@@ -144,4 +145,4 @@ TEST(RepeatedCalls, difference__is_found_after_calls_that_were_the_same) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net

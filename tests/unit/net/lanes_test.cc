@@ -1,7 +1,7 @@
-// Several streams between two ranks: over socket pairs, and of whole communicators.
-#include "net/collective/lanes.h"
+// Connections with several streams: over socket pairs, and in whole communicators.
+#include "net/group/streams/lanes.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -19,17 +19,20 @@
 #include "net/net_pair.h"
 #include "net/ranks.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
 using namespace std::chrono_literals;
 
-class LanesTest : public testing::Test {
+// Without checksums, with them, and sealed.
+class LanesTest : public testing::TestWithParam<wire::FrameCheck> {
  protected:
   static constexpr std::uint32_t kLanes = 2;
 
   LanesTest() {
     const std::array<int, 2> fds = stream_pair();
+    sender_.use(GetParam());
+    receiver_.use(GetParam());
     sender_.connection.attach(Fd(fds[0]));
     receiver_.connection.attach(Fd(fds[1]));
   }
@@ -50,11 +53,34 @@ class LanesTest : public testing::Test {
     }
   }
 
+  // Sends a header alone. Returns the payload that belongs to it on the lane.
+  std::vector<std::byte> send_header(const wire::Frame& frame, std::vector<std::byte> payload) {
+    std::vector<std::byte> header;
+    const auto put = [&](const auto& bytes) { header.assign(bytes.begin(), bytes.end()); };
+    switch (GetParam()) {
+      case wire::FrameCheck::kNone:
+        put(wire::encode_frame(frame));
+        break;
+      case wire::FrameCheck::kChecksum:
+        put(wire::encode_checked_frame(frame, wire::crc32c(payload)));
+        break;
+      case wire::FrameCheck::kSealed: {
+        wire::FrameSealer::Ticket ticket = other_sealer_.next();
+        other_sealer_.seal_payload(ticket, payload, payload);
+        put(other_sealer_.seal_header(std::move(ticket), frame));
+        break;
+      }
+    }
+    EXPECT_EQ(send(sender_.connection.fd(), header.data(), header.size(), 0), std::ssize(header));
+    return payload;
+  }
+
   ConnectionEnd sender_{true};
   ConnectionEnd receiver_{false};
+  wire::FrameSealer other_sealer_{secret_from(0)};  // instead of the sender's
 };
 
-TEST_F(LanesTest, data__takes_all_streams_and_arrives_as_it_was) {
+TEST_P(LanesTest, data__takes_all_streams_and_arrives_as_it_was) {
   add_lanes();
   sender_.connection.flush(sender_);
   for (const Lane& lane : receiver_.connection.lanes()) {
@@ -67,10 +93,10 @@ TEST_F(LanesTest, data__takes_all_streams_and_arrives_as_it_was) {
   EXPECT_TRUE(sender_.op.executor->done());
 }
 
-TEST_F(LanesTest, frames__in_the_order_in_which_they_began) {
+TEST_P(LanesTest, frames__in_the_order_in_which_they_began) {
   add_lanes();
   for (int i = 0; i < 3; ++i) {
-    sender_.connection.queue({.kind = FrameKind::kAsk, .operation = 1}, fmt::format("{}", i));
+    sender_.connection.queue({.kind = wire::FrameKind::kAsk, .operation = 1}, fmt::format("{}", i));
     sender_.connection.flush(sender_);
   }
   transfer();
@@ -78,8 +104,8 @@ TEST_F(LanesTest, frames__in_the_order_in_which_they_began) {
   EXPECT_TRUE(receiver_.tensor == sender_.tensor);
 }
 
-// The accepting side learns of lanes while it sends, and after headers that speak of them.
-TEST_F(LanesTest, add_lane__in_the_midst_of_a_frame_and_late) {
+// The accepting side gets a lane while it sends, and after headers that already name the lane.
+TEST_P(LanesTest, add_lane__in_the_midst_of_a_frame_and_late) {
   sender_.most = 1 << 20;
   sender_.connection.flush(sender_);
   ASSERT_TRUE(sender_.connection.blocked());
@@ -94,7 +120,7 @@ TEST_F(LanesTest, add_lane__in_the_midst_of_a_frame_and_late) {
   EXPECT_TRUE(receiver_.tensor == sender_.tensor);
 }
 
-TEST_F(LanesTest, stall__keeps_all_bytes_until_it_is_resumed) {
+TEST_P(LanesTest, stall__keeps_all_bytes_until_it_is_resumed) {
   add_lanes();
   receiver_.stalls = true;
   sender_.connection.flush(sender_);
@@ -106,14 +132,14 @@ TEST_F(LanesTest, stall__keeps_all_bytes_until_it_is_resumed) {
   EXPECT_TRUE(receiver_.tensor == sender_.tensor);
 }
 
-TEST_F(LanesTest, drop_data__sends_the_rest_of_all_payloads_as_they_were) {
+TEST_P(LanesTest, drop_data__sends_the_rest_of_all_payloads_as_they_were) {
   add_lanes();
   const std::vector<std::byte> content = sender_.tensor;
   sender_.connection.flush(sender_);
   sender_.connection.drop_data(sender_);
   sender_.dropped = true;
   std::memset(sender_.tensor.data(), 0, sender_.tensor.size());
-  sender_.connection.queue({.kind = FrameKind::kAbort, .rank = 3}, "why");
+  sender_.connection.queue({.kind = wire::FrameKind::kAbort, .rank = 3}, "why");
   while (receiver_.words.empty()) {
     EXPECT_FALSE(sender_.connection.delivered());
     sender_.connection.flush(sender_);
@@ -126,19 +152,19 @@ TEST_F(LanesTest, drop_data__sends_the_rest_of_all_payloads_as_they_were) {
                          receiver_.tensor.begin()));
 }
 
-TEST_F(LanesTest, end_of_one__is_the_end_of_all) {
+TEST_P(LanesTest, end_of_one__is_the_end_of_all) {
   add_lanes();
-  const auto header =
-      encode_frame({.kind = FrameKind::kLaneData, .operation = 1, .length = 1000, .rank = 1});
-  ASSERT_EQ(send(sender_.connection.fd(), header.data(), header.size(), 0), kFrameSize);
+  const wire::Frame frame{
+      .kind = wire::FrameKind::kLaneData, .operation = 1, .length = 1000, .rank = 1};
+  send_header(frame, std::vector<std::byte>(1000));
   sender_.connection.lanes()[0].fd.reset();
   receiver_.read_all();
   EXPECT_TRUE(says(receiver_.connection.over(), "its stream by interface"));
   EXPECT_TRUE(says(receiver_.connection.over(), "closed"));
 }
 
-TEST_F(LanesTest, proof__is_read_by_an_end_that_only_sends) {
-  const std::vector<std::byte> proof(kSessionProofSize, std::byte{7});
+TEST_P(LanesTest, proof__is_read_by_an_end_that_only_sends) {
+  const std::vector<std::byte> proof(wire::kSessionProofSize, std::byte{7});
   const std::array<int, 2> fds = stream_pair();
   const Fd peer(fds[1]);
   ASSERT_TRUE(sender_.connection.add_lane(1, Fd(fds[0]), proof));
@@ -151,8 +177,8 @@ TEST_F(LanesTest, proof__is_read_by_an_end_that_only_sends) {
   EXPECT_EQ(unread, 0);
 }
 
-TEST_F(LanesTest, proof__another_ends_the_connection) {
-  std::vector<std::byte> proof(kSessionProofSize, std::byte{7});
+TEST_P(LanesTest, proof__another_ends_the_connection) {
+  std::vector<std::byte> proof(wire::kSessionProofSize, std::byte{7});
   const std::array<int, 2> fds = stream_pair();
   const Fd peer(fds[1]);
   ASSERT_TRUE(sender_.connection.add_lane(1, Fd(fds[0]), proof));
@@ -161,6 +187,31 @@ TEST_F(LanesTest, proof__another_ends_the_connection) {
   sender_.read_all();
   EXPECT_EQ(sender_.connection.over(), "it does not hold the job key");
 }
+
+TEST_P(LanesTest, data__that_changed_on_a_lane_is_found_by_its_checksum) {
+  add_lanes();
+  const bool checked = GetParam() != wire::FrameCheck::kNone;
+  const wire::Frame frame{
+      .kind = wire::FrameKind::kLaneData, .operation = 1, .length = 9, .rank = 1};
+  const auto send_frame = [&](bool changes) {
+    const auto digits = std::as_bytes(std::span("123456789", 9));
+    std::vector<std::byte> bytes = send_header(frame, {digits.begin(), digits.end()});
+    if (changes) std::swap_ranges(bytes.begin(), bytes.begin() + 2, bytes.begin() + 2);
+    send(sender_.connection.lanes()[0].fd.get(), bytes.data(), bytes.size(), 0);
+    receiver_.read_all();
+    return ConnectionEnd::kElements - receiver_.op.executor->outstanding(0);
+  };
+  EXPECT_EQ(send_frame(false), 9U);
+  EXPECT_TRUE(receiver_.spoiled.empty());
+  EXPECT_EQ(send_frame(true), checked ? 9U : 18U);
+  ASSERT_EQ(receiver_.spoiled.size(), checked ? 1U : 0U);
+  if (checked) {
+    EXPECT_TRUE(says(receiver_.spoiled.front(), "9 bytes of data, by its stream by interface"));
+  }
+  EXPECT_EQ(receiver_.connection.over(), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Checks, LanesTest, kAllChecks, name_of_check);
 
 TEST(Loans, sent__the_executor_hears_in_order) {
   ConnectionEnd end(true);
@@ -229,7 +280,7 @@ TEST(SeveralWays, killed_rank__is_named_by_the_others) {
     EXPECT_EQ(exit_code(processes[static_cast<std::size_t>(rank)]),
               rank == kVictim ? 128 + SIGKILL : 0);
   }
-  // Long before the deadline.
+  // This is long before the deadline.
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
 }
 
@@ -250,4 +301,4 @@ TEST(SeveralWays, bad_interfaces__are_refused_by_name) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net

@@ -5,13 +5,13 @@
 #include <iostream>
 #include <optional>
 
-#include "net/bootstrap/environment.h"
-#include "net/bootstrap/interfaces.h"
-#include "net/bootstrap/store_client.h"
-#include "net/bootstrap/store_server.h"
-#include "net/system.h"
+#include "net/io/system.h"
+#include "net/job/environment.h"
+#include "net/job/interfaces.h"
+#include "net/store/store_client.h"
+#include "net/store/store_server.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
 TEST(Meeting, environment__all_ranks_meet) {
@@ -37,7 +37,7 @@ TEST(Meeting, environment__all_ranks_meet) {
   for (int rank = 0; rank < e->size; ++rank) {
     EXPECT_TRUE(client->get("rank " + std::to_string(rank), deadline).ok()) << rank;
   }
-  // Rank 0 may hold the store: it leaves last.
+  // Rank 0 leaves last, because the store may run in its process.
   const auto left = client->add("left", 1, deadline);
   ASSERT_TRUE(left.ok()) << left.error().message();
   if (*left == e->size) {
@@ -46,9 +46,9 @@ TEST(Meeting, environment__all_ranks_meet) {
   if (server) {
     EXPECT_TRUE(client->wait("all have left", deadline).ok());
   }
-  // For the test that counts who met.
+  // The output is for the test that counts the ranks that met.
   std::cout << "met as rank " << e->rank << " of " << e->size << " under '" << e->launcher << "'\n";
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net

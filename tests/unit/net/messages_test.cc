@@ -13,7 +13,7 @@
 #include "base/messages.h"
 #include "net/ranks.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
 using namespace std::chrono_literals;
@@ -109,11 +109,27 @@ TEST(Messages, self__gets_its_own) {
       const auto out = numbers(100'000, 1);
       std::vector<std::int32_t> in(out.size());
       const auto sent = all.send_async(TensorView::of(out), all.rank(), 1, {});
+      ASSERT_TRUE(sent.ok()) << sent.error().message();
       ASSERT_EQ(message_of(all.recv(TensorSpan::of(in), all.rank(), 1, {})), "no error");
       ASSERT_EQ(message_of(sent->wait()), "no error");
       EXPECT_EQ(in, out);
     });
   }
+}
+
+// Rank 0 has the store, where rank 1 looks for the address of rank 2 when it first sends to it.
+TEST(Messages, first_one_after_rank_0_left__arrives) {
+  run_ranks(3, {}, [](Communicator& all) {
+    std::vector<std::int32_t> word = {all.rank()};
+    ASSERT_EQ(message_of(all.barrier({})), "no error");
+    if (all.rank() == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      ASSERT_EQ(message_of(all.send(TensorView::of(word), 2, 1, {})), "no error");
+    } else if (all.rank() == 2) {
+      ASSERT_EQ(message_of(all.recv(TensorSpan::of(word), 1, 1, {})), "no error");
+      EXPECT_EQ(word[0], 1);
+    }
+  });
 }
 
 TEST(Messages, sizes_that_differ__are_an_error_at_both_ends) {
@@ -128,7 +144,7 @@ TEST(Messages, sizes_that_differ__are_an_error_at_both_ends) {
       const std::string error = message_of(all.recv(TensorSpan::of(in), 0, 2, {}));
       EXPECT_NE(error.find(what), std::string::npos) << error;
     }
-    // Nothing else is harmed.
+    // Later calls and messages are not affected.
     EXPECT_EQ(message_of(all.barrier({})), "no error");
     std::int32_t word = all.rank();
     const TensorSpan one = TensorSpan::of(std::span(&word, 1));
@@ -176,7 +192,7 @@ TEST(Messages, death__of_the_sender_fails_the_receive) {
       ASSERT_TRUE(all.send(TensorView::of(out), 0, 0, {}).ok());
       return;
     }
-    // What it had sent before is received.
+    // Messages that it had sent before it left are received.
     ASSERT_EQ(message_of(all.recv(TensorSpan::of(in), 1, 0, {})), "no error");
     EXPECT_EQ(in.front(), 6);
     const std::string error = message_of(all.recv(TensorSpan::of(in), 1, 0, {.deadline = 20s}));
@@ -201,8 +217,8 @@ TEST(Messages, first_message__comes_also_after_a_collective_that_the_caller_drov
   run_ranks(2, {}, [](Communicator& all) {
     std::vector<float> values(8, 1.0F);
     ASSERT_TRUE(all.allreduce(TensorSpan::of(values), {}).ok());
-    // Long enough for the engine's thread to go to sleep; then the receiver calls first, and
-    // drives.
+    // This is long enough for the engine's thread to fall asleep. Then the receiver calls first,
+    // and drives.
     std::this_thread::sleep_for(std::chrono::milliseconds(all.rank() == 0 ? 200 : 100));
     ASSERT_TRUE(all.allreduce(TensorSpan::of(values), {}).ok());
     const CallOptions soon{.deadline = std::chrono::seconds(5)};
@@ -212,10 +228,10 @@ TEST(Messages, first_message__comes_also_after_a_collective_that_the_caller_drov
       const Result<int> source = all.recv(TensorSpan::of(values), 0, 0, soon);
       EXPECT_TRUE(source.ok()) << source.error().message();
     }
-    // No collective: it would wake whoever sleeps.
+    // A collective here would wake the thread that sleeps.
     std::this_thread::sleep_for(std::chrono::milliseconds(all.rank() == 0 ? 300 : 0));
   });
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net

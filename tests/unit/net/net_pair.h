@@ -12,8 +12,9 @@
 #include <thalweg/endpoint.h>
 
 #include "base/prng.h"
+#include "net/dlcp/test_faults.h"
 
-namespace thalweg {
+namespace thalweg::net {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -30,18 +31,30 @@ inline EndpointOptions test_options(const std::string& name) {
   return options;
 }
 
+inline Result<Endpoint> create_lossy(const EndpointOptions& options, const LosePacket& lose) {
+  const ScopedLoss loss(lose);
+  return Endpoint::create(options);
+}
+
+// Which of the packets that it sends each end loses.
+struct PairLoss {
+  LosePacket server = {};
+  LosePacket client = {};
+};
+
 // `server` listens and accepts, `client` connects.
 struct NetPair {
   Endpoint server;
   Endpoint client;
-  Peer at_server;  // the client, as the server knows it
+  Peer at_server;  // the server's handle of the client
   Peer at_client;
 
-  static NetPair make(EndpointOptions server_options, const EndpointOptions& client_options) {
+  static NetPair make(EndpointOptions server_options, const EndpointOptions& client_options,
+                      const PairLoss& loss = {}) {
     if (server_options.listen.empty()) server_options.listen = "127.0.0.1:0";
-    Result<Endpoint> server = Endpoint::create(server_options);
+    Result<Endpoint> server = create_lossy(server_options, loss.server);
     EXPECT_TRUE(server.ok()) << server.error().message();
-    Result<Endpoint> client = Endpoint::create(client_options);
+    Result<Endpoint> client = create_lossy(client_options, loss.client);
     EXPECT_TRUE(client.ok()) << client.error().message();
     Result<Peer> there = client->connect(server->address(), seconds(5));
     EXPECT_TRUE(there.ok()) << there.error().message();
@@ -58,7 +71,7 @@ inline std::vector<float> random_floats(std::size_t count, Prng& prng) {
   return values;
 }
 
-// The text has this part.
+// Whether the text contains this part.
 inline testing::AssertionResult says(const std::string& text, const std::string& part) {
   if (text.find(part) != std::string::npos) return testing::AssertionSuccess();
   return testing::AssertionFailure() << "'" << text << "' does not say '" << part << "'";
@@ -71,4 +84,4 @@ inline std::string error_of(const Result<Transfer>& transfer) {
   return report.ok() ? "" : report.error().message();
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::net

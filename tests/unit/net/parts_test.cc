@@ -8,14 +8,14 @@
 #include <thread>
 
 #include "base/prng.h"
-#include "net/address.h"
-#include "net/event_loop.h"
-#include "net/hello.h"
+#include "net/auth/hello.h"
+#include "net/io/address.h"
+#include "net/io/event_loop.h"
+#include "net/io/system.h"
+#include "net/io/udp_socket.h"
 #include "net/net_pair.h"
-#include "net/system.h"
-#include "net/udp_socket.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
 TEST(SocketAddress, resolve__both_families) {
@@ -37,11 +37,11 @@ TEST(SocketAddress, resolve__bad_text_is_named) {
 TEST(Hello, encode_decode__same) {
   Hello hello{.job = 0x0102'0304'0506'0708, .udp_port = 4242, .payload = 1400, .name = "worker 3"};
   Hello out;
-  ASSERT_EQ(decode_hello(encode_hello(hello), out), WireError::kNone);
+  ASSERT_EQ(decode_hello(encode_hello(hello), out), wire::WireError::kNone);
   EXPECT_EQ(out, hello);
   hello.keyed = true;
   hello.session = 0x1112'1314'1516'1718;
-  ASSERT_EQ(decode_hello(encode_hello(hello), out), WireError::kNone);
+  ASSERT_EQ(decode_hello(encode_hello(hello), out), wire::WireError::kNone);
   EXPECT_EQ(out, hello);
 }
 
@@ -53,16 +53,16 @@ TEST(Hello, decode__refuses_what_has_no_meaning) {
     bytes[at] = static_cast<std::byte>(value);
     return decode_hello(bytes, out);
   };
-  EXPECT_EQ(with(0, 'x'), WireError::kKind);
-  EXPECT_EQ(with(4, 2), WireError::kVersion);
-  EXPECT_EQ(with(5, 9), WireError::kField);
-  EXPECT_EQ(with(6, 0), WireError::kField) << "no data port";
-  EXPECT_EQ(with(20, 2), WireError::kReserved);
-  EXPECT_EQ(with(21, 1), WireError::kReserved);
-  EXPECT_EQ(with(24, 1), WireError::kReserved) << "a session without a key";
-  EXPECT_EQ(with(32, 64), WireError::kLength);
-  EXPECT_EQ(with(33, 27), WireError::kField) << "a terminal's escape";
-  EXPECT_EQ(with(95, 1), WireError::kReserved) << "behind the name";
+  EXPECT_EQ(with(0, 'x'), wire::WireError::kKind);
+  EXPECT_EQ(with(4, 2), wire::WireError::kVersion);
+  EXPECT_EQ(with(5, 9), wire::WireError::kField);
+  EXPECT_EQ(with(6, 0), wire::WireError::kField) << "no data port";
+  EXPECT_EQ(with(20, 2), wire::WireError::kReserved);
+  EXPECT_EQ(with(21, 1), wire::WireError::kReserved);
+  EXPECT_EQ(with(24, 1), wire::WireError::kReserved) << "a session without a key";
+  EXPECT_EQ(with(32, 64), wire::WireError::kLength);
+  EXPECT_EQ(with(33, 27), wire::WireError::kField) << "a terminal's escape";
+  EXPECT_EQ(with(95, 1), wire::WireError::kReserved) << "behind the name";
 }
 
 struct UdpPair {
@@ -181,4 +181,4 @@ TEST(EventLoop, post__runs_all_in_order_or_says_no) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net

@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
 TEST(Probe, partner__every_two_meet_once_and_nobody_twice_a_round) {
@@ -29,4 +29,4 @@ TEST(Probe, partner__every_two_meet_once_and_nobody_twice_a_round) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net

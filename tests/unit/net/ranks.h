@@ -1,7 +1,7 @@
 // Ranks as threads of one process, each with a communicator of its own, over loopback.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,19 +16,26 @@
 #include <thalweg/communicator.h>
 
 #include "base/prng.h"
-#include "net/address.h"
-#include "net/system.h"
-#include "net/tcp.h"
+#include "net/dlcp/test_faults.h"
+#include "net/io/address.h"
+#include "net/io/system.h"
+#include "net/io/tcp.h"
+#include "net/io/test_changes.h"
 
-namespace thalweg {
+namespace thalweg::net {
 
-// A port of loopback that was free a moment ago.
+// A port of loopback that was free a moment ago. It is below those that the system gives to sockets
+// without a port of their own, so that no connection of a test that runs beside this one takes it.
 inline std::string free_address() {
-  const Fd fd = std::move(listen_tcp("127.0.0.1:0").value());
-  return SocketAddress::local_of(fd.get()).to_string();
+  constexpr std::uint64_t kFirst = 20'000;
+  constexpr std::uint64_t kCount = 12'000;
+  while (true) {
+    const std::string address = fmt::format("127.0.0.1:{}", kFirst + random_number() % kCount);
+    if (listen_tcp(address).ok()) return address;
+  }
 }
 
-// Another one every time, or THALWEG_FIRST_SEED; printed.
+// Returns and prints a seed: THALWEG_FIRST_SEED, or a new one every time.
 inline std::uint64_t test_seed() {
   const char* given = std::getenv("THALWEG_FIRST_SEED");
   const std::uint64_t seed =
@@ -37,27 +44,29 @@ inline std::uint64_t test_seed() {
   return seed;
 }
 
-// Over DLCP, which loses one packet in `one_in`, by its number.
-inline CommunicatorOptions lossy_dlcp(std::uint64_t one_in) {
+inline CommunicatorOptions over_dlcp() {
   CommunicatorOptions options;
   options.transport = Transport::kDlcp;
   options.dlcp_line_rate_gbps = 1;
-  if (one_in > 0) {
-    options.dlcp_lose = [one_in](std::uint64_t sequence) {
-      return mix_bits(sequence) % one_in == 0;
-    };
-  }
   return options;
+}
+
+// Loses one DLCP packet in `one_in`, chosen by its sequence number.
+inline LosePacket lose_one_in(std::uint64_t one_in) {
+  return [one_in](std::uint64_t sequence) { return mix_bits(sequence) % one_in == 0; };
 }
 
 using RankBody = std::function<void(Communicator&)>;
 using OptionsOfRank = std::function<CommunicatorOptions(int rank)>;
 
+// The caller's ScopedLoss and ScopedChanges hold for every rank.
 inline void run_ranks_by(int size, const OptionsOfRank& options_of, const RankBody& body) {
   const std::string store = free_address();
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] {
+    threads.emplace_back([&, rank, lose = installed_loss(), change = installed_changes()] {
+      const ScopedLoss loss(lose);
+      const ScopedChanges changes(change);
       CommunicatorOptions options = options_of(rank);
       options.rank = rank;
       options.size = size;
@@ -74,8 +83,8 @@ inline void run_ranks(int size, const CommunicatorOptions& common, const RankBod
   run_ranks_by(size, [&](int) { return common; }, body);
 }
 
-// Over the network, as if ranks had up to three interfaces each, not all as many, and networks that
-// choose paths by ports.
+// Options for ranks that use the network as if they had one to three interfaces each, and `streams`
+// streams for each pair of interfaces.
 inline OptionsOfRank several_ways(int streams) {
   return [streams](int rank) {
     CommunicatorOptions options;
@@ -87,7 +96,7 @@ inline OptionsOfRank several_ways(int streams) {
   };
 }
 
-// A rank as a process of its own; it ends with 0 if the body says true.
+// Runs a rank as a process of its own. Its exit code is 0 if the body returns true.
 inline pid_t fork_rank(const CommunicatorOptions& options,
                        const std::function<bool(Communicator&)>& body) {
   const pid_t child = fork();
@@ -96,11 +105,11 @@ inline pid_t fork_rank(const CommunicatorOptions& options,
   _exit(all.ok() && body(*all) ? 0 : 1);
 }
 
-// 128 + n if signal n ended it.
+// Waits for the process and returns its exit code, or 128 + n if signal n ended it.
 inline int exit_code(pid_t process) {
   int status = 0;
   EXPECT_EQ(waitpid(process, &status, 0), process);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::net

@@ -1,4 +1,4 @@
-// A peer of an endpoint made by hand: it greets as it should, and then says what a test wants.
+// A peer of an endpoint made by hand: it greets correctly, and then sends what a test wants.
 #pragma once
 
 #include <arpa/inet.h>
@@ -11,13 +11,13 @@
 #include <thread>
 #include <utility>
 
-#include "net/address.h"
-#include "net/fd.h"
-#include "net/hello.h"
-#include "net/key_exchange.h"
+#include "net/auth/hello.h"
+#include "net/auth/key_exchange.h"
+#include "net/io/address.h"
+#include "net/io/fd.h"
 #include "net/net_pair.h"
 
-namespace thalweg {
+namespace thalweg::net {
 
 // A plain TCP connection to an endpoint.
 inline Fd raw_connection(const std::string& address) {
@@ -31,7 +31,7 @@ inline void send_raw(int fd, std::span<const std::byte> bytes) {
   EXPECT_EQ(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
 }
 
-// Waits for all of it.
+// Blocks until all bytes have arrived.
 inline void receive_raw(int fd, std::span<std::byte> out) {
   EXPECT_EQ(recv(fd, out.data(), out.size(), MSG_WAITALL), static_cast<ssize_t>(out.size()));
 }
@@ -61,14 +61,14 @@ class RawPeer {
     std::array<std::byte, kHelloSize> answer{};
     receive_raw(stream_.get(), answer);
     Hello theirs;
-    EXPECT_EQ(decode_hello(answer, theirs), WireError::kNone);
+    EXPECT_EQ(decode_hello(answer, theirs), wire::WireError::kNone);
     EXPECT_EQ(theirs.status, HelloStatus::kHello);
     SocketAddress data = any;
     data.set_port(theirs.udp_port);
     EXPECT_EQ(connect(udp_.get(), data.get(), data.size()), 0);
     if (!keys_.keyed()) return;
     keys_.on_hellos(hello, answer, theirs.session);
-    SessionProof proof{};
+    wire::SessionProof proof{};
     receive_raw(stream_.get(), proof);
     EXPECT_TRUE(keys_.proves(proof));
     send_raw(stream_.get(), keys_.our_proof());
@@ -88,4 +88,4 @@ class RawPeer {
   std::unique_ptr<PacketGuard> guard_;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::net

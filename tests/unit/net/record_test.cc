@@ -5,10 +5,10 @@
 #include <fstream>
 
 #include "net/net_pair.h"
-#include "proto/dlcp/record_codec.h"
-#include "proto/dlcp/replay.h"
+#include "proto/dlcp/record/record_codec.h"
+#include "proto/dlcp/record/replay.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
 class Record : public testing::Test {
@@ -32,9 +32,10 @@ class Record : public testing::Test {
     EndpointOptions server = test_options("server");
     EndpointOptions client = test_options("client");
     server.record_folder = client.record_folder = folder_;
-    server.lose = [](std::uint64_t sequence) { return sequence % 31 == 3; };
-    client.lose = [](std::uint64_t sequence) { return sequence % 17 == 5; };
-    NetPair pair = NetPair::make(server, client);
+    NetPair pair =
+        NetPair::make(server, client,
+                      {.server = [](std::uint64_t sequence) { return sequence % 31 == 3; },
+                       .client = [](std::uint64_t sequence) { return sequence % 17 == 5; }});
     Prng prng(9);
     std::vector<std::vector<float>> targets(12, std::vector<float>(60'000));
     const std::vector<float> source = random_floats(60'000, prng);
@@ -66,7 +67,7 @@ TEST_F(Record, replay__a_real_run_is_the_same_byte_for_byte) {
   std::uint64_t sent = 0;
   for (const char* name : {"server-0.dlcp", "client-0.dlcp"}) {
     SCOPED_TRACE(name);
-    const Result<ReplaySummary> summary = replay_recording(file(name));
+    const Result<proto::ReplaySummary> summary = proto::replay_recording(file(name));
     ASSERT_TRUE(summary.ok()) << summary.error().message();
     EXPECT_FALSE(summary->difference) << summary->difference->verb;
     EXPECT_TRUE(summary->complete);
@@ -81,7 +82,7 @@ TEST_F(Record, replay__a_real_run_is_the_same_byte_for_byte) {
   EXPECT_GT(sent, 12U * 172U);
 }
 
-// Whatever byte of the file changes, the replay says so.
+// The replay refuses a file in which any byte has changed.
 TEST_F(Record, replay__a_damaged_file_is_refused) {
   make_recordings();
   const std::vector<std::byte> good = file("client-0.dlcp");
@@ -90,17 +91,17 @@ TEST_F(Record, replay__a_damaged_file_is_refused) {
     std::vector<std::byte> bad = good;
     const std::size_t at = i < 8 ? static_cast<std::size_t>(i) : prng.below(bad.size());
     bad[at] ^= static_cast<std::byte>(1U << prng.below(8));
-    EXPECT_FALSE(replay_recording(bad).ok()) << "byte " << at;
+    EXPECT_FALSE(proto::replay_recording(bad).ok()) << "byte " << at;
   }
-  EXPECT_FALSE(replay_recording(std::span(good).first(good.size() - 1)).ok());
-  EXPECT_FALSE(replay_recording({}).ok());
+  EXPECT_FALSE(proto::replay_recording(std::span(good).first(good.size() - 1)).ok());
+  EXPECT_FALSE(proto::replay_recording({}).ok());
 }
 
-// The same below the checksums: an input that is another leads to other answers, or is not allowed.
+// The same without checksums: a changed input leads to other answers, or is refused.
 TEST_F(Record, replay__a_changed_input_is_a_difference_or_an_error) {
   make_recordings();
-  const std::vector<std::byte> content = *recording_content(file("server-0.dlcp"));
-  ASSERT_FALSE(replay_records(content)->difference);
+  const std::vector<std::byte> content = *proto::recording_content(file("server-0.dlcp"));
+  ASSERT_FALSE(proto::replay_records(content)->difference);
   Prng prng(5);
   int different = 0;
   int refused = 0;
@@ -108,7 +109,7 @@ TEST_F(Record, replay__a_changed_input_is_a_difference_or_an_error) {
   for (int i = 0; i < kTries; ++i) {
     std::vector<std::byte> changed = content;
     changed[prng.below(changed.size())] ^= static_cast<std::byte>(1U << prng.below(8));
-    const Result<ReplaySummary> summary = replay_records(changed);
+    const Result<proto::ReplaySummary> summary = proto::replay_records(changed);
     if (!summary.ok()) {
       ++refused;
     } else if (summary->difference) {
@@ -117,7 +118,7 @@ TEST_F(Record, replay__a_changed_input_is_a_difference_or_an_error) {
     }
   }
   EXPECT_GT(different, kTries / 3);
-  // The rest are inputs that make no difference, such as when a packet that came twice was sent.
+  // The other changes make no difference, such as the sending time of a packet that came twice.
   EXPECT_GT(different + refused, kTries * 8 / 10);
 }
 
@@ -131,23 +132,24 @@ TEST_F(Record, create__a_folder_that_is_not_there_is_named) {
 
 TEST_F(Record, replay__one_that_was_cut_off_after_a_block_is_replayed_that_far) {
   make_recordings();
-  const std::vector<std::byte> content = *recording_content(file("server-0.dlcp"));
-  std::vector<std::byte> cut = recording_start();
-  // Without the end: a kind and the counters.
-  const Result<ReplaySummary> whole = replay_records(content);
+  const std::vector<std::byte> content = *proto::recording_content(file("server-0.dlcp"));
+  std::vector<std::byte> cut = proto::recording_start();
+  // Drops the end of the file: a kind and the counters.
+  const Result<proto::ReplaySummary> whole = proto::replay_records(content);
   ASSERT_TRUE(whole.ok());
   for (std::size_t size = content.size() - 1; size > content.size() - 100; --size) {
-    const Result<ReplaySummary> summary = replay_records(std::span(content).first(size));
+    const Result<proto::ReplaySummary> summary =
+        proto::replay_records(std::span(content).first(size));
     if (!summary.ok() || summary->difference) continue;
     EXPECT_FALSE(summary->complete);
     EXPECT_EQ(summary->records + 1, whole->records);
-    append_block(std::span(content).first(size), cut);
+    proto::append_block(std::span(content).first(size), cut);
     break;
   }
-  const Result<ReplaySummary> summary = replay_recording(cut);
+  const Result<proto::ReplaySummary> summary = proto::replay_recording(cut);
   ASSERT_TRUE(summary.ok());
   EXPECT_FALSE(summary->complete || summary->difference);
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net

@@ -1,4 +1,4 @@
-// Communicators that meet by a store of the caller's, and the word that an operation is over.
+// Communicators that meet through the caller's store, and the callback when an operation is over.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -11,11 +11,11 @@
 
 #include <thalweg/communicator.h>
 
-#include "net/bootstrap/rendezvous_store.h"
+#include "net/io/system.h"
 #include "net/ranks.h"
-#include "net/system.h"
+#include "net/store/rendezvous_store.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
 class MapRendezvous final : public Rendezvous {
@@ -93,7 +93,7 @@ TEST(rendezvous, ranks_meet_and_split_by_the_callers_store) {
 TEST(rendezvous, calls_that_differ_are_found_by_the_callers_store) {
   run_by_map(2, [](Communicator& all) {
     std::vector<float> values(8);
-    // Nobody sends to anybody.
+    // No rank sends anything, since each believes that the other is the root.
     const Status status = all.broadcast(TensorSpan::of(values), 1 - all.rank(), {});
     ASSERT_FALSE(status.ok());
     EXPECT_NE(status.error().message().find("root 0"), std::string::npos);
@@ -135,7 +135,7 @@ TEST(on_over, is_called_once_for_every_end) {
     std::vector<float> values(100'000, 1.0F);
     ASSERT_TRUE(all.allreduce(TensorSpan::of(values), options).ok());
     EXPECT_EQ(calls, 1);
-    // Over at once: nothing is to be sent.
+    // It is over at once, because nothing has to be sent.
     std::vector<float> none;
     ASSERT_TRUE(all.allreduce(TensorSpan::of(none), options).ok());
     EXPECT_EQ(calls, 2);
@@ -156,4 +156,4 @@ TEST(on_over, is_called_once_for_every_end) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net

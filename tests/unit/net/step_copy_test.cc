@@ -1,4 +1,4 @@
-#include "net/collective/step_copy.h"
+#include "net/group/shm/step_copy.h"
 
 #include <gtest/gtest.h>
 
@@ -7,10 +7,10 @@
 #include <deque>
 #include <vector>
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
-// How long the next timed steps take; the last goes on.
+// How long the next timed steps take. The last entry holds for all further steps.
 std::deque<Duration> durations;
 Time now;
 bool within = false;
@@ -33,14 +33,14 @@ class StepCopyTest : public testing::Test {
     now = Time();
     within = false;
   }
-  // So many steps, whose timed ones take so long.
+  // Copies `steps` steps. The timed ones take `times`.
   void copy(unsigned steps, std::deque<Duration> times) {
     durations = std::move(times);
     for (unsigned i = 0; i < steps; ++i) {
       copy_.copy(memory_.data(), memory_.data() + StepCopy::kStep);
     }
   }
-  // Up to the step before the next timed one.
+  // Copies one timed step and those before the next timed one.
   void copy_row(std::deque<Duration> times) { copy(StepCopy::kPlainPerTimed, std::move(times)); }
 
   StepCopy copy_{&clock_of_test};
@@ -80,7 +80,7 @@ TEST_F(StepCopyTest, copy__every_byte_and_no_other) {
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(1 + i % 251);
   for (const std::size_t to_offset : {0U, 1U, 32U, 63U}) {
     for (const std::size_t from_offset : {0U, 3U}) {
-      // Plain, streamed to compare, and streamed in the end.
+      // This covers plain steps, streamed ones for comparison, and streaming in the end.
       durations = {kSlow, kFast, kSlow, kFast, kSlow, kFast, kSlow, kFast};
       StepCopy copy(&clock_of_test);
       for (unsigned turn = 0; turn < 5 * StepCopy::kPlainPerTimed; ++turn) {
@@ -97,4 +97,4 @@ TEST_F(StepCopyTest, copy__every_byte_and_no_other) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net

@@ -2,16 +2,16 @@
 #include <gtest/gtest.h>
 
 #include "base/prng.h"
-#include "net/bootstrap/store_message.h"
-#include "net/bootstrap/store_table.h"
+#include "net/store/store_message.h"
+#include "net/store/store_table.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
 using What = StoreRequest::What;
-using Outcome = StoreReply::Outcome;
+using TableOutcome = StoreReply::Outcome;
 
-std::vector<std::byte> encoded(const auto& message) {
+std::vector<std::byte> encoded_store(const auto& message) {
   std::vector<std::byte> bytes;
   encode_store(message, bytes);
   return bytes;
@@ -35,7 +35,7 @@ TEST(StoreMessage, requests__come_back_from_one_stream) {
   std::span<const std::byte> left(stream);
   for (const StoreRequest& request : kRequests) {
     StoreRequest out;
-    ASSERT_EQ(take_store(left, out), WireError::kNone);
+    ASSERT_EQ(take_store(left, out), wire::WireError::kNone);
     EXPECT_EQ(out, request);
   }
   EXPECT_TRUE(left.empty());
@@ -43,48 +43,49 @@ TEST(StoreMessage, requests__come_back_from_one_stream) {
 
 TEST(StoreMessage, replies__come_back) {
   for (const StoreReply& reply :
-       {StoreReply{Outcome::kDone, 3, "value"}, StoreReply{Outcome::kFull, 4, ""},
-        StoreReply{Outcome::kDifferent, 5, std::string("\0x", 2)}}) {
-    const auto bytes = encoded(reply);
+       {StoreReply{TableOutcome::kDone, 3, "value"}, StoreReply{TableOutcome::kFull, 4, ""},
+        StoreReply{TableOutcome::kDifferent, 5, std::string("\0x", 2)}}) {
+    const auto bytes = encoded_store(reply);
     std::span<const std::byte> left(bytes);
     StoreReply out;
-    ASSERT_EQ(take_store(left, out), WireError::kNone);
+    ASSERT_EQ(take_store(left, out), wire::WireError::kNone);
     EXPECT_EQ(out, reply);
   }
 }
 
 TEST(StoreMessage, half_a_message__is_short_and_left_alone) {
-  const auto request = encoded(kRequests[4]);
-  const auto reply = encoded(StoreReply{Outcome::kDone, 1, "abc"});
+  const auto request = encoded_store(kRequests[4]);
+  const auto reply = encoded_store(StoreReply{TableOutcome::kDone, 1, "abc"});
   for (std::size_t size = 0; size < request.size(); ++size) {
     auto left = std::span(request).first(size);
     std::span<const std::byte> before(left);
     StoreRequest out;
-    EXPECT_EQ(take_store(before, out), WireError::kShort) << size;
+    EXPECT_EQ(take_store(before, out), wire::WireError::kShort) << size;
     EXPECT_EQ(before.size(), size);
   }
   for (std::size_t size = 0; size < reply.size(); ++size) {
     std::span<const std::byte> left = std::span(reply).first(size);
     StoreReply out;
-    EXPECT_EQ(take_store(left, out), WireError::kShort) << size;
+    EXPECT_EQ(take_store(left, out), wire::WireError::kShort) << size;
   }
 }
 
 TEST(StoreMessage, nonsense__is_refused_with_the_reason) {
   struct Row {
-    std::size_t request;  // of kRequests
+    std::size_t request;  // index in kRequests
     std::size_t at;
     int value;
-    WireError error;
+    wire::WireError error;
   };
-  for (const Row& row : {Row{0, 3, 1, WireError::kLength}, Row{0, 0, 2, WireError::kLength},
-                         Row{0, 4, 6, WireError::kKind}, Row{0, 5, 2, WireError::kReserved},
-                         Row{0, 5, 1, WireError::kField}, Row{0, 6, 0, WireError::kLength},
-                         Row{0, 6, 2, WireError::kLength}, Row{0, 12, 1, WireError::kField},
-                         Row{0, 16, 6, WireError::kLength}, Row{0, 24, 1, WireError::kField},
-                         Row{5, 5, 0, WireError::kLength}, Row{3, 4, 0, WireError::kField},
-                         Row{0, 4, 1, WireError::kField}}) {
-    auto bytes = encoded(kRequests[row.request]);
+  for (const Row& row :
+       {Row{0, 3, 1, wire::WireError::kLength}, Row{0, 0, 2, wire::WireError::kLength},
+        Row{0, 4, 6, wire::WireError::kKind}, Row{0, 5, 2, wire::WireError::kReserved},
+        Row{0, 5, 1, wire::WireError::kField}, Row{0, 6, 0, wire::WireError::kLength},
+        Row{0, 6, 2, wire::WireError::kLength}, Row{0, 12, 1, wire::WireError::kField},
+        Row{0, 16, 6, wire::WireError::kLength}, Row{0, 24, 1, wire::WireError::kField},
+        Row{5, 5, 0, wire::WireError::kLength}, Row{3, 4, 0, wire::WireError::kField},
+        Row{0, 4, 1, wire::WireError::kField}}) {
+    auto bytes = encoded_store(kRequests[row.request]);
     bytes[row.at] = static_cast<std::byte>(row.value);
     std::span<const std::byte> left(bytes);
     StoreRequest out;
@@ -92,32 +93,32 @@ TEST(StoreMessage, nonsense__is_refused_with_the_reason) {
     EXPECT_EQ(left.size(), bytes.size());
   }
   const auto reply_with = [](std::size_t at, int value) {
-    auto bytes = encoded(StoreReply{Outcome::kDone, 1, "abc"});
+    auto bytes = encoded_store(StoreReply{TableOutcome::kDone, 1, "abc"});
     bytes[at] = static_cast<std::byte>(value);
     std::span<const std::byte> left(bytes);
     StoreReply out;
     return take_store(left, out);
   };
-  EXPECT_EQ(reply_with(4, 5), WireError::kField);
-  EXPECT_EQ(reply_with(6, 1), WireError::kReserved);
-  EXPECT_EQ(reply_with(12, 2), WireError::kLength);
-  EXPECT_EQ(reply_with(3, 9), WireError::kLength);
+  EXPECT_EQ(reply_with(4, 5), wire::WireError::kField);
+  EXPECT_EQ(reply_with(6, 1), wire::WireError::kReserved);
+  EXPECT_EQ(reply_with(12, 2), wire::WireError::kLength);
+  EXPECT_EQ(reply_with(3, 9), wire::WireError::kLength);
 }
 
 TEST(StoreHello, encode_decode__and_what_has_no_meaning) {
   const auto good = encode_store_hello({HelloStatus::kWrongToken, 0x0102'0304'0506'0708});
   StoreHello out;
-  ASSERT_EQ(decode_store_hello(good, out), WireError::kNone);
+  ASSERT_EQ(decode_store_hello(good, out), wire::WireError::kNone);
   EXPECT_EQ(out, (StoreHello{HelloStatus::kWrongToken, 0x0102'0304'0506'0708}));
   const auto with = [&](std::size_t at, int value) {
     auto bytes = good;
     bytes[at] = static_cast<std::byte>(value);
     return decode_store_hello(bytes, out);
   };
-  EXPECT_EQ(with(0, 'x'), WireError::kKind);
-  EXPECT_EQ(with(4, 2), WireError::kVersion);
-  EXPECT_EQ(with(5, 99), WireError::kField);
-  EXPECT_EQ(with(7, 1), WireError::kReserved);
+  EXPECT_EQ(with(0, 'x'), wire::WireError::kKind);
+  EXPECT_EQ(with(4, 2), wire::WireError::kVersion);
+  EXPECT_EQ(with(5, 99), wire::WireError::kField);
+  EXPECT_EQ(with(7, 1), wire::WireError::kReserved);
 }
 
 // A table whose clients ask in virtual time.
@@ -141,13 +142,13 @@ struct Table {
 
 TEST(StoreTable, set_get_delete__values_stay_until_they_go) {
   Table t;
-  EXPECT_EQ(t.one({.what = What::kGet, .key = "a"}).outcome, Outcome::kNotFound);
-  EXPECT_EQ(t.one({.what = What::kSet, .key = "a", .value = "1"}).outcome, Outcome::kDone);
-  EXPECT_EQ(t.one({.what = What::kSet, .key = "a", .value = "2"}).outcome, Outcome::kDone);
+  EXPECT_EQ(t.one({.what = What::kGet, .key = "a"}).outcome, TableOutcome::kNotFound);
+  EXPECT_EQ(t.one({.what = What::kSet, .key = "a", .value = "1"}).outcome, TableOutcome::kDone);
+  EXPECT_EQ(t.one({.what = What::kSet, .key = "a", .value = "2"}).outcome, TableOutcome::kDone);
   EXPECT_EQ(t.one({.what = What::kGet, .key = "a"}).value, "2");
-  EXPECT_EQ(t.one({.what = What::kWait, .key = "a"}), (StoreReply{Outcome::kDone, 0, ""}));
-  EXPECT_EQ(t.one({.what = What::kDelete, .key = "a"}).outcome, Outcome::kDone);
-  EXPECT_EQ(t.one({.what = What::kDelete, .key = "a"}).outcome, Outcome::kNotFound);
+  EXPECT_EQ(t.one({.what = What::kWait, .key = "a"}), (StoreReply{TableOutcome::kDone, 0, ""}));
+  EXPECT_EQ(t.one({.what = What::kDelete, .key = "a"}).outcome, TableOutcome::kDone);
+  EXPECT_EQ(t.one({.what = What::kDelete, .key = "a"}).outcome, TableOutcome::kNotFound);
   EXPECT_EQ(t.table.keys(), 0U);
 }
 
@@ -156,10 +157,10 @@ TEST(StoreTable, add__from_nothing_and_over_the_edge) {
   EXPECT_EQ(t.one({.what = What::kAdd, .key = "n", .delta = 5}).value, "5");
   EXPECT_EQ(t.one({.what = What::kAdd, .key = "n", .delta = -7}).value, "-2");
   EXPECT_EQ(t.one({.what = What::kAdd, .key = "n", .delta = INT64_MIN}).outcome,
-            Outcome::kNoNumber);
+            TableOutcome::kNoNumber);
   EXPECT_EQ(t.one({.what = What::kGet, .key = "n"}).value, "-2");
   (void)t.one({.what = What::kSet, .key = "n", .value = "2x"});
-  EXPECT_EQ(t.one({.what = What::kAdd, .key = "n", .delta = 1}).outcome, Outcome::kNoNumber);
+  EXPECT_EQ(t.one({.what = What::kAdd, .key = "n", .delta = 1}).outcome, TableOutcome::kNoNumber);
 }
 
 TEST(StoreTable, compare_and_set__only_from_what_is_expected) {
@@ -170,11 +171,11 @@ TEST(StoreTable, compare_and_set__only_from_what_is_expected) {
                   .value = std::move(value),
                   .expected = std::move(expected)});
   };
-  EXPECT_EQ(cas("x", "1").outcome, Outcome::kNotFound);
-  EXPECT_EQ(cas(std::nullopt, "1").outcome, Outcome::kDone);
-  EXPECT_EQ(cas(std::nullopt, "2"), (StoreReply{Outcome::kDifferent, 0, "1"}));
-  EXPECT_EQ(cas("0", "2"), (StoreReply{Outcome::kDifferent, 0, "1"}));
-  EXPECT_EQ(cas("1", "2").outcome, Outcome::kDone);
+  EXPECT_EQ(cas("x", "1").outcome, TableOutcome::kNotFound);
+  EXPECT_EQ(cas(std::nullopt, "1").outcome, TableOutcome::kDone);
+  EXPECT_EQ(cas(std::nullopt, "2"), (StoreReply{TableOutcome::kDifferent, 0, "1"}));
+  EXPECT_EQ(cas("0", "2"), (StoreReply{TableOutcome::kDifferent, 0, "1"}));
+  EXPECT_EQ(cas("1", "2").outcome, TableOutcome::kDone);
   EXPECT_EQ(t.one({.what = What::kGet, .key = "c"}).value, "2");
 }
 
@@ -190,8 +191,10 @@ TEST(StoreTable, waiters__all_woken_by_whatever_sets_the_key) {
     const auto replies = t.ask(1, waker, 50);
     ASSERT_EQ(replies.size(), 3U);
     EXPECT_EQ(replies[0].first, 1U) << "the one that sets it first";
-    EXPECT_EQ(replies[1], (std::pair{StoreTable::Client{2}, StoreReply{Outcome::kDone, 20, "5"}}));
-    EXPECT_EQ(replies[2], (std::pair{StoreTable::Client{3}, StoreReply{Outcome::kDone, 30, ""}}));
+    EXPECT_EQ(replies[1],
+              (std::pair{StoreTable::Client{2}, StoreReply{TableOutcome::kDone, 20, "5"}}));
+    EXPECT_EQ(replies[2],
+              (std::pair{StoreTable::Client{3}, StoreReply{TableOutcome::kDone, 30, ""}}));
     EXPECT_EQ(t.table.waiting(), 1U);
   }
 }
@@ -206,7 +209,8 @@ TEST(StoreTable, waiters__told_when_their_time_has_passed) {
   EXPECT_TRUE(replies.empty());
   t.table.on_timeout(Table::at(100), replies);
   ASSERT_EQ(replies.size(), 1U);
-  EXPECT_EQ(replies[0], (std::pair{StoreTable::Client{3}, StoreReply{Outcome::kNotFound, 30, ""}}));
+  EXPECT_EQ(replies[0],
+            (std::pair{StoreTable::Client{3}, StoreReply{TableOutcome::kNotFound, 30, ""}}));
   EXPECT_EQ(t.table.next_timeout(), Table::at(200));
   t.table.on_gone(2);
   EXPECT_EQ(t.table.next_timeout(), std::nullopt);
@@ -215,16 +219,17 @@ TEST(StoreTable, waiters__told_when_their_time_has_passed) {
 
 TEST(StoreTable, limits__keys_bytes_and_waiters) {
   Table t({.keys = 2, .bytes = 10, .waiting = 1});
-  EXPECT_EQ(t.one({.what = What::kSet, .key = "a", .value = "123456789"}).outcome, Outcome::kDone);
-  EXPECT_EQ(t.one({.what = What::kSet, .key = "b", .value = ""}).outcome, Outcome::kFull);
-  EXPECT_EQ(t.one({.what = What::kSet, .key = "a", .value = "1"}).outcome, Outcome::kDone);
-  EXPECT_EQ(t.one({.what = What::kSet, .key = "b", .value = ""}).outcome, Outcome::kDone);
-  EXPECT_EQ(t.one({.what = What::kAdd, .key = "c", .delta = 1}).outcome, Outcome::kFull);
+  EXPECT_EQ(t.one({.what = What::kSet, .key = "a", .value = "123456789"}).outcome,
+            TableOutcome::kDone);
+  EXPECT_EQ(t.one({.what = What::kSet, .key = "b", .value = ""}).outcome, TableOutcome::kFull);
+  EXPECT_EQ(t.one({.what = What::kSet, .key = "a", .value = "1"}).outcome, TableOutcome::kDone);
+  EXPECT_EQ(t.one({.what = What::kSet, .key = "b", .value = ""}).outcome, TableOutcome::kDone);
+  EXPECT_EQ(t.one({.what = What::kAdd, .key = "c", .delta = 1}).outcome, TableOutcome::kFull);
   EXPECT_TRUE(t.ask(1, {.what = What::kGet, .key = "d", .wait_ms = 1}).empty());
-  EXPECT_EQ(t.one({.what = What::kGet, .key = "d", .wait_ms = 1}).outcome, Outcome::kFull);
+  EXPECT_EQ(t.one({.what = What::kGet, .key = "d", .wait_ms = 1}).outcome, TableOutcome::kFull);
 }
 
-// Whatever is asked: a reply to every request of a client that stays, once, and none to others.
+// Every request of a client that stays gets exactly one reply, and other clients get none.
 TEST(StoreTable, random_requests__one_reply_each) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
@@ -265,4 +270,4 @@ TEST(StoreTable, random_requests__one_reply_each) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net

@@ -1,9 +1,10 @@
 // Streams of a job with a key.
-#include "net/stream_key.h"
+#include "net/auth/stream_key.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -11,28 +12,28 @@
 #include <string>
 #include <vector>
 
-#include "net/collective/connection.h"
+#include "net/group/streams/connection.h"
 #include "net/net_pair.h"
 #include "net/ranks.h"
 
-namespace thalweg {
+namespace thalweg::net {
 namespace {
 
-JobKey key_of(char digit) { return JobKey::from_hex(std::string(32, digit)).value(); }
+wire::JobKey key_of(char digit) { return wire::JobKey::from_hex(std::string(32, digit)).value(); }
 
 TEST(StreamKey, admit__who_holds_the_key_and_knows_the_challenge) {
   StreamKey here(key_of('a'), 1, 77);
   const auto opens = [&](const StreamKey& other, std::uint64_t challenge) {
     const StreamKey::Opening opening = other.open(challenge, 5);
-    const std::optional<SessionProof> answer = here.admit(opening.bytes);
-    EXPECT_TRUE(!answer || *answer == opening.answer);
-    return answer.has_value();
+    const std::optional<StreamKey::Admission> admission = here.admit(opening.bytes);
+    EXPECT_TRUE(!admission || admission->answer == opening.answer);
+    return admission.has_value();
   };
   EXPECT_TRUE(opens(StreamKey(key_of('a'), 1, 0), 77));
   EXPECT_FALSE(opens(StreamKey(key_of('b'), 1, 0), 77));
   EXPECT_FALSE(opens(StreamKey(key_of('a'), 2, 0), 77));
   EXPECT_FALSE(opens(StreamKey(key_of('a'), 1, 0), 78));
-  // Its own words, sent back to it, prove nothing.
+  // An answer that is sent back to its sender proves nothing.
   StreamKey::Opening opening = here.open(77, 5);
   std::ranges::copy(opening.answer, opening.bytes.begin() + sizeof(std::uint64_t));
   EXPECT_FALSE(here.admit(opening.bytes));
@@ -45,6 +46,36 @@ TEST(StreamKey, admit__no_opening_twice) {
   EXPECT_TRUE(here.admit(recorded.bytes));
   EXPECT_FALSE(here.admit(recorded.bytes));
   EXPECT_TRUE(here.admit(there.open(77, 6).bytes));
+}
+
+// The opening says whether the stream is sealed, and nobody but a holder of the key can say it.
+TEST(StreamKey, admit__a_sealed_stream_has_secrets_that_both_ends_know) {
+  for (const bool acceptor_seals : {false, true}) {
+    StreamKey here(key_of('a'), 1, 77, acceptor_seals);
+    const StreamKey there(key_of('a'), 1, 0, true);
+    const StreamKey::Opening opening = there.open(77, 5);
+    const std::optional<StreamKey::Admission> admission = here.admit(opening.bytes);
+    ASSERT_TRUE(admission && admission->secrets && opening.secrets);
+    EXPECT_EQ(admission->answer, opening.answer);
+    EXPECT_EQ(admission->secrets->in, opening.secrets->out);
+    EXPECT_EQ(admission->secrets->out, opening.secrets->in);
+    EXPECT_NE(opening.secrets->in, opening.secrets->out);
+    // Neither is ever sent.
+    for (const auto& secret : {opening.secrets->in, opening.secrets->out}) {
+      EXPECT_NE(secret, opening.answer);
+      EXPECT_FALSE(std::ranges::equal(secret, std::span(opening.bytes).subspan<8>()));
+    }
+    // Each stream, communicator and challenge has its own.
+    EXPECT_NE(there.open(77, 6).secrets->out, opening.secrets->out);
+    EXPECT_NE(there.open(78, 5).secrets->out, opening.secrets->out);
+    EXPECT_NE(StreamKey(key_of('a'), 2, 0, true).open(77, 5).secrets->out, opening.secrets->out);
+    EXPECT_NE(StreamKey(key_of('b'), 1, 0, true).open(77, 5).secrets->out, opening.secrets->out);
+    const StreamKey plain(key_of('a'), 1, 0, false);
+    EXPECT_FALSE(plain.open(77, 8).secrets);
+    const auto unsealed = here.admit(plain.open(77, 8).bytes);
+    ASSERT_TRUE(unsealed);
+    EXPECT_FALSE(unsealed->secrets);
+  }
 }
 
 TEST(StreamKey, address__with_its_challenge) {
@@ -61,13 +92,14 @@ TEST(StreamKey, address__with_its_challenge) {
                    "THALWEG_KEY_FILE"));
 }
 
-// What the peer says first, one byte at a time.
-std::string over_after(const SessionProof& said, const SessionProof& expected) {
+// Feeds a connection the peer's first bytes, one at a time, and returns why it ended.
+std::string over_after(const wire::SessionProof& said, const wire::SessionProof& expected) {
   struct Nobody final : Connection::Handler {
-    Connection::Op* on_data(Connection&, const Frame&) override { return nullptr; }
-    void on_frame(Connection&, const Frame&, const std::string&) override {}
+    Connection::Op* on_data(Connection&, const wire::Frame&) override { return nullptr; }
+    void on_frame(Connection&, const wire::Frame&, const std::string&) override {}
     void on_progress(Connection::Op&) override {}
-    bool next_data(Connection&, Frame&, Connection::Outgoing&) override { return false; }
+    void on_spoiled(Connection&) override {}
+    bool next_data(Connection&, wire::Frame&, Connection::Outgoing&) override { return false; }
   } nobody;
   std::array<int, 2> fds{};
   EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds.data()), 0);
@@ -87,12 +119,12 @@ std::string over_after(const SessionProof& said, const SessionProof& expected) {
 TEST(StreamKey, connection__breaks_off_unless_the_peer_proves_it_first) {
   const StreamKey::Opening opening = StreamKey(key_of('a'), 1, 0).open(77, 5);
   EXPECT_EQ(over_after(opening.answer, opening.answer), "");
-  SessionProof wrong = opening.answer;
+  wire::SessionProof wrong = opening.answer;
   wrong.back() ^= std::byte{1};
   EXPECT_EQ(over_after(wrong, opening.answer), "it does not hold the job key");
 }
 
-// Ranks of one process share its environment: all have the key.
+// Ranks of one process share its environment, so all have the key.
 TEST(StreamKey, communicator__collectives_and_messages_with_a_key) {
   const std::filesystem::path file =
       std::filesystem::temp_directory_path() / fmt::format("thalweg-key-{}", random_number());
@@ -119,7 +151,8 @@ TEST(StreamKey, communicator__collectives_and_messages_with_a_key) {
       const Result<int> received = all.recv(TensorSpan::of(got), last, 1, {});
       ASSERT_TRUE(received.ok()) << received.error().message();
       EXPECT_EQ(got, std::vector<std::int32_t>(100, last));
-      EXPECT_TRUE(sent->wait().ok());
+      const Status status = sent->wait();
+      EXPECT_TRUE(status.ok()) << status.error().message();
     });
   }
   unsetenv("THALWEG_KEY_FILE");
@@ -127,4 +160,4 @@ TEST(StreamKey, communicator__collectives_and_messages_with_a_key) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::net

@@ -1,6 +1,6 @@
 #include "plan/cost.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 #include "plan/max_min.h"
 #include "plan/pipeline.h"
 #include "plan/planner.h"
-#include "topology/load.h"
+#include "topology/format/load.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
 using Use = MaxMinFair::Use;
@@ -26,7 +26,7 @@ std::vector<double> fair_rates(const std::vector<double>& capacities,
 }
 
 TEST(MaxMin, textbook__each_flow_by_its_own_bottleneck) {
-  // Arc 0 of 10 is shared by flows 0 and 1, arc 1 of 4 by flows 1 and 2.
+  // Arc 0 with capacity 10 is shared by flows 0 and 1, arc 1 with capacity 4 by flows 1 and 2.
   const auto rates = fair_rates({10, 4}, {{{0, 1}}, {{0, 1}, {1, 1}}, {{1, 1}}});
   EXPECT_DOUBLE_EQ(rates[0], 8);
   EXPECT_DOUBLE_EQ(rates[1], 2);
@@ -38,8 +38,8 @@ TEST(MaxMin, split_flow__loads_each_path_with_its_part) {
   EXPECT_DOUBLE_EQ(rates[0], 2);
 }
 
-// The definition: no arc is over its capacity, and every flow has an arc that is full and on which
-// no flow has a higher rate.
+// The definition: no arc is over its capacity, and every flow has a full arc on which no flow has a
+// higher rate.
 TEST(MaxMin, random__is_max_min_fair) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -75,13 +75,13 @@ TEST(MaxMin, random__is_max_min_fair) {
 
 double predicted_ms(const std::string& spec, const std::string& network, Bytes size,
                     int pipeline = 1) {
-  const Topology topology = topology_from_shorthand(network).value();
-  const Routing routing(topology);
+  const topology::Topology topology = topology::topology_from_shorthand(network).value();
+  const topology::Routing routing(topology);
   const Plan plan = make_plan(spec, {.topology = topology, .elements = size.count() / 4}).value();
   return evaluate(pipelined(plan, pipeline), topology, routing, {}).value().cost.total.ms();
 }
 
-// Closed forms, with α = 10 us a message and 1 us of delay a link.
+// Closed forms, with α = 10 us per message and 1 us of delay per link.
 TEST(Cost, ring__two_times_w_minus_one_over_w) {
   const double bytes_ms = 2.0 * 7 / 8 * 100e6 * 8 / 10e9 * 1e3;
   const double latency_ms = 14 * (10 + 2) * 1e-3;
@@ -97,8 +97,8 @@ TEST(Cost, incast__one_server_takes_all) {
 }
 
 TEST(Cost, oversubscription__the_uplink_decides) {
-  // Each rack's 4 hosts push half of what they have over one 10G uplink, and as much comes back
-  // down; reduce and broadcast each move 4·S/2·… = 2·S up.
+  // Each rack's 4 hosts push half of their tensors over one 10G uplink, and as much comes back
+  // down: 2·S up for the reduce, and 2·S for the broadcast.
   const double bytes_ms = 4.0 * 97e6 * 8 / 10e9 * 1e3;
   EXPECT_NEAR(predicted_ms("ps", "leaf-spine:racks=2,hosts=4,spines=1,host=10G,uplink=10G",
                            Bytes(97'000'000)),
@@ -122,8 +122,8 @@ TEST(Cost, never_below_what_the_slowest_link_needs) {
     for (const char* network :
          {"single-switch:hosts=5,host=10G",
           "leaf-spine:racks=3,hosts=3,spines=2,host=10G,uplink=5G", "fat-tree:k=4,host=10G"}) {
-      const Topology topology = topology_from_shorthand(network).value();
-      const Routing routing(topology);
+      const topology::Topology topology = topology::topology_from_shorthand(network).value();
+      const topology::Routing routing(topology);
       for (const Collective collective : scheme->collectives) {
         Plan plan = make_plan(scheme->name, {.collective = collective,
                                              .topology = topology,
@@ -140,9 +140,10 @@ TEST(Cost, never_below_what_the_slowest_link_needs) {
 }
 
 TEST(Cost, resolution__a_coarse_one_hardly_moves_the_result) {
-  const Topology topology =
-      topology_from_shorthand("leaf-spine:racks=3,hosts=5,spines=2,host=10G,uplink=7G").value();
-  const Routing routing(topology);
+  const topology::Topology topology =
+      topology::topology_from_shorthand("leaf-spine:racks=3,hosts=5,spines=2,host=10G,uplink=7G")
+          .value();
+  const topology::Routing routing(topology);
   for (const char* spec : {"rat", "ring", "hierarchical", "halving-doubling"}) {
     const Plan plan = make_plan(spec, {.topology = topology, .elements = 1'000'000}).value();
     CostOptions fine;
@@ -156,8 +157,9 @@ TEST(Cost, resolution__a_coarse_one_hardly_moves_the_result) {
 }
 
 TEST(Cost, timeline__every_transfer_once_within_the_total) {
-  const Topology topology = topology_from_shorthand("single-switch:hosts=4,host=10G").value();
-  const Routing routing(topology);
+  const topology::Topology topology =
+      topology::topology_from_shorthand("single-switch:hosts=4,host=10G").value();
+  const topology::Routing routing(topology);
   Plan plan = make_plan("ring", {.topology = topology, .elements = 1000}).value();
   CostOptions options;
   options.timeline = true;
@@ -173,8 +175,9 @@ TEST(Cost, timeline__every_transfer_once_within_the_total) {
 }
 
 TEST(Pipelined, every_scheme__still_proved_with_the_same_steps_and_bytes) {
-  const Topology topology =
-      topology_from_shorthand("leaf-spine:racks=2,hosts=3,spines=1,host=10G,uplink=10G").value();
+  const topology::Topology topology =
+      topology::topology_from_shorthand("leaf-spine:racks=2,hosts=3,spines=1,host=10G,uplink=10G")
+          .value();
   for (const Scheme* scheme : all_schemes()) {
     for (const Collective collective : scheme->collectives) {
       const Plan plan = make_plan(scheme->name, {.collective = collective,
@@ -191,11 +194,12 @@ TEST(Pipelined, every_scheme__still_proved_with_the_same_steps_and_bytes) {
   }
 }
 
-// By a switch, and by halving and doubling among the ranks.
+// The times by a switch, and by halving and doubling among the ranks.
 std::pair<Duration, Duration> in_network_and_not(int hosts, std::int64_t elements) {
-  const Topology network =
-      topology_from_shorthand(fmt::format("single-switch:hosts={},host=10G", hosts)).value();
-  const Routing routing(network);
+  const topology::Topology network =
+      topology::topology_from_shorthand(fmt::format("single-switch:hosts={},host=10G", hosts))
+          .value();
+  const topology::Routing routing(network);
   const auto among = [&](std::int64_t count, int bytes) {
     const PlanRequest request{.topology = network, .elements = count, .element_bytes = bytes};
     return evaluate(make_plan("halving-doubling", request).value(), network, routing, {})
@@ -211,7 +215,8 @@ std::pair<Duration, Duration> in_network_and_not(int hosts, std::int64_t element
 }
 
 TEST(InNetwork, time__is_that_of_the_line_and_of_the_agreement) {
-  const Topology network = topology_from_shorthand("single-switch:hosts=4,host=10G").value();
+  const topology::Topology network =
+      topology::topology_from_shorthand("single-switch:hosts=4,host=10G").value();
   const InNetworkRequest how{.elements = 2'560'000,
                              .block_elements = 256,
                              .packet_overhead = Bytes(76),
@@ -225,15 +230,23 @@ TEST(InNetwork, time__is_that_of_the_line_and_of_the_agreement) {
 }
 
 TEST(InNetwork, time__of_several_racks_is_that_of_their_links) {
-  const Topology network =
-      topology_from_shorthand("leaf-spine:racks=4,hosts=4,spines=1,host=10G,uplink=10G").value();
-  const InNetworkRequest how{
-      .elements = 2'560'000, .packet_overhead = Bytes(76), .servers = 16, .agreement = {}};
-  // A rack serves a quarter of the sums: of these three other racks' come in, of the others one.
+  const topology::Topology network =
+      topology::topology_from_shorthand("leaf-spine:racks=4,hosts=4,spines=1,host=10G,uplink=10G")
+          .value();
+  InNetworkRequest how{.elements = 2'560'000,
+                       .packet_overhead = Bytes(76),
+                       .servers = 16,
+                       .levels = 2,
+                       .agreement = {}};
+  // A rack serves a quarter of the sums. For these, three other racks' sums come in; for each of
+  // the others, one comes in.
   const double line_ms = 11e6 * (3.0 / 4 + 3.0 / 4) * 8 / 10e9 * 1e3;
   const double time_ms = in_network_time(how, network, {}).ms();
   EXPECT_GT(time_ms, line_ms);
   EXPECT_LT(time_ms, line_ms + 0.2);
+  // With one level, the tensors of all four ranks of a rack go out.
+  how.levels = 1;
+  EXPECT_NEAR(in_network_time(how, network, {}).ms(), 11e6 * 4 * 8 / 10e9 * 1e3, 0.2);
 }
 
 TEST(InNetwork, time__pays_with_many_ranks_and_many_bytes) {
@@ -247,4 +260,4 @@ TEST(InNetwork, time__pays_with_many_ranks_and_many_bytes) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -1,4 +1,4 @@
-#include "plan/draw.h"
+#include "plan/draw/draw.h"
 
 #include <gtest/gtest.h>
 
@@ -9,29 +9,30 @@
 #include <string_view>
 #include <vector>
 
-#include "plan/draw_parts.h"
+#include "plan/draw/parts.h"
 #include "plan/scheme.h"
-#include "topology/load.h"
+#include "topology/format/load.h"
 #include "topology/routing.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
-Topology topology_of(std::string_view shorthand) {
-  auto topology = topology_from_shorthand(shorthand);
+topology::Topology topology_of(std::string_view shorthand) {
+  auto topology = topology::topology_from_shorthand(shorthand);
   EXPECT_TRUE(topology) << topology.error().message();
   return std::move(topology).value();
 }
 
-// A plan on a topology, with all that its drawings need.
+// A plan on a topology, with everything that its drawings need.
 struct Drawn {
-  Drawn(std::string_view scheme, Topology network, Collective collective = Collective::kAllreduce)
+  Drawn(std::string_view scheme, topology::Topology network,
+        Collective collective = Collective::kAllreduce)
       : topology(std::move(network)),
         plan(
             make_plan(scheme, {.collective = collective, .topology = topology, .elements = 1 << 20})
                 .value()),
         proof(verify(plan).value()),
-        accounting(account(plan, proof, topology, Routing(topology))) {}
+        accounting(account(plan, proof, topology, topology::Routing(topology))) {}
 
   [[nodiscard]] std::string svg(const DrawOptions& options = {}) const {
     return plan_to_svg(plan, proof, topology, accounting, options);
@@ -40,7 +41,7 @@ struct Drawn {
     return plan_to_dot(plan, proof, topology, options);
   }
 
-  Topology topology;
+  topology::Topology topology;
   Plan plan;
   PlanProof proof;
   Accounting accounting;
@@ -179,12 +180,12 @@ TEST(DrawSvg, many_hosts__regions_as_boxes_and_says_so) {
 }
 
 TEST(DrawSvg, names__escaped) {
-  TopologyBuilder builder("a<b & \"c\"");
-  const RegionId region = builder.add_region("<rack>&", kWholeNetwork).value();
-  const NodeId a = builder.add_host("h<0>", region).value();
-  const NodeId b = builder.add_host("h&1", region).value();
-  const NodeId middle = builder.add_switch("\"sw\" <&>", region).value();
-  const LinkSpec spec{.rate = Bandwidth::gbps(1), .delay = {}, .buffer = {}};
+  topology::TopologyBuilder builder("a<b & \"c\"");
+  const topology::RegionId region = builder.add_region("<rack>&", topology::kWholeNetwork).value();
+  const topology::NodeId a = builder.add_host("h<0>", region).value();
+  const topology::NodeId b = builder.add_host("h&1", region).value();
+  const topology::NodeId middle = builder.add_switch("\"sw\" <&>", region).value();
+  const topology::LinkSpec spec{.rate = Bandwidth::gbps(1), .delay = {}, .buffer = {}};
   ASSERT_TRUE(builder.add_link(a, middle, spec));
   ASSERT_TRUE(builder.add_link(b, middle, spec));
   const Drawn drawn("ring", std::move(builder).build().value());
@@ -285,7 +286,7 @@ TEST(DrawColumns, flat_network_of_many_hosts__blocks_of_neighbours) {
 }
 
 TEST(DrawColumns, nested_regions__spans_from_outer_to_inner) {
-  const Topology topology = topology_of("fat-tree:k=4");
+  const topology::Topology topology = topology_of("fat-tree:k=4");
   const DrawColumns columns = draw_columns(topology);
   EXPECT_EQ(columns.size(), 16);
   EXPECT_EQ(columns.span_levels(), 2);
@@ -296,8 +297,8 @@ TEST(DrawColumns, nested_regions__spans_from_outer_to_inner) {
 }
 
 TEST(DrawColumns, name_within__leaves_out_the_region) {
-  const Topology topology = topology_of("fat-tree:k=4");
-  const RegionId rack = topology.region_of(Rank(0));
+  const topology::Topology topology = topology_of("fat-tree:k=4");
+  const topology::RegionId rack = topology.region_of(Rank(0));
   const std::string pod = topology.region(topology.region(rack).parent).name;
   EXPECT_EQ(name_within(topology, pod + "-x7", rack), "x7");
   EXPECT_EQ(name_within(topology, "elsewhere-x7", rack), "elsewhere-x7");
@@ -312,4 +313,4 @@ TEST(DrawCanvas, fitted__cut_at_whole_letters) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::plan

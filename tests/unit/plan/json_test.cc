@@ -1,4 +1,4 @@
-#include "plan/json.h"
+#include "plan/format/json.h"
 
 #include <gtest/gtest.h>
 
@@ -9,9 +9,9 @@
 #include "base/messages.h"
 #include "plan/builder.h"
 #include "plan/scheme.h"
-#include "topology/load.h"
+#include "topology/format/load.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
 // Three ranks in a chain: 2 → 1 → 0 and back.
@@ -74,7 +74,7 @@ TEST(PlanJson, from_json__keys_in_any_order) {
 }
 
 TEST(PlanJson, every_scheme_and_collective__round_trip) {
-  const auto topology = topology_from_shorthand("leaf-spine:racks=2,hosts=3,spines=1");
+  const auto topology = topology::topology_from_shorthand("leaf-spine:racks=2,hosts=3,spines=1");
   ASSERT_TRUE(topology) << topology.error().message();
   int plans = 0;
   for (const Scheme* scheme : all_schemes()) {
@@ -159,7 +159,7 @@ TEST(PlanJson, from_json__errors_name_the_place_the_value_and_what_is_allowed) {
 }
 
 TEST(PlanJson, from_json__every_beginning_of_a_plan_is_an_error) {
-  // The last newline may be missing, and the brace before it may not.
+  // The last newline may be missing, but not the brace before it.
   for (std::size_t size = 0; size + 1 < kChainText.size(); ++size) {
     EXPECT_FALSE(plan_from_json(kChainText.substr(0, size), "cut.json")) << size;
   }
@@ -185,4 +185,4 @@ TEST(PlanJson, from_json__a_long_value_is_cut_in_the_error) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::plan

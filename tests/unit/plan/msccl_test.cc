@@ -1,4 +1,4 @@
-#include "plan/msccl.h"
+#include "plan/format/msccl.h"
 
 #include <gtest/gtest.h>
 
@@ -12,9 +12,9 @@
 #include "base/messages.h"
 #include "plan/builder.h"
 #include "plan/scheme.h"
-#include "topology/load.h"
+#include "topology/format/load.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
 Plan header(int ranks, std::int64_t elements) {
@@ -38,7 +38,7 @@ PlanTransfer reduce(int from, int to, int chunk, int after) {
           .kind = TransferKind::kReduce};
 }
 
-pugi::xml_document parsed(const Plan& plan) {
+pugi::xml_document parsed_xml(const Plan& plan) {
   pugi::xml_document document;
   const auto xml = plan_to_msccl_xml(plan);
   EXPECT_TRUE(xml) << xml.error().message();
@@ -80,13 +80,13 @@ TEST(Msccl, swap__receive_waits_for_the_send_of_the_old_version) {
 )");
 }
 
-// Rank 1 swaps with 0 and 2 at once: its second arrival waits for the first; its first waits for
-// both of its sends, one of them by a nop.
+// Rank 1 swaps with 0 and 2 at once: its second arrival waits for the first; its first arrival
+// waits for both of its sends, for one of them by a nop.
 TEST(Msccl, several_waits__nops_before_the_step) {
   Plan plan = header(3, 3);
   plan.chunks = {part(0, 3)};
   plan.transfers = {reduce(1, 0, 0, 0), reduce(1, 2, 0, 0), reduce(0, 1, 0, 0), reduce(2, 1, 0, 0)};
-  const pugi::xml_document document = parsed(plan);
+  const pugi::xml_document document = parsed_xml(plan);
   const pugi::xml_node gpu = document.child("algo").find_child_by_attribute("gpu", "id", "1");
   const pugi::xml_node from_0 = gpu.find_child_by_attribute("tb", "recv", "0");
   const pugi::xml_node nop = from_0.first_child();
@@ -102,9 +102,9 @@ TEST(Msccl, several_waits__nops_before_the_step) {
   EXPECT_EQ(from_2.first_child().attribute("deps").as_int(), 1);
 }
 
-// What the runtime's parser demands of any program, for every scheme.
+// What the runtime's parser requires of any program, for every scheme.
 TEST(Msccl, every_scheme__well_formed_and_every_send_has_its_receive) {
-  const auto topology = topology_from_shorthand("leaf-spine:racks=2,hosts=3,spines=1");
+  const auto topology = topology::topology_from_shorthand("leaf-spine:racks=2,hosts=3,spines=1");
   ASSERT_TRUE(topology) << topology.error().message();
   int programs = 0;
   for (const Scheme* scheme : all_schemes()) {
@@ -166,7 +166,7 @@ TEST(Msccl, lengths_that_are_multiples__steps_of_several_slots) {
   Plan plan = header(2, 12);
   plan.chunks = {part(0, 4), part(4, 8)};
   plan.transfers = {reduce(0, 1, 0, 0), reduce(1, 0, 0, 0), reduce(0, 1, 1, 0), reduce(1, 0, 1, 0)};
-  const pugi::xml_document document = parsed(plan);
+  const pugi::xml_document document = parsed_xml(plan);
   EXPECT_EQ(document.child("algo").attribute("nchunksperloop").as_int(), 3);
   const pugi::xml_node second =
       document.child("algo").first_child().first_child().first_child().next_sibling();
@@ -178,7 +178,7 @@ TEST(Msccl, chunks_one_element_apart__count_as_equal) {
   Plan plan = header(2, 9);
   plan.chunks = {part(5, 4), part(0, 5)};
   plan.transfers = {reduce(0, 1, 0, 0), reduce(1, 0, 0, 0), reduce(0, 1, 1, 0), reduce(1, 0, 1, 0)};
-  const pugi::xml_document document = parsed(plan);
+  const pugi::xml_document document = parsed_xml(plan);
   EXPECT_EQ(document.child("algo").attribute("nchunksperloop").as_int(), 2);
   const pugi::xml_node first = document.child("algo").first_child().first_child().first_child();
   EXPECT_EQ(first.attribute("srcoff").as_int(), 1) << "the chunk that comes first lies second";
@@ -188,7 +188,7 @@ TEST(Msccl, scheme_name__escaped) {
   Plan plan = header(1, 1);
   plan.scheme = "a<b>&\"c\"";
   plan.chunks = {part(0, 1)};
-  const pugi::xml_document document = parsed(plan);
+  const pugi::xml_document document = parsed_xml(plan);
   EXPECT_EQ(document.child("algo").attribute("name").value(), plan.scheme);
 }
 
@@ -223,9 +223,9 @@ TEST(Msccl, ranks_that_only_help__error) {
   EXPECT_NE(error_of(plan).find("of 3 ranks 2 contribute"), std::string::npos);
 }
 
-// Rank 1 sends chunk 1 on to 2 before it sends its own version of chunk 0, to the same peer; its
-// arrivals come over one connection, chunk 0 first, which waits for that send. As a plan it can be
-// executed; as one thread block a connection it cannot.
+// Rank 1 sends chunk 1 on to 2 before it sends its own version of chunk 0 to the same peer. Its
+// arrivals come over one connection, chunk 0 first, which waits for that send. The plan can be
+// executed, but not with one thread block per connection.
 TEST(Msccl, order_that_blocks_a_connection__error) {
   Plan plan = header(3, 4);
   plan.chunks = {part(0, 2), part(2, 2)};
@@ -234,4 +234,4 @@ TEST(Msccl, order_that_blocks_a_connection__error) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -4,18 +4,18 @@
 
 #include <set>
 
-#include "topology/load.h"
+#include "topology/format/load.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
 std::string best_on(const std::string& shorthand, Bytes size) {
-  const Topology topology = topology_from_shorthand(shorthand).value();
-  const Routing routing(topology);
+  const topology::Topology topology = topology::topology_from_shorthand(shorthand).value();
+  const topology::Routing routing(topology);
   const PlanRequest request{.topology = topology, .elements = size.count() / 4};
   const Choice choice = best_plan(request, routing, {}).value();
   EXPECT_FALSE(choice.reason.empty());
-  EXPECT_EQ(choice.ranking.front().second, choice.best.cost.total);
+  EXPECT_EQ(choice.ranking.front().second, choice.best.predicted);
   return choice.best.plan.scheme.substr(0, choice.best.plan.scheme.find(':'));
 }
 
@@ -29,8 +29,9 @@ TEST(Planner, different_networks_and_sizes__different_answers) {
 }
 
 TEST(Planner, compare__every_allreduce_scheme_once) {
-  const Topology topology = topology_from_shorthand("single-switch:hosts=4,host=10G").value();
-  const Routing routing(topology);
+  const topology::Topology topology =
+      topology::topology_from_shorthand("single-switch:hosts=4,host=10G").value();
+  const topology::Routing routing(topology);
   const auto plans = compare_schemes({.topology = topology, .elements = 1000}, routing, {}).value();
   std::set<std::string> names;
   for (const EvaluatedPlan& e : plans) names.insert(e.plan.scheme);
@@ -41,16 +42,18 @@ TEST(Planner, compare__every_allreduce_scheme_once) {
 }
 
 TEST(Planner, single_host__nothing_to_do) {
-  const Topology topology = topology_from_shorthand("single-switch:hosts=1,host=10G").value();
-  const Routing routing(topology);
+  const topology::Topology topology =
+      topology::topology_from_shorthand("single-switch:hosts=1,host=10G").value();
+  const topology::Routing routing(topology);
   const Choice choice = best_plan({.topology = topology, .elements = 1000}, routing, {}).value();
   EXPECT_EQ(choice.best.cost.total, Duration());
   EXPECT_TRUE(choice.best.plan.transfers.empty());
 }
 
 TEST(Planner, wrong_plan__refused_with_the_proofs_words) {
-  const Topology topology = topology_from_shorthand("single-switch:hosts=4,host=10G").value();
-  const Routing routing(topology);
+  const topology::Topology topology =
+      topology::topology_from_shorthand("single-switch:hosts=4,host=10G").value();
+  const topology::Routing routing(topology);
   Plan plan = make_plan("ring", {.topology = topology, .elements = 1000}).value();
   plan.transfers.pop_back();
   const auto result = evaluate(std::move(plan), topology, routing, {});
@@ -59,4 +62,4 @@ TEST(Planner, wrong_plan__refused_with_the_proofs_words) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::plan

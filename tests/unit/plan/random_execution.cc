@@ -1,6 +1,6 @@
 #include "plan/random_execution.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <map>
 #include <optional>
@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
-// Contributions are random 64-bit numbers: a wrong sum is right by chance once in 2^64.
+// Contributions are random 64-bit numbers: a wrong sum looks right only once in 2^64.
 using Number = std::uint64_t;
 
 struct Buffer {
@@ -132,4 +132,4 @@ std::string execute_randomly(const Plan& plan, Prng& prng) {
   return RandomExecution(plan, prng).run();
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -1,5 +1,5 @@
-// An independent executor of plans, for tests: real integers, a random network. It shares nothing
-// with verify() but the meaning of a plan.
+// An independent executor of plans, for tests, with real integers and a random network. It shares
+// nothing with verify() but the meaning of a plan.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 #include "base/prng.h"
 #include "plan/plan.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 
 // Sends, delivers and applies in an order drawn from `prng`, with several copies of the tensor's
-// contributions as numbers. Returns what went wrong, or nothing.
+// contributions as numbers. Returns what went wrong, or an empty text.
 std::string execute_randomly(const Plan& plan, Prng& prng);
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -10,17 +10,18 @@
 #include "plan/rat/loads.h"
 #include "plan/rat/weights.h"
 #include "plan/schemes_networks.h"
-#include "topology/load.h"
+#include "topology/format/load.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
-Topology network(const std::string& shorthand) {
-  return topology_from_shorthand(shorthand).value();
+topology::Topology network(const std::string& shorthand) {
+  return topology::topology_from_shorthand(shorthand).value();
 }
 
 TEST(RatTrees, two_racks_of_four__the_papers_32) {
-  const Topology topology = network("leaf-spine:racks=2,hosts=4,spines=1,host=10G,uplink=10G");
+  const topology::Topology topology =
+      network("leaf-spine:racks=2,hosts=4,spines=1,host=10G,uplink=10G");
   const auto groups = rat_groups(topology, RatRegions::kAll);
   ASSERT_EQ(groups.size(), 3U);
   EXPECT_EQ(count_trees(groups), 32);
@@ -37,7 +38,8 @@ TEST(RatTrees, two_racks_of_four__the_papers_32) {
 }
 
 TEST(RatTrees, given_root__only_its_trees) {
-  const Topology topology = network("leaf-spine:racks=2,hosts=4,spines=1,host=10G,uplink=10G");
+  const topology::Topology topology =
+      network("leaf-spine:racks=2,hosts=4,spines=1,host=10G,uplink=10G");
   const auto groups = rat_groups(topology, RatRegions::kAll);
   EXPECT_EQ(count_trees(groups, Rank(5)), 4);
   for (const RatTree& tree : all_trees(groups, Rank(5))) EXPECT_EQ(tree.root(), Rank(5));
@@ -57,19 +59,22 @@ TEST(RatTrees, rotated__roles_spread_evenly_on_many_shapes) {
 }
 
 TEST(RatTrees, oversubscribed_only__skips_regions_with_room) {
-  const Topology topology = network("leaf-spine:racks=2,hosts=4,spines=1,host=10G,uplink=40G");
+  const topology::Topology topology =
+      network("leaf-spine:racks=2,hosts=4,spines=1,host=10G,uplink=40G");
   EXPECT_EQ(rat_groups(topology, RatRegions::kAll).size(), 3U);
   EXPECT_EQ(rat_groups(topology, RatRegions::kOversubscribed).size(), 1U);
 }
 
 TEST(RatTrees, too_many_to_count__saturates) {
-  const Topology topology = network("leaf-spine:racks=32,hosts=32,spines=1,host=10G,uplink=10G");
+  const topology::Topology topology =
+      network("leaf-spine:racks=32,hosts=32,spines=1,host=10G,uplink=10G");
   EXPECT_EQ(count_trees(rat_groups(topology, RatRegions::kAll)), 2147483647);
 }
 
 TEST(Rat, root_of_a_reduce__gets_everything_by_least_traffic) {
-  const Topology topology = network("leaf-spine:racks=3,hosts=3,spines=1,host=10G,uplink=10G");
-  const Routing routing(topology);
+  const topology::Topology topology =
+      network("leaf-spine:racks=3,hosts=3,spines=1,host=10G,uplink=10G");
+  const topology::Routing routing(topology);
   Plan plan = make_plan("rat", {.collective = Collective::kReduce,
                                 .topology = topology,
                                 .elements = 9000,
@@ -81,7 +86,7 @@ TEST(Rat, root_of_a_reduce__gets_everything_by_least_traffic) {
   EXPECT_EQ(e.accounting.cross_region, Bytes(2 * 36'000));
 }
 
-// How the parts come out as trees: every tree is a tree, and the parts add up again.
+// Expects that the parts become trees: every tree is valid, and the parts add up again.
 void expect_trees_match_parts(const std::vector<RatGroup>& groups, const RatParts& parts) {
   const auto trees = trees_from_parts(groups, parts, 1e-9);
   RatParts sum = parts;
@@ -113,9 +118,9 @@ TEST(RatWeights, symmetric_networks__exactly_uniform) {
         "leaf-spine:racks=4,hosts=8,spines=2,host=10G,uplink=40G",
         "three-tier:pods=2,racks=2,hosts=3,aggs=2,cores=2,host=10G,rack=10G,agg=10G",
         "fat-tree:k=4,host=10G"}) {
-    const Topology topology = network(shorthand);
+    const topology::Topology topology = network(shorthand);
     const auto groups = rat_groups(topology, RatRegions::kAll);
-    const auto parts = best_parts(groups, topology, Routing(topology));
+    const auto parts = best_parts(groups, topology, topology::Routing(topology));
     ASSERT_TRUE(parts.ok());
     EXPECT_EQ(*parts, uniform_parts(groups)) << shorthand;
     const PlanRequest request{.topology = topology, .elements = 100'000};
@@ -126,14 +131,15 @@ TEST(RatWeights, symmetric_networks__exactly_uniform) {
 }
 
 // Four racks of four. `slow` names the link that runs at a quarter of its rate.
-Topology four_racks(const std::string& slow) {
-  TopologyBuilder builder("four racks, slow " + slow);
-  const NodeId spine = builder.add_switch("spine", kWholeNetwork).value();
+topology::Topology four_racks(const std::string& slow) {
+  topology::TopologyBuilder builder("four racks, slow " + slow);
+  const topology::NodeId spine = builder.add_switch("spine", topology::kWholeNetwork).value();
   for (int r = 0; r < 4; ++r) {
     const std::string rack = "rack" + std::to_string(r);
-    const RegionId region = builder.add_region(rack, kWholeNetwork).value();
-    const NodeId leaf = builder.add_switch(rack + "-leaf", region).value();
-    const auto link = [&](NodeId a, NodeId b, const std::string& name, std::int64_t gbps) {
+    const topology::RegionId region = builder.add_region(rack, topology::kWholeNetwork).value();
+    const topology::NodeId leaf = builder.add_switch(rack + "-leaf", region).value();
+    const auto link = [&](topology::NodeId a, topology::NodeId b, const std::string& name,
+                          std::int64_t gbps) {
       const Bandwidth rate =
           Bandwidth::bits_per_second(gbps * (name == slow ? 250'000'000 : 1'000'000'000));
       (void)builder.add_link(a, b, {rate, Duration::microseconds(1), Bytes(0)}).value();
@@ -150,8 +156,8 @@ Topology four_racks(const std::string& slow) {
 class RatAsymmetric : public testing::TestWithParam<const char*> {};
 
 TEST_P(RatAsymmetric, weighted__beats_equal_shares) {
-  const Topology topology = four_racks(GetParam());
-  const Routing routing(topology);
+  const topology::Topology topology = four_racks(GetParam());
+  const topology::Routing routing(topology);
   const auto groups = rat_groups(topology, RatRegions::kAll);
   const RatParts parts = best_parts(groups, topology, routing).value();
   EXPECT_NE(parts, uniform_parts(groups));
@@ -168,10 +174,10 @@ TEST_P(RatAsymmetric, weighted__beats_equal_shares) {
 
 INSTANTIATE_TEST_SUITE_P(OneSlowLink, RatAsymmetric, testing::Values("rack1", "rack2-host3"));
 
-// The linear program's own figure against what the trees come to on the network.
+// Compares the linear program's own figure with the load that the trees put on the network.
 TEST(RatWeights, predicted_load__what_accounting_counts) {
-  const Topology topology = four_racks("rack1");
-  const Routing routing(topology);
+  const topology::Topology topology = four_racks("rack1");
+  const topology::Routing routing(topology);
   const auto groups = rat_groups(topology, RatRegions::kAll);
   const RatLoads loads(groups, topology, routing);
   const RatParts parts = best_parts(groups, topology, routing).value();
@@ -187,25 +193,26 @@ TEST(RatWeights, random_networks__never_worse_than_equal_shares) {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Prng prng(seed);
-    TopologyBuilder builder("random");
+    topology::TopologyBuilder builder("random");
     const auto rate = [&] {
-      return LinkSpec{Bandwidth::gbps(1 + static_cast<std::int64_t>(prng.below(40))),
-                      Duration::microseconds(1), Bytes(0)};
+      return topology::LinkSpec{Bandwidth::gbps(1 + static_cast<std::int64_t>(prng.below(40))),
+                                Duration::microseconds(1), Bytes(0)};
     };
-    const NodeId spine = builder.add_switch("spine", kWholeNetwork).value();
+    const topology::NodeId spine = builder.add_switch("spine", topology::kWholeNetwork).value();
     const std::size_t racks = 2 + prng.below(4);
     for (std::size_t r = 0; r < racks; ++r) {
       const std::string rack = "rack" + std::to_string(r);
-      const RegionId region = builder.add_region(rack, kWholeNetwork).value();
-      const NodeId leaf = builder.add_switch(rack + "-leaf", region).value();
+      const topology::RegionId region = builder.add_region(rack, topology::kWholeNetwork).value();
+      const topology::NodeId leaf = builder.add_switch(rack + "-leaf", region).value();
       (void)builder.add_link(leaf, spine, rate()).value();
       for (std::size_t h = 0; h < 1 + prng.below(6); ++h) {
-        const NodeId host = builder.add_host(rack + "-" + std::to_string(h), region).value();
+        const topology::NodeId host =
+            builder.add_host(rack + "-" + std::to_string(h), region).value();
         (void)builder.add_link(host, leaf, rate()).value();
       }
     }
-    const Topology topology = std::move(builder).build().value();
-    const Routing routing(topology);
+    const topology::Topology topology = std::move(builder).build().value();
+    const topology::Routing routing(topology);
     const auto groups = rat_groups(topology, RatRegions::kAll);
     expect_trees_match_parts(groups, best_parts(groups, topology, routing).value());
     const auto bound = [&](const std::string& spec) {
@@ -220,7 +227,8 @@ TEST(RatWeights, random_networks__never_worse_than_equal_shares) {
 }
 
 TEST(Rat, many_hosts__one_tree_each_and_proved) {
-  const Topology topology = network("leaf-spine:racks=16,hosts=16,spines=2,host=10G,uplink=40G");
+  const topology::Topology topology =
+      network("leaf-spine:racks=16,hosts=16,spines=2,host=10G,uplink=40G");
   const Plan plan = make_plan("rat", {.topology = topology, .elements = 1'000'000}).value();
   EXPECT_EQ(plan.chunks.size(), 256U);
   const auto proof = verify(plan);
@@ -229,7 +237,7 @@ TEST(Rat, many_hosts__one_tree_each_and_proved) {
 }
 
 TEST(Rat, bad_parameters__say_what_is_allowed) {
-  const Topology topology = network("single-switch:hosts=4,host=10G");
+  const topology::Topology topology = network("single-switch:hosts=4,host=10G");
   const PlanRequest request{.topology = topology, .elements = 100};
   for (const char* spec : {"rat:trees=0", "rat:trees=many", "rat:regions=some", "rat:tree=1"}) {
     EXPECT_FALSE(make_plan(spec, request).ok()) << spec;
@@ -237,4 +245,4 @@ TEST(Rat, bad_parameters__say_what_is_allowed) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::plan

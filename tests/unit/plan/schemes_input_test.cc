@@ -1,10 +1,10 @@
-// What users may write for a scheme, and what they are told when it is wrong.
+// What users may write for a scheme, and the errors they get when it is wrong.
 #include <gtest/gtest.h>
 
 #include "plan/scheme.h"
 #include "plan/schemes_networks.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
 class SchemeInput : public testing::Test {
@@ -122,4 +122,4 @@ TEST_F(SchemeInput, registry__names_are_unique_and_found) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::plan

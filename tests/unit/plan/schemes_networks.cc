@@ -8,40 +8,40 @@
 
 #include "base/check.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
-constexpr LinkSpec kLink{
+constexpr topology::LinkSpec kLink{
     .rate = Bandwidth::gbps(10), .delay = Duration::microseconds(1), .buffer = Bytes(0)};
 
 class NetworkWriter {
  public:
   NetworkWriter() : builder_("test") {}
 
-  RegionId region(RegionId parent) {
+  topology::RegionId region(topology::RegionId parent) {
     return *builder_.add_region(fmt::format("region{}", regions_++), parent);
   }
-  NodeId add_switch(RegionId region) {
+  topology::NodeId add_switch(topology::RegionId region) {
     return *builder_.add_switch(fmt::format("switch{}", switches_++), region);
   }
-  void add_host(NodeId leaf, RegionId region) {
+  void add_host(topology::NodeId leaf, topology::RegionId region) {
     link(*builder_.add_host(fmt::format("host{}", hosts_++), region), leaf);
   }
-  void link(NodeId a, NodeId b) { CHECK(builder_.add_link(a, b, kLink).ok()); }
-  Topology build() && {
+  void link(topology::NodeId a, topology::NodeId b) { CHECK(builder_.add_link(a, b, kLink).ok()); }
+  topology::Topology build() && {
     auto topology = std::move(builder_).build();
     CHECK(topology.ok(), "{}", topology.error().message());
     return *std::move(topology);
   }
 
  private:
-  TopologyBuilder builder_;
+  topology::TopologyBuilder builder_;
   int regions_ = 0;
   int switches_ = 0;
   int hosts_ = 0;
 };
 
-// `parts` sizes that sum to n, as equal as can be.
+// `parts` sizes that sum to n, as equal as possible.
 std::vector<int> split(int n, int parts) {
   std::vector<int> sizes(static_cast<std::size_t>(parts), n / parts);
   for (int i = 0; i < n % parts; ++i) ++sizes[static_cast<std::size_t>(i)];
@@ -52,12 +52,12 @@ std::vector<int> split(int n, int parts) {
 
 TestNetwork rack_network(const std::vector<int>& sizes, bool interleaved) {
   NetworkWriter writer;
-  std::vector<RegionId> regions;
-  std::vector<NodeId> leaves;
+  std::vector<topology::RegionId> regions;
+  std::vector<topology::NodeId> leaves;
   const bool one_rack = sizes.size() == 1;
-  const NodeId spine = writer.add_switch(kWholeNetwork);
+  const topology::NodeId spine = writer.add_switch(topology::kWholeNetwork);
   for (std::size_t rack = 0; rack < sizes.size(); ++rack) {
-    regions.push_back(one_rack ? kWholeNetwork : writer.region(kWholeNetwork));
+    regions.push_back(one_rack ? topology::kWholeNetwork : writer.region(topology::kWholeNetwork));
     leaves.push_back(one_rack ? spine : writer.add_switch(regions[rack]));
     if (!one_rack) writer.link(leaves[rack], spine);
   }
@@ -79,14 +79,14 @@ TestNetwork rack_network(const std::vector<int>& sizes, bool interleaved) {
 
 TestNetwork pod_network(const std::vector<std::vector<int>>& pods, int beside) {
   NetworkWriter writer;
-  const NodeId core = writer.add_switch(kWholeNetwork);
+  const topology::NodeId core = writer.add_switch(topology::kWholeNetwork);
   for (std::size_t p = 0; p < pods.size(); ++p) {
-    const RegionId pod = writer.region(kWholeNetwork);
-    const NodeId aggregation = writer.add_switch(pod);
+    const topology::RegionId pod = writer.region(topology::kWholeNetwork);
+    const topology::NodeId aggregation = writer.add_switch(pod);
     writer.link(aggregation, core);
     for (const int hosts : pods[p]) {
-      const RegionId rack = writer.region(pod);
-      const NodeId leaf = writer.add_switch(rack);
+      const topology::RegionId rack = writer.region(pod);
+      const topology::NodeId leaf = writer.add_switch(rack);
       writer.link(leaf, aggregation);
       for (int i = 0; i < hosts; ++i) writer.add_host(leaf, rack);
     }
@@ -121,4 +121,4 @@ std::vector<TestNetwork> networks_of(int ranks) {
   return networks;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -1,5 +1,5 @@
 // Every scheme, proved by verify() on every network that the rank count allows.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
@@ -12,15 +12,16 @@
 #include "plan/scheme.h"
 #include "plan/schemes_networks.h"
 #include "plan/verify.h"
+#include "sanitized.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
 constexpr std::array kRankCounts{1,  2,  3,  4,  5,  6,  7,  8,  9,  10,
                                  11, 12, 13, 14, 15, 16, 17, 24, 32, 33};
 constexpr std::array<std::int64_t, 5> kSizes{0, 1, 7, 1000, 4096};
 
-// Beside the defaults, some uses of the parameters.
+// The defaults, and some uses of the parameters.
 std::vector<std::string> specs_of(const Scheme& scheme, Collective collective, int ranks) {
   std::vector<std::string> specs{std::string(scheme.name)};
   if (scheme.name == "k-nomial") {
@@ -54,7 +55,7 @@ Plan must_plan(const std::string& spec, const PlanRequest& request) {
   return plan.ok() ? *plan : Plan{};
 }
 
-int must_steps(const std::string& spec, const Topology& topology,
+int must_steps(const std::string& spec, const topology::Topology& topology,
                Collective collective = Collective::kAllreduce, std::int64_t elements = 4096) {
   const Plan plan =
       must_plan(spec, {.collective = collective, .topology = topology, .elements = elements});
@@ -66,9 +67,9 @@ int must_steps(const std::string& spec, const Topology& topology,
 int floor_log2(int n) { return static_cast<int>(std::bit_width(static_cast<unsigned>(n))) - 1; }
 int ceil_log2(int n) { return n == 1 ? 0 : floor_log2(n - 1) + 1; }
 
-// Folding the ranks beyond a power of two in and out is a step each; but a chain through both and
-// all steps between them goes from a rank that took one in to the opposite one, and only exists if
-// more than half of them took one in.
+// Folding in and folding out the ranks beyond a power of two takes one step each. But a chain
+// through both and all steps between them leads from a rank that took one in to the opposite rank,
+// and exists only if more than half of the ranks took one in.
 int butterfly_steps(int w) {
   const int active = 1 << floor_log2(w);
   const int folded = w - active;
@@ -78,6 +79,7 @@ int butterfly_steps(int w) {
 TEST(Schemes, all__verified_on_every_network) {
   int plans = 0;
   for (const int ranks : kRankCounts) {
+    if (kUnderSanitizer && ranks > 17) break;
     for (const TestNetwork& network : networks_of(ranks)) {
       ASSERT_EQ(network.topology.host_count(), ranks) << network.name;
       for (const Scheme* scheme : all_schemes()) {
@@ -155,7 +157,7 @@ TEST(Schemes, steps__formulas_of_a_flat_network) {
     if (w == 1) continue;
     SCOPED_TRACE(w);
     const TestNetwork network = rack_network({w});
-    const Topology& t = network.topology;
+    const topology::Topology& t = network.topology;
     EXPECT_EQ(must_steps("ps", t), 2);
     EXPECT_EQ(must_steps("ps:servers=1,placement=separate", t), w == 2 ? 0 : 2);
     EXPECT_EQ(must_steps("ps", t, Collective::kReduce), 1);
@@ -178,13 +180,13 @@ TEST(Schemes, steps__formulas_of_a_flat_network) {
   }
 }
 
-// The chain to a rank has one transfer for each digit that is not 0 of the distance; the number of
-// rounds, ⌈log w⌉, is reached when w is a power.
+// The chain to a rank has one transfer for each nonzero digit of the distance; the number of
+// rounds, ⌈log w⌉, is reached if w is a power.
 TEST(Schemes, steps__logarithmic) {
   for (const int w : kRankCounts) {
     SCOPED_TRACE(w);
     const TestNetwork network = rack_network({w});
-    const Topology& t = network.topology;
+    const topology::Topology& t = network.topology;
     for (const int k : {2, 3, 4}) {
       int most_digits = 0;
       for (int i = 0; i < w; ++i) {
@@ -225,4 +227,4 @@ TEST(Schemes, steps__by_regions) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::plan

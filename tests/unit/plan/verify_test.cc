@@ -7,7 +7,7 @@
 #include "plan/scheme.h"
 #include "plan/schemes_networks.h"
 
-namespace thalweg {
+namespace thalweg::plan {
 namespace {
 
 Plan empty_plan(int ranks, std::int64_t elements) {
@@ -119,7 +119,7 @@ TEST(Verify, unwanted_contribution__named) {
             "chunk 0: rank 1 ends with the contribution of rank 0, which is not wanted");
 }
 
-// Two ranks that swap must keep what arrives aside while the old value is still being read.
+// Two ranks that swap must put what arrives aside while the old value is still being read.
 TEST(Verify, staging__a_swap_holds_one_chunk) {
   PlanBuilder builder(empty_plan(2, 10));
   const ChunkIndex chunk = builder.add_chunk({.offset = 0, .length = 10});
@@ -131,7 +131,7 @@ TEST(Verify, staging__a_swap_holds_one_chunk) {
   EXPECT_EQ(proof->staging, (std::vector<Bytes>{Bytes(40), Bytes(40)}));
 }
 
-// A server's arrivals are applied in order: all but the one whose turn it is may have to wait.
+// A server applies its arrivals in order: all but the one whose turn it is may have to wait.
 TEST(Verify, staging__a_server_holds_all_but_one) {
   PlanBuilder builder(empty_plan(5, 10));
   const ChunkIndex chunk = builder.add_chunk({.offset = 0, .length = 10});
@@ -148,7 +148,7 @@ TEST(Verify, staging__a_server_holds_all_but_one) {
 enum class Mutation { kDrop, kDouble, kMisdirect, kWrongSource, kOlder, kNewer, kWrongKind, kMove };
 constexpr int kMutations = 8;
 
-// Changes one transfer at random; false if the draw changes nothing.
+// Changes one transfer at random; returns false if the draw changes nothing.
 bool mutate(Plan& plan, Mutation mutation, Prng& prng) {
   const auto at = static_cast<std::ptrdiff_t>(prng.below(plan.transfers.size()));
   PlanTransfer& t = plan.transfers[static_cast<std::size_t>(at)];
@@ -184,7 +184,7 @@ bool mutate(Plan& plan, Mutation mutation, Prng& prng) {
 }
 
 // Whatever is done to a plan, if verify() accepts it then a random execution gives the right
-// numbers; and a step that is dropped, doubled or misdirected is always found.
+// numbers. A step that is dropped, doubled or misdirected is always found.
 TEST(Verify, mutants__none_that_goes_wrong_is_accepted) {
   constexpr std::uint64_t kSeeds = 300;
   std::vector<TestNetwork> networks;
@@ -199,7 +199,7 @@ TEST(Verify, mutants__none_that_goes_wrong_is_accepted) {
         SCOPED_TRACE(testing::Message()
                      << scheme->name << ' ' << name_of(collective) << " seed " << seed);
         Prng prng(seed);
-        const Topology& topology = networks[prng.below(networks.size())].topology;
+        const topology::Topology& topology = networks[prng.below(networks.size())].topology;
         Plan plan = make_plan(scheme->name, {.collective = collective,
                                              .topology = topology,
                                              .elements = 1 + static_cast<int>(prng.below(40)),
@@ -226,4 +226,4 @@ TEST(Verify, mutants__none_that_goes_wrong_is_accepted) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::plan

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-namespace thalweg {
+namespace thalweg::proto {
 namespace {
 
 constexpr Duration kMs = Duration::milliseconds(1);
@@ -14,36 +14,40 @@ TEST(AtpCongestion, window__as_section_5_4_says) {
   options.elements = 64;
   options.window = 1024;
   options.congestion.initial_packets = 50;
-  options.congestion.threshold = Bytes(20'000);
-  const std::int64_t packet = 42 + 32 + 256;
+  options.congestion.threshold = Bytes(20'500);
+  const std::int64_t packet = 42 + 44 + 256;
   AtpCongestion congestion(options);
   EXPECT_EQ(congestion.packets(), 50U);
   EXPECT_EQ(congestion.window(), Bytes(50 * packet));
-  // Slow start: one MTU a packet.
-  congestion.on_parameter(0, false, 50);
+  // Slow start: one MTU per packet.
+  congestion.on_parameter(0, false, true, 50);
   EXPECT_EQ(congestion.window(), Bytes(50 * packet + 1500));
-  congestion.on_parameter(1, false, 51);
-  congestion.on_parameter(2, false, 52);
+  congestion.on_parameter(1, false, true, 51);
+  congestion.on_parameter(2, false, true, 52);
   EXPECT_EQ(congestion.window(), Bytes(50 * packet + 4500));
-  // Beyond the threshold: one MTU a window.
+  // Beyond the threshold: one MTU per window.
   const std::int64_t window = congestion.window().count();
   const std::int64_t packets_of_a_window = (window + packet - 1) / packet;
-  for (std::int64_t i = 0; i < packets_of_a_window; ++i) congestion.on_parameter(3, false, 60);
+  for (std::int64_t i = 0; i < packets_of_a_window; ++i)
+    congestion.on_parameter(3, false, true, 60);
   EXPECT_EQ(congestion.window(), Bytes(window + 1500));
   EXPECT_EQ(congestion.packets(), (window + 1500 + packet - 1) / packet);
-  // A mark halves it, the marks of the same flight do not again, later ones do.
-  congestion.on_parameter(60, true, 100);
-  EXPECT_EQ(congestion.window(), Bytes((window + 1500) / 2));
+  // The first mark nearly halves the window; marks and losses of the same flight do not cut it
+  // again, later ones do.
+  congestion.on_parameter(60, true, true, 100);
+  const std::int64_t less = congestion.window().count();
+  EXPECT_GE(less, (window + 1500) / 2);
+  EXPECT_LT(less, (window + 1500) * 11 / 20);
   EXPECT_EQ(congestion.threshold(), congestion.window());
-  congestion.on_parameter(99, true, 120);
+  congestion.on_parameter(99, true, true, 120);
   congestion.on_loss(99, 120);
-  EXPECT_EQ(congestion.window(), Bytes((window + 1500) / 2));
+  EXPECT_EQ(congestion.window(), Bytes(less));
   congestion.on_loss(100, 120);
-  EXPECT_EQ(congestion.window(), Bytes((window + 1500) / 4));
-  // Never below a packet, never above the job's window.
+  EXPECT_EQ(congestion.window(), Bytes(less / 2));
+  // The window is never below one packet, and never above the job's window.
   for (std::uint64_t s = 200; s < 240; ++s) congestion.on_loss(s, s + 1);
   EXPECT_EQ(congestion.packets(), 1U);
-  for (int i = 0; i < 1'000'000; ++i) congestion.on_parameter(300, false, 301);
+  for (int i = 0; i < 1'000'000; ++i) congestion.on_parameter(300, false, true, 301);
   EXPECT_EQ(congestion.packets(), 1024U);
 }
 
@@ -59,6 +63,35 @@ TEST(AtpCongestion, on_loss__halves_the_largest_window_that_is_allowed) {
   EXPECT_EQ(congestion.window(), Bytes(window / 2));
 }
 
+// As in DCTCP: few marks cost little, and a link that marks everything halves the window.
+TEST(AtpCongestion, on_parameter__marks_cut_by_the_part_that_is_marked) {
+  const AtpWorkerOptions options;
+  // The part of the window that the last of 300 flights loses, in which one sum of 50 is marked.
+  AtpCongestion congestion(options);
+  double cut = 0;
+  for (std::uint64_t s = 0; s < 300 * 50; ++s) {
+    const auto before = static_cast<double>(congestion.window().count());
+    congestion.on_parameter(s, s % 50 == 0, true, s / 50 * 50 + 50);
+    if (s % 50 == 0) cut = 1 - static_cast<double>(congestion.window().count()) / before;
+  }
+  EXPECT_GT(cut, 0.0);
+  EXPECT_LT(cut, 0.03);
+  // Nothing is known at first: a mark counts for all.
+  AtpCongestion first(options);
+  first.on_parameter(0, true, true, 50);
+  EXPECT_EQ(first.window(), Bytes(AtpCongestion(options).window().count() / 2));
+}
+
+TEST(AtpCongestion, on_parameter__a_window_that_is_not_used_does_not_grow) {
+  const AtpWorkerOptions options;
+  AtpCongestion congestion(options);
+  const Bytes initial = congestion.window();
+  congestion.on_parameter(0, false, false, 50);
+  EXPECT_EQ(congestion.window(), initial);
+  congestion.on_parameter(1, false, true, 50);
+  EXPECT_GT(congestion.window(), initial);
+}
+
 TEST(AtpCongestion, on_delay__a_queue_that_stands_ends_growth_and_decides_what_a_loss_costs) {
   AtpWorkerOptions options;
   options.congestion.queue = kMs * 5;
@@ -70,14 +103,17 @@ TEST(AtpCongestion, on_delay__a_queue_that_stands_ends_growth_and_decides_what_a
     return congestion.window();
   };
   const Bytes initial = AtpCongestion(options).window();
-  const auto grow = [](AtpCongestion& congestion) { congestion.on_parameter(0, false, 50); };
+  const auto grow = [](AtpCongestion& congestion) { congestion.on_parameter(0, false, true, 50); };
   EXPECT_EQ(window_after(kMs * 7, grow), initial + Bytes(1500));
   EXPECT_EQ(window_after(kMs * 8, grow), initial);
+  // A loss costs what stood in queues beyond a second flight; alone, it shows no congestion.
   const auto lose = [](AtpCongestion& congestion) { congestion.on_loss(0, 50); };
+  EXPECT_EQ(window_after(kMs * 3, lose), initial);
   EXPECT_EQ(window_after(kMs * 8, lose), Bytes(initial.count() / 2));
-  const Bytes alone = window_after(kMs * 2, lose);
-  EXPECT_EQ(alone, Bytes(initial.count() * 7 / 8));
-  // Below the first window it grows all the same: the way may have become longer.
+  const Bytes some = window_after(kMs * 5, lose);
+  EXPECT_LT(some, initial);
+  EXPECT_GT(some, Bytes(initial.count() * 3 / 4));
+  // Below the initial window it grows all the same: the path may have become longer.
   EXPECT_GT(window_after(kMs * 8,
                          [&](AtpCongestion& congestion) {
                            lose(congestion);
@@ -87,4 +123,4 @@ TEST(AtpCongestion, on_delay__a_queue_that_stands_ends_growth_and_decides_what_a
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::proto

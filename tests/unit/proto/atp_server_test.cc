@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace thalweg {
+namespace thalweg::proto {
 namespace {
 
 using Cause = AtpServerAction::Cause;
@@ -20,10 +20,10 @@ AtpServerOptions options_of() {
   return options;
 }
 
-AtpHeader gradient(std::uint32_t groups, std::uint8_t group, std::uint32_t workers,
-                   std::uint64_t sequence = 0) {
-  AtpHeader header;
-  header.level = kAtpServerLevel;
+wire::AtpHeader gradient(std::uint32_t groups, std::uint8_t group, std::uint32_t workers,
+                         std::uint64_t sequence = 0) {
+  wire::AtpHeader header;
+  header.level = wire::kAtpServerLevel;
   header.job = 3;
   header.sequence = sequence;
   header.groups = groups;
@@ -35,12 +35,12 @@ AtpHeader gradient(std::uint32_t groups, std::uint8_t group, std::uint32_t worke
   header.resend = workers != 0;
   return header;
 }
-AtpHeader whole(std::uint32_t groups, std::uint64_t sequence = 0) {
+wire::AtpHeader whole(std::uint32_t groups, std::uint64_t sequence = 0) {
   return gradient(groups, 0, 0, sequence);
 }
 
-std::vector<AtpHeader> drain(AtpServer& server) {
-  std::vector<AtpHeader> all;
+std::vector<wire::AtpHeader> drain(AtpServer& server) {
+  std::vector<wire::AtpHeader> all;
   AtpServerTransmit transmit;
   while (server.poll_transmit(transmit)) all.push_back(transmit.header);
   return all;
@@ -48,8 +48,8 @@ std::vector<AtpHeader> drain(AtpServer& server) {
 
 TEST(AtpServer, on_gradient__table_of_what_is_held_and_what_is_brought) {
   struct Row {
-    std::vector<AtpHeader> before;
-    AtpHeader packet;
+    std::vector<wire::AtpHeader> before;
+    wire::AtpHeader packet;
     Payload payload;
     Cause cause;
   };
@@ -76,7 +76,7 @@ TEST(AtpServer, on_gradient__table_of_what_is_held_and_what_is_brought) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     SCOPED_TRACE(i);
     AtpServer server(options_of());
-    for (const AtpHeader& packet : rows[i].before) (void)server.on_gradient(packet, kNow);
+    for (const wire::AtpHeader& packet : rows[i].before) (void)server.on_gradient(packet, kNow);
     const AtpServerAction action = server.on_gradient(rows[i].packet, kNow);
     EXPECT_EQ(action.payload, rows[i].payload);
     EXPECT_STREQ(name_of(action.cause), name_of(rows[i].cause));
@@ -86,27 +86,30 @@ TEST(AtpServer, on_gradient__table_of_what_is_held_and_what_is_brought) {
 
 TEST(AtpServer, on_gradient__completes_once_and_sends_to_all) {
   AtpServer server(options_of());
-  AtpHeader packet = gradient(0b10, 0, 0b011);
+  wire::AtpHeader packet = gradient(0b10, 0, 0b011);
   packet.next_exponent = 5;
+  packet.needed_exponent = -7;
   packet.congested = true;
   (void)server.on_gradient(packet, kNow);
   EXPECT_TRUE(drain(server).empty());
   EXPECT_EQ(server.open(), 1U);
   packet = gradient(0, 0, 0b100);
   packet.next_exponent = 3;
+  packet.needed_exponent = -2;
   const AtpServerAction action = server.on_gradient(packet, kNow);
   EXPECT_TRUE(action.completed);
   server.mark_saturated(action.slot);
   const auto sent = drain(server);
   ASSERT_EQ(sent.size(), 1U);
-  AtpHeader expected;
-  expected.kind = AtpKind::kParameter;
+  wire::AtpHeader expected;
+  expected.kind = wire::AtpKind::kParameter;
   expected.job = 3;
   expected.groups = 0b11;
   expected.fan_in = 3;
   expected.group_count = 2;
   expected.elements = 64;
   expected.next_exponent = 5;
+  expected.needed_exponent = -2;
   expected.congested = true;
   expected.saturated = true;
   EXPECT_EQ(sent[0], expected);
@@ -126,7 +129,7 @@ TEST(AtpServer, on_gradient__a_retransmission_gets_the_sum_again) {
   EXPECT_EQ(sent[0].group, 1);
   EXPECT_EQ(sent[0].workers, 0b10U);
   EXPECT_EQ(sent[0].groups, 0U);
-  EXPECT_EQ(check_atp_header(sent[0]), WireError::kNone);
+  EXPECT_EQ(wire::check_atp_header(sent[0]), wire::WireError::kNone);
 }
 
 TEST(AtpServer, on_gradient__two_windows_are_kept_and_no_more) {
@@ -151,17 +154,17 @@ TEST(AtpServer, on_gradient__bad_input_is_counted_and_changes_nothing) {
   std::string before;
   server.encode_state(before);
   const auto expect_mismatch = [&](auto change) {
-    AtpHeader wrong = whole(0b10);
+    wire::AtpHeader wrong = whole(0b10);
     change(wrong);
     EXPECT_EQ(server.on_gradient(wrong, kNow).cause, Cause::kMismatch);
   };
-  expect_mismatch([](AtpHeader& h) { h.job = 4; });
-  expect_mismatch([](AtpHeader& h) { h.kind = AtpKind::kUpdate; });
-  expect_mismatch([](AtpHeader& h) { h.fan_in = 4; });
-  expect_mismatch([](AtpHeader& h) { h.group_count = 3; });
-  expect_mismatch([](AtpHeader& h) { h.sequence = 1; });
-  expect_mismatch([](AtpHeader& h) { h.elements = 63; });
-  expect_mismatch([](AtpHeader& h) { h.exponent = 1; });
+  expect_mismatch([](wire::AtpHeader& h) { h.job = 4; });
+  expect_mismatch([](wire::AtpHeader& h) { h.kind = wire::AtpKind::kUpdate; });
+  expect_mismatch([](wire::AtpHeader& h) { h.fan_in = 4; });
+  expect_mismatch([](wire::AtpHeader& h) { h.group_count = 3; });
+  expect_mismatch([](wire::AtpHeader& h) { h.sequence = 1; });
+  expect_mismatch([](wire::AtpHeader& h) { h.elements = 63; });
+  expect_mismatch([](wire::AtpHeader& h) { h.exponent = 1; });
   EXPECT_EQ(server.count(Cause::kMismatch), 7U);
   std::string after;
   server.encode_state(after);
@@ -184,18 +187,18 @@ TEST(AtpServer, on_timeout__names_who_is_missing_at_the_oldest_sequence) {
       "job 3: server 0: sequence 0 waits for 100ms for workers: all of group 1, 1 of group 0");
   auto sent = drain(server);
   ASSERT_EQ(sent.size(), 1U);
-  EXPECT_EQ(sent[0].kind, AtpKind::kAbort);
+  EXPECT_EQ(sent[0].kind, wire::AtpKind::kAbort);
   EXPECT_EQ(sent[0].workers, 0b010U);
   EXPECT_EQ(sent[0].groups, 0b10U);
-  EXPECT_EQ(check_atp_header(sent[0]), WireError::kNone);
+  EXPECT_EQ(wire::check_atp_header(sent[0]), wire::WireError::kNone);
   EXPECT_FALSE(server.next_timeout());
-  // Whoever asks again is told again; and what is late is still good.
+  // A worker that asks again gets the abort again, and a late contribution still counts.
   EXPECT_EQ(server.on_gradient(gradient(0, 0, 0b001, 0), kNow).cause, Cause::kOverdue);
   sent = drain(server);
   ASSERT_EQ(sent.size(), 1U);
-  EXPECT_EQ(sent[0].kind, AtpKind::kAbort);
+  EXPECT_EQ(sent[0].kind, wire::AtpKind::kAbort);
   EXPECT_TRUE(server.on_gradient(gradient(0b10, 0, 0b010, 0), kNow).completed);
-  EXPECT_EQ(drain(server)[0].kind, AtpKind::kParameter);
+  EXPECT_EQ(drain(server)[0].kind, wire::AtpKind::kParameter);
 }
 
 TEST(AtpServer, on_timeout__a_completion_is_progress) {
@@ -220,4 +223,4 @@ TEST(AtpServerOptions, validate__names_field_value_and_range) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::proto

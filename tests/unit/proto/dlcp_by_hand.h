@@ -1,4 +1,4 @@
-// One endpoint by hand: every message in and out, step by step.
+// Helpers for tests that drive one endpoint by hand, message by message.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "proto/dlcp/endpoint.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 
 inline Time us(std::int64_t n) { return Time() + Duration::microseconds(n); }
 
@@ -30,7 +30,7 @@ inline TransferSpec floats(std::int64_t segments, double bound = 0) {
 
 template <class Message>
 Message next_message(DlcpEndpoint& endpoint) {
-  ControlMessage message;
+  wire::ControlMessage message;
   if (!endpoint.poll_control(message) || !std::holds_alternative<Message>(message)) {
     ADD_FAILURE() << "no such message";
     return Message();
@@ -39,7 +39,7 @@ Message next_message(DlcpEndpoint& endpoint) {
 }
 
 inline bool silent(DlcpEndpoint& endpoint) {
-  ControlMessage message;
+  wire::ControlMessage message;
   return !endpoint.poll_control(message);
 }
 
@@ -54,7 +54,7 @@ inline bool running(DlcpEndpoint& endpoint) {
   return !endpoint.poll_event(outcome);
 }
 
-// All segments that leave by `until`, polling whenever the endpoint asks to be.
+// All segments that leave by `until`, polled whenever the endpoint asks for it.
 inline std::vector<std::uint32_t> segments_until(DlcpEndpoint& endpoint, Time until,
                                                  std::uint32_t most = 1000) {
   std::vector<std::uint32_t> segments;
@@ -67,17 +67,17 @@ inline std::vector<std::uint32_t> segments_until(DlcpEndpoint& endpoint, Time un
   return segments;
 }
 
-inline ReadyMessage ready_for(const TransferSpec& spec, std::uint32_t transfer) {
+inline wire::ReadyMessage ready_for(const TransferSpec& spec, std::uint32_t transfer) {
   DlcpEndpoint receiver(named("x"));
   EXPECT_TRUE(receiver.start_recv(spec, Time()).ok());
-  auto message = next_message<ReadyMessage>(receiver);
+  auto message = next_message<wire::ReadyMessage>(receiver);
   message.transfer = transfer;
   return message;
 }
 
-inline DataHeader data(std::uint32_t transfer, std::uint32_t segment, std::uint64_t sequence,
-                       std::int64_t sent_us) {
-  DataHeader header;
+inline wire::DataHeader data(std::uint32_t transfer, std::uint32_t segment, std::uint64_t sequence,
+                             std::int64_t sent_us) {
+  wire::DataHeader header;
   header.transfer = transfer;
   header.segment = segment;
   header.sequence = sequence;
@@ -99,4 +99,4 @@ class DlcpEndpointTest : public testing::Test {
   DlcpEndpoint endpoint_{named("bob")};
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

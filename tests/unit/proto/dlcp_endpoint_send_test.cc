@@ -1,9 +1,9 @@
-// The sending end by hand, and what may be started.
+// Drives the sending end by hand, and tests which transfers may be started.
 #include <set>
 
 #include "proto/dlcp_by_hand.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 namespace {
 
 using DlcpSendTest = DlcpEndpointTest;
@@ -24,11 +24,11 @@ TEST_F(DlcpSendTest, send__waits_for_ready_sends_stops_and_confirms) {
   EXPECT_EQ(batch.sent_us, 5U);
   EXPECT_EQ(batch.last_length, Bytes(1400));
   EXPECT_FALSE(batch.retransmission);
-  EXPECT_EQ(next_message<StopMessage>(endpoint_), (StopMessage{9, 0, 3, 5}));
+  EXPECT_EQ(next_message<wire::StopMessage>(endpoint_), (wire::StopMessage{9, 0, 3, 5}));
   EXPECT_TRUE(running(endpoint_));
 
-  endpoint_.on_control(FinishMessage{9, 3}, us(50));
-  EXPECT_EQ(next_message<ConfirmMessage>(endpoint_), ConfirmMessage{9});
+  endpoint_.on_control(wire::FinishMessage{9, 3}, us(50));
+  EXPECT_EQ(next_message<wire::ConfirmMessage>(endpoint_), wire::ConfirmMessage{9});
   const TransferOutcome outcome = outcome_of(endpoint_);
   EXPECT_TRUE(outcome.ok());
   EXPECT_EQ(outcome.arrived, 3);
@@ -56,22 +56,22 @@ TEST_F(DlcpSendTest, send__again_what_is_asked_for_and_only_that) {
   ASSERT_TRUE(endpoint_.start_send(spec, {}, us(0)).ok());
   endpoint_.on_control(ready_for(spec, 1), us(0));
   EXPECT_EQ(segments_until(endpoint_, us(1000)).size(), 10U);
-  EXPECT_EQ(next_message<StopMessage>(endpoint_).round, 0U);
+  EXPECT_EQ(next_message<wire::StopMessage>(endpoint_).round, 0U);
 
-  endpoint_.on_control(ResendMessage{1, 1, false, {{2, 2}}}, us(1000));
+  endpoint_.on_control(wire::ResendMessage{1, 1, false, {{2, 2}}}, us(1000));
   DataBatch batch;
   EXPECT_FALSE(endpoint_.poll_data(us(1000), 100, batch)) << "the request is not complete";
-  endpoint_.on_control(ResendMessage{1, 1, true, {{9, 1}}}, us(1000));
+  endpoint_.on_control(wire::ResendMessage{1, 1, true, {{9, 1}}}, us(1000));
   ASSERT_TRUE(endpoint_.poll_data(us(1000), 100, batch));
   ASSERT_EQ(batch.count, 3U) << "what lies apart still leaves in one batch";
   EXPECT_EQ(batch.header(0).segment, 2U);
   EXPECT_EQ(batch.header(1).segment, 3U);
   EXPECT_EQ(batch.header(2).segment, 9U);
   EXPECT_TRUE(batch.retransmission);
-  const auto stop = next_message<StopMessage>(endpoint_);
+  const auto stop = next_message<wire::StopMessage>(endpoint_);
   EXPECT_EQ(stop.round, 1U);
   EXPECT_EQ(stop.end_sequence, 13U);
-  endpoint_.on_control(FinishMessage{1, 10}, us(2000));
+  endpoint_.on_control(wire::FinishMessage{1, 10}, us(2000));
   EXPECT_EQ(outcome_of(endpoint_).retransmissions, 3U);
 }
 
@@ -79,21 +79,21 @@ TEST_F(DlcpSendTest, send__requests_that_make_no_sense_are_counted) {
   const TransferSpec spec = floats(10);
   ASSERT_TRUE(endpoint_.start_send(spec, {}, us(0)).ok());
   endpoint_.on_control(ready_for(spec, 1), us(0));
-  endpoint_.on_control(ResendMessage{1, 1, true, {{0, 1}}}, us(0));  // still sending
+  endpoint_.on_control(wire::ResendMessage{1, 1, true, {{0, 1}}}, us(0));  // still sending
   EXPECT_EQ(segments_until(endpoint_, us(1000)).size(), 10U);
-  endpoint_.on_control(ResendMessage{1, 2, true, {{0, 1}}}, us(0));  // a round too many
-  endpoint_.on_control(ResendMessage{1, 1, true, {}}, us(0));        // nothing
-  endpoint_.on_control(ResendMessage{1, 1, true, {{9, 2}}}, us(0));  // beyond the tensor
-  endpoint_.on_control(FinishMessage{1, 11}, us(0));                 // more than all
-  endpoint_.on_control(FinishMessage{1, 9}, us(0));                  // below the bound
-  endpoint_.on_control(ready_for(floats(1), 1), us(0));              // a number in use
+  endpoint_.on_control(wire::ResendMessage{1, 2, true, {{0, 1}}}, us(0));  // a round too many
+  endpoint_.on_control(wire::ResendMessage{1, 1, true, {}}, us(0));        // nothing
+  endpoint_.on_control(wire::ResendMessage{1, 1, true, {{9, 2}}}, us(0));  // beyond the tensor
+  endpoint_.on_control(wire::FinishMessage{1, 11}, us(0));                 // more than all
+  endpoint_.on_control(wire::FinishMessage{1, 9}, us(0));                  // below the bound
+  endpoint_.on_control(ready_for(floats(1), 1), us(0));                    // a number in use
   EXPECT_EQ(endpoint_.counters().bad_messages, 7U);
-  endpoint_.on_control(FinishMessage{3, 1}, us(0));
-  endpoint_.on_control(ResendMessage{3, 1, true, {{0, 1}}}, us(0));
-  endpoint_.on_control(StopMessage{3, 0, 1, 0}, us(0));
-  endpoint_.on_control(ConfirmMessage{3}, us(0));
-  endpoint_.on_control(CancelMessage{3, true, {}, ""}, us(0));
-  endpoint_.on_control(CancelMessage{3, false, {}, ""}, us(0));
+  endpoint_.on_control(wire::FinishMessage{3, 1}, us(0));
+  endpoint_.on_control(wire::ResendMessage{3, 1, true, {{0, 1}}}, us(0));
+  endpoint_.on_control(wire::StopMessage{3, 0, 1, 0}, us(0));
+  endpoint_.on_control(wire::ConfirmMessage{3}, us(0));
+  endpoint_.on_control(wire::CancelMessage{3, true, {}, ""}, us(0));
+  endpoint_.on_control(wire::CancelMessage{3, false, {}, ""}, us(0));
   EXPECT_EQ(endpoint_.counters().stale_messages, 6U);
   EXPECT_TRUE(running(endpoint_));
 }
@@ -104,10 +104,10 @@ TEST_F(DlcpSendTest, send__stops_at_once_when_the_receiver_has_enough) {
   endpoint_.on_control(ready_for(spec, 1), us(0));
   DataBatch batch;
   ASSERT_TRUE(endpoint_.poll_data(us(0), 100, batch));
-  endpoint_.on_control(FinishMessage{1, 100}, us(500));
+  endpoint_.on_control(wire::FinishMessage{1, 100}, us(500));
   EXPECT_FALSE(endpoint_.poll_data(us(500), 100, batch));
   EXPECT_EQ(outcome_of(endpoint_).fraction(), 0.1);
-  next_message<ConfirmMessage>(endpoint_);
+  next_message<wire::ConfirmMessage>(endpoint_);
   EXPECT_TRUE(endpoint_.idle());
 }
 
@@ -127,9 +127,9 @@ TEST_F(DlcpSendTest, send__with_a_bound_begins_elsewhere_each_time) {
       } else {
         EXPECT_EQ(sent.back(), kSegments - 1U);
       }
-      EXPECT_EQ(next_message<StopMessage>(endpoint_).transfer, number);
-      endpoint_.on_control(FinishMessage{number, kSegments}, us(1'000'000));
-      next_message<ConfirmMessage>(endpoint_);
+      EXPECT_EQ(next_message<wire::StopMessage>(endpoint_).transfer, number);
+      endpoint_.on_control(wire::FinishMessage{number, kSegments}, us(1'000'000));
+      next_message<wire::ConfirmMessage>(endpoint_);
       EXPECT_TRUE(outcome_of(endpoint_).ok());
     }
   }
@@ -144,13 +144,13 @@ TEST_F(DlcpSendTest, send__mismatch_names_both_values_at_both_ends) {
   DlcpEndpoint receiver(named("alice"));
   ASSERT_TRUE(receiver.start_recv(theirs, us(0)).ok());
   ASSERT_TRUE(endpoint_.start_send(ours, {}, us(0)).ok());
-  endpoint_.on_control(next_message<ReadyMessage>(receiver), us(1));
+  endpoint_.on_control(next_message<wire::ReadyMessage>(receiver), us(1));
   const std::string both =
       "tensor bytes 5600 at the sender, 3500 at the receiver; segment bytes 1400 at the sender, "
       "1000 at the receiver; element type float32 at the sender, float16 at the receiver; loss "
       "bound 0.1 at the sender, 0.25 at the receiver";
   EXPECT_EQ(outcome_of(endpoint_).error, "send to bob, transfer 42: " + both);
-  receiver.on_control(next_message<CancelMessage>(endpoint_), us(2));
+  receiver.on_control(next_message<wire::CancelMessage>(endpoint_), us(2));
   EXPECT_EQ(outcome_of(receiver).error, "receive from alice, transfer 42: alice ended it: " + both);
   EXPECT_TRUE(endpoint_.idle());
   EXPECT_TRUE(receiver.idle());
@@ -197,18 +197,18 @@ TEST_F(DlcpSendTest, start__at_most_the_allowed_number) {
   EXPECT_FALSE(small.start_recv(floats(1), us(0)).ok());
   while (!silent(small)) {
   }
-  // Nor may the peer keep more of them waiting.
+  // The peer may not keep more transfers waiting either.
   TransferSpec other = floats(1);
   other.key = 1;
   for (std::uint32_t i = 0; i < 3; ++i) small.on_control(ready_for(other, i), us(0));
-  EXPECT_EQ(next_message<CancelMessage>(small).transfer, 2U);
+  EXPECT_EQ(next_message<wire::CancelMessage>(small).transfer, 2U);
 }
 
 TEST_F(DlcpSendTest, poll_data__gathers_one_tag_a_batch) {
   const TransferSpec spec = floats(12);
   const SegmentTag high;
   const SegmentTag low{.priority = 6, .important = false};
-  // The last high one lies outside the window of the first batch, four times its size.
+  // The last `high` tag lies outside the gather window of the first batch, four times its size.
   const std::vector<SegmentTag> tags = {high, low, high, low,  low, low,
                                         low,  low, low,  high, low, high};
   endpoint_.on_control(ready_for(spec, 1), us(0));
@@ -247,7 +247,40 @@ TEST_F(DlcpSendTest, poll_data__the_urgent_goes_before_the_rest_of_another) {
   EXPECT_EQ(batch.transfer, 1U);
 }
 
-// As one long transfer would: each whole before the next, in order of starting, without a gap.
+TEST_F(DlcpSendTest, poll_data__what_is_sent_again_goes_before_the_most_urgent) {
+  TransferSpec asked = floats(10);
+  asked.urgency = 9;
+  ASSERT_TRUE(endpoint_.start_send(asked, {}, us(0)).ok());
+  endpoint_.on_control(ready_for(asked, 1), us(0));
+  EXPECT_EQ(segments_until(endpoint_, us(1000)).size(), 10U);
+  TransferSpec urgent = floats(1000);
+  urgent.key = 43;
+  ASSERT_TRUE(endpoint_.start_send(urgent, {}, us(1000)).ok());
+  endpoint_.on_control(ready_for(urgent, 2), us(1000));
+  endpoint_.on_control(wire::ResendMessage{1, 1, true, {{4, 1}}}, us(1000));
+  DataBatch batch;
+  ASSERT_TRUE(endpoint_.poll_data(us(1000), 100, batch));
+  EXPECT_EQ(batch.transfer, 1U);
+  EXPECT_EQ(batch.count, 1U);
+  ASSERT_TRUE(endpoint_.poll_data(*endpoint_.next_timeout(), 100, batch));
+  EXPECT_EQ(batch.transfer, 2U);
+}
+
+TEST_F(DlcpSendTest, stop__names_the_least_urgent_queue_of_its_round) {
+  const TransferSpec spec = floats(4);
+  const TagSource tags(
+      [](SegmentIndex i) { return SegmentTag{static_cast<std::uint8_t>(i.value() == 1 ? 6 : 2)}; });
+  ASSERT_TRUE(endpoint_.start_send(spec, tags, us(0)).ok());
+  endpoint_.on_control(ready_for(spec, 1), us(0));
+  EXPECT_EQ(segments_until(endpoint_, us(1000)).size(), 4U);
+  EXPECT_EQ(next_message<wire::StopMessage>(endpoint_).queue, 6);
+  endpoint_.on_control(wire::ResendMessage{1, 1, true, {{2, 2}}}, us(1000));
+  EXPECT_EQ(segments_until(endpoint_, us(2000)).size(), 2U);
+  EXPECT_EQ(next_message<wire::StopMessage>(endpoint_).queue, 2);
+}
+
+// Short transfers leave as one long transfer would: each whole, in the order of their start,
+// without a gap.
 TEST_F(DlcpSendTest, poll_data__short_transfers_follow_each_other) {
   constexpr std::uint32_t kTransfers = 20;
   constexpr std::uint32_t kSegments = 5;
@@ -287,7 +320,7 @@ TEST_F(DlcpSendTest, poll_data__paced_at_the_line_rate) {
   const TransferSpec spec = floats(10'000);
   endpoint_.on_control(ready_for(spec, 1), us(0));
   ASSERT_TRUE(endpoint_.start_send(spec, {}, us(0)).ok());
-  // 10 Gb/s over 1502 bytes a packet: 832 a millisecond, and up to two bursts of 44.
+  // 10 Gb/s with 1502 bytes per packet: 832 packets per millisecond, and up to two bursts of 44.
   const std::size_t first = segments_until(endpoint_, us(1000)).size();
   EXPECT_GE(first, 832U);
   EXPECT_LE(first, 832U + 88);
@@ -295,4 +328,4 @@ TEST_F(DlcpSendTest, poll_data__paced_at_the_line_rate) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::proto

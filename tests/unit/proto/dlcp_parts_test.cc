@@ -11,7 +11,7 @@
 #include "proto/dlcp/transfer.h"
 #include "proto/fifo.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 namespace {
 
 TEST(LossBound, of__nearest_billionth_and_nothing_outside) {
@@ -111,7 +111,7 @@ TEST(DataBatch, header__one_a_segment) {
   batch.sent_us = 77;
   batch.tag = {.priority = 2, .important = false};
   batch.retransmission = true;
-  const DataHeader second = batch.header(1);
+  const wire::DataHeader second = batch.header(1);
   EXPECT_EQ(second.segment, 6U);
   EXPECT_EQ(second.sequence, 101U);
   EXPECT_EQ(second.length, 1400);
@@ -141,4 +141,4 @@ TEST(Fifo, push_pop__in_order_through_growth) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::proto

@@ -1,11 +1,11 @@
-// Networks with one property each, and what DLCP makes of it.
+// Networks with one property each, and how DLCP behaves on them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "proto/dlcp_world.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 namespace {
 
 WorldOptions two_hosts(Bandwidth line_rate) {
@@ -17,7 +17,7 @@ WorldOptions two_hosts(Bandwidth line_rate) {
   return options;
 }
 
-// `count` tensors of so many segments of 1400 bytes from end 0 to end 1, one every `gap`.
+// Adds `count` tensors of `segments` segments of 1400 bytes from end 0 to end 1, one every `gap`.
 void add_transfers(WorldOptions& options, std::uint64_t count, std::int64_t segments, double bound,
                    Duration gap) {
   for (std::uint64_t i = 0; i < count; ++i) {
@@ -69,6 +69,41 @@ TEST(DlcpScenario, long_queue__no_stop_causes_a_retransmission) {
   EXPECT_EQ(retransmitted(world), 0U);
 }
 
+// Four tensors in queue 7, and one in queue 1 behind each, which overtakes it at the bottleneck.
+WorldOptions two_queues() {
+  WorldOptions options = two_hosts(Bandwidth::gbps(10));
+  options.channels[0].bottleneck = Bandwidth::gbps(1);
+  options.channels[0].strict_priority = true;
+  options.channels[0].stop_copies = true;
+  add_transfers(options, 8, 400, 0, Duration::milliseconds(4));
+  for (std::size_t i = 0; i < options.transfers.size(); ++i) {
+    options.transfers[i].tags = SegmentTag{static_cast<std::uint8_t>(i % 2 == 0 ? 7 : 1)};
+  }
+  return options;
+}
+
+TEST(DlcpScenario, strict_priority__overtaking_is_not_taken_for_loss) {
+  World world(two_queues());
+  ASSERT_EQ(world.run(), "");
+  EXPECT_GT(world.overtaken(), 500U);
+  EXPECT_EQ(retransmitted(world), 0U);
+}
+
+TEST(DlcpScenario, strict_priority__a_loss_is_repaired_soon_and_nothing_else_is_sent) {
+  WorldOptions options = two_queues();
+  World clean(options);
+  ASSERT_EQ(clean.run(), "");
+  options.channels[0].loss = 0.005;
+  for (options.seed = 0; options.seed < 20; ++options.seed) {
+    SCOPED_TRACE(options.seed);
+    World lossy(options);
+    ASSERT_EQ(lossy.run(), "");
+    EXPECT_LE(retransmitted(lossy), lossy.lost()) << "copies of stops are lost as well";
+    // What is sent again may wait for an urgent tensor and for one of its own queue, 5 ms each.
+    EXPECT_LT(slowest(lossy), slowest(clean) + Duration::milliseconds(11));
+  }
+}
+
 TEST(DlcpScenario, loss_within_the_bound__nothing_is_sent_twice) {
   WorldOptions options = two_hosts(Bandwidth::gbps(1));
   options.channels[0].loss = 0.005;
@@ -77,7 +112,7 @@ TEST(DlcpScenario, loss_within_the_bound__nothing_is_sent_twice) {
   ASSERT_EQ(world.run(), "");
   EXPECT_GT(world.lost(), 100U);
   EXPECT_EQ(retransmitted(world), 0U);
-  // 1502 bytes a packet on the line, and 40 µs there and back.
+  // 1502 bytes per packet on the line, and a round trip of 40 µs.
   EXPECT_LT(slowest(world), Duration::microseconds(9100));
 }
 
@@ -97,7 +132,7 @@ TEST(DlcpScenario, exact_under_loss__a_few_round_trips_longer_than_without) {
 
 TEST(DlcpScenario, lost_tail__is_asked_for_though_nothing_shows_its_loss) {
   WorldOptions options = two_hosts(Bandwidth::gbps(1));
-  options.lose = [](const DataHeader& header) {
+  options.lose = [](const wire::DataHeader& header) {
     return header.segment >= 740 && !header.retransmission;
   };
   add_transfers(options, 1, 750, 0, Duration());
@@ -116,7 +151,7 @@ TEST(DlcpScenario, black_hole__asks_ever_less_often_until_the_deadline) {
   ASSERT_EQ(world.run(), "");
   EXPECT_FALSE(world.results()[0].received->ok());
   EXPECT_FALSE(world.results()[0].sent->ok());
-  // 1, 2, 4, … 64, and then every 100 ms.
+  // The receiver asks after 1, 2, 4, … 64 ms, and then every 100 ms.
   EXPECT_GE(world.endpoint(1).counters().requests, 10U);
   EXPECT_LE(world.endpoint(1).counters().requests, 20U);
 }
@@ -129,7 +164,7 @@ TEST(DlcpScenario, slow_path__the_rate_comes_down_to_what_gets_through) {
   world.keep_sent();
   ASSERT_EQ(world.run(), "");
   EXPECT_GE(world.endpoint(0).rate_control().decreases(), 3U);
-  // Within a millisecond no more than twice what gets through leaves, and never next to nothing.
+  // After a millisecond the sender sends about as much as gets through, and at most twice that.
   const auto in_window = [&](std::int64_t from_us, std::int64_t to_us) {
     return static_cast<double>(std::ranges::count_if(world.sent(),
                                                      [&](const World::Sent& sent) {
@@ -153,7 +188,7 @@ TEST(DlcpScenario, learnt_capacity__sends_at_what_gets_through) {
   World world(options);
   ASSERT_EQ(world.run(), "");
   EXPECT_LT(world.endpoint(0).rate_control().line_rate(), Bandwidth::gbps(13));
-  // The second starts at what the first has learnt: 24 ms at 10 Gb/s.
+  // The second starts at the rate that the first has learnt: 24 ms at 10 Gb/s.
   const auto& second = *world.results()[1].received;
   EXPECT_LT(second.ended - second.started, Duration::milliseconds(26));
 }
@@ -170,10 +205,10 @@ TEST(DlcpScenario, target__takes_all_that_comes_and_waits_for_nothing_lost) {
   ASSERT_EQ(patient.run(), "");
   EXPECT_EQ(patient.results()[0].received->arrived, 750) << "the rest is on its way";
 
-  // The round trip is longer than the three that are missing are worth.
+  // The round trip is longer than the three missing segments are worth waiting for.
   options.channels[0].control_delay = Duration::milliseconds(1);
   options.endpoints[1].patience.initial_round_trip = Duration::milliseconds(2);
-  options.lose = [](const DataHeader& header) { return header.segment % 300 == 0; };
+  options.lose = [](const wire::DataHeader& header) { return header.segment % 300 == 0; };
   World settling(options);
   ASSERT_EQ(settling.run(), "");
   EXPECT_EQ(settling.results()[0].received->arrived, 747);
@@ -184,7 +219,7 @@ TEST(DlcpScenario, target__asks_again_where_that_is_worth_the_round_trip) {
   WorldOptions options = two_hosts(Bandwidth::gbps(1));
   add_transfers(options, 1, 750, 0.3, Duration());
   options.transfers[0].spec.target = LossBound();
-  options.lose = [](const DataHeader& header) {
+  options.lose = [](const wire::DataHeader& header) {
     return header.segment >= 600 && header.segment < 700 && !header.retransmission;
   };
   World world(options);
@@ -229,4 +264,4 @@ TEST(DlcpScenario, many_tensors_both_ways__all_arrive_in_any_order_of_starting) 
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::proto

@@ -1,9 +1,9 @@
-// Worlds drawn from a seed.
+// Draws worlds from a seed.
 #include <algorithm>
 
 #include "proto/dlcp_world.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 namespace {
 
 Duration up_to(Prng& prng, std::int64_t most_us) {
@@ -33,7 +33,9 @@ ChannelOptions random_channel(Prng& prng, bool lossless) {
   if (prng.chance(0.3)) {
     channel.bottleneck =
         Bandwidth::bits_per_second(static_cast<std::int64_t>(50'000'000) << prng.below(6));
+    channel.strict_priority = prng.chance(0.5);
   }
+  channel.stop_copies = prng.chance(0.5);
   if (prng.chance(0.3)) channel.duplication = prng.real() * 0.3;
   if (lossless) return channel;
   if (prng.chance(0.7)) channel.loss = prng.real() * (prng.chance(0.2) ? 0.5 : 0.1);
@@ -68,7 +70,7 @@ TransferSpec random_spec(Prng& prng, std::uint64_t key) {
   const std::uint64_t most_segments = prng.chance(0.1) ? 60 : 12;
   const auto elements = static_cast<std::uint64_t>(per_segment) * most_segments;
   spec.elements = static_cast<std::int64_t>(prng.below(elements + 1));
-  if (spec.type < DType::kInt8) {
+  if (is_floating(spec.type)) {
     spec.bound = random_bound(prng);
     if (prng.chance(0.3)) {
       spec.target = LossBound::parts_per_billion(
@@ -95,8 +97,8 @@ TransferSpec changed(Prng& prng, TransferSpec spec) {
       spec.bound = LossBound::parts_per_billion(spec.bound.ppb() / 2 + 1);
       break;
   }
-  // Still a spec that the receiver accepts by itself.
-  if (spec.type >= DType::kInt8) spec.bound = LossBound();
+  // Keeps the spec valid for the receiver.
+  if (!is_floating(spec.type)) spec.bound = LossBound();
   spec.target.reset();
   return spec;
 }
@@ -140,6 +142,8 @@ Schedule random_schedule(std::uint64_t seed) {
         return SegmentTag{static_cast<std::uint8_t>(i.value() / 3 % kPriorityCount),
                           i.value() % 2 == 0};
       });
+    } else if (prng.chance(0.5)) {
+      planned.tags = SegmentTag{static_cast<std::uint8_t>(prng.below(kPriorityCount))};
     }
     if (!schedule.fair) make_unfair(prng, planned);
     world.transfers.push_back(planned);
@@ -149,4 +153,4 @@ Schedule random_schedule(std::uint64_t seed) {
   return schedule;
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

@@ -1,6 +1,6 @@
 #include "proto/dlcp_world.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>
@@ -8,12 +8,12 @@
 #include "base/check.h"
 #include "wire/control_message.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 namespace {
 
-constexpr JobToken kJob = 0x1122334455667788;
+constexpr wire::JobToken kJob = 0x1122334455667788;
 constexpr std::byte kGuardByte{0xa5};
-// More steps than any schedule needs: a world that takes them makes no progress.
+// More steps than any schedule needs: a world that takes this many makes no progress.
 constexpr std::uint64_t kMostSteps = 20'000'000;
 
 }  // namespace
@@ -49,6 +49,7 @@ std::optional<Time> World::next_time() const {
   if (!work_.empty()) consider(work_.back().at);
   for (const End& end : ends_) {
     if (!end.inbox.empty()) consider(end.inbox.front().at);
+    if (!std::ranges::all_of(end.waiting, &std::deque<Packet>::empty)) consider(end.line_free);
     if (const auto timeout = end.endpoint->next_timeout()) consider(*timeout);
   }
   return next;
@@ -73,6 +74,7 @@ void World::step() {
     work_.pop_back();
     do_work(work);
   }
+  for (int i = 0; i < 2; ++i) serve(i);
   while (!packets_.empty() && packets_.front().at <= now_) {
     std::ranges::pop_heap(packets_, std::greater<>());
     const Packet packet = packets_.back();
@@ -85,11 +87,11 @@ void World::step() {
     while (!end.inbox.empty() && end.inbox.front().at <= now_) {
       const Letter letter = std::move(end.inbox.front());
       end.inbox.pop_front();
-      ControlMessage message;
-      ControlEnvelope about;
-      const WireError error = decode_control(letter.bytes, message, about);
-      if (error != WireError::kNone || about.job != kJob) fail("a message did not decode");
-      if (const auto* stop = std::get_if<StopMessage>(&message)) {
+      wire::ControlMessage message;
+      wire::ControlEnvelope about;
+      const wire::WireError error = wire::decode_control(letter.bytes, message, about);
+      if (error != wire::WireError::kNone || about.job != kJob) fail("a message did not decode");
+      if (const auto* stop = std::get_if<wire::StopMessage>(&message)) {
         end.stopped_at = std::max(end.stopped_at, stop->end_sequence);
       }
       end.endpoint->on_control(message, now_);
@@ -151,7 +153,7 @@ void World::start_receive(const Work& work) {
   Track& track = tracks_[work.plan];
   TransferSpec spec = planned.receiver_spec.value_or(planned.spec);
   spec.cookie = work.plan;
-  const auto partition = Partition::make(
+  const auto partition = tensor::Partition::make(
       spec.elements, Bytes(static_cast<std::int64_t>(size_of(spec.type))), spec.payload);
   CHECK(partition.ok());
   track.segments = partition->segment_count();
@@ -175,7 +177,7 @@ void World::drive(int i) {
   while (endpoint.poll_data(now_, options_.endpoints[at(i)].burst_segments, batch)) {
     transmit(i, batch);
   }
-  ControlMessage message;
+  wire::ControlMessage message;
   while (endpoint.poll_control(message)) post(i, message);
   TransferOutcome outcome;
   while (endpoint.poll_event(outcome)) take_outcome(i, std::move(outcome));
@@ -199,7 +201,7 @@ void World::transmit(int from, const DataBatch& batch) {
     fail("a batch of a size not asked for");
   }
   for (std::uint32_t i = 0; i < batch.count; ++i) {
-    const DataHeader header = batch.header(i);
+    const wire::DataHeader header = batch.header(i);
     if (keep_sent_ && from == 0) sent_.push_back({now_, header});
     if (end.in_burst ? prng_.chance(channel.burst_end) : prng_.chance(channel.burst_start)) {
       end.in_burst = !end.in_burst;
@@ -207,56 +209,105 @@ void World::transmit(int from, const DataBatch& batch) {
     const bool corrupted = prng_.chance(channel.corruption);
     if (corrupted) corrupt(header);
     const bool told = from == 0 && options_.lose && options_.lose(header);
-    if (end.in_burst || corrupted || told || prng_.chance(channel.loss)) {
-      ++lost_;
-      continue;
-    }
-    Time leaves = now_;
-    if (channel.bottleneck > Bandwidth()) {
-      end.line_free = std::max(end.line_free, now_) +
-                      channel.bottleneck.transmission_time(
-                          Bytes(header.length) + options_.endpoints[at(from)].packet_overhead);
-      leaves = end.line_free;
-    }
-    const int copies = prng_.chance(channel.duplication) ? 2 : 1;
-    for (int copy = 0; copy < copies; ++copy) {
-      const Duration late = Duration::seconds(channel.jitter.s() * prng_.real());
-      packets_.push_back({leaves + channel.delay + late, next_order_++, 1 - from,
-                          static_cast<std::uint32_t>(batch.cookie), header});
-      std::ranges::push_heap(packets_, std::greater<>());
-    }
+    Packet packet;
+    packet.plan = static_cast<std::uint32_t>(batch.cookie);
+    packet.header = header;
+    launch(from, packet, end.in_burst || corrupted || told);
   }
 }
 
-void World::corrupt(const DataHeader& header) {
-  scratch_.assign(data_overhead(false) + header.length, std::byte{0});
-  encode_data_header(header, scratch_);
-  DataHeader decoded;
-  if (decode_data_header(scratch_, decoded) != WireError::kNone || decoded != header) {
+void World::launch(int from, Packet packet, bool lose) {
+  End& end = ends_[at(from)];
+  const ChannelOptions& channel = options_.channels[at(from)];
+  if (lose || prng_.chance(channel.loss)) {
+    ++lost_;
+    return;
+  }
+  if (channel.bottleneck == Bandwidth()) return arrive_at(from, now_, packet);
+  if (channel.strict_priority) {
+    end.waiting[packet.header.tag.priority].push_back(packet);
+    return serve(from);
+  }
+  end.line_free = std::max(end.line_free, now_) + time_on_line(from, packet);
+  arrive_at(from, end.line_free, packet);
+}
+
+Duration World::time_on_line(int from, const Packet& packet) const {
+  return options_.channels[at(from)].bottleneck.transmission_time(
+      Bytes(packet.header.length) + options_.endpoints[at(from)].packet_overhead);
+}
+
+void World::serve(int from) {
+  End& end = ends_[at(from)];
+  const auto some = [](const std::deque<Packet>& queue) { return !queue.empty(); };
+  for (auto queue = std::ranges::find_if(end.waiting, some);
+       queue != end.waiting.end() && end.line_free <= now_;
+       queue = std::ranges::find_if(end.waiting, some)) {
+    end.line_free = now_ + time_on_line(from, queue->front());
+    arrive_at(from, end.line_free, queue->front());
+    queue->pop_front();
+  }
+}
+
+void World::arrive_at(int from, Time leaves, Packet packet) {
+  const ChannelOptions& channel = options_.channels[at(from)];
+  const int copies = prng_.chance(channel.duplication) ? 2 : 1;
+  for (int copy = 0; copy < copies; ++copy) {
+    const Duration late = Duration::seconds(channel.jitter.s() * prng_.real());
+    packet.at = leaves + channel.delay + late;
+    packet.order = next_order_++;
+    packet.to = 1 - from;
+    packets_.push_back(packet);
+    std::ranges::push_heap(packets_, std::greater<>());
+  }
+}
+
+void World::corrupt(const wire::DataHeader& header) {
+  scratch_.assign(wire::data_overhead(false) + header.length, std::byte{0});
+  const auto head = std::span(scratch_).first(wire::data_overhead(false));
+  const auto payload = std::span(scratch_).subspan(head.size());
+  wire::encode_data_header(header, scratch_);
+  wire::put_checksum(head, payload);
+  wire::DataHeader decoded;
+  if (wire::decode_data_header(scratch_, decoded) != wire::WireError::kNone || decoded != header ||
+      !wire::data_is_intact(scratch_)) {
     fail("a header is not what it was before encoding");
   }
   for (std::uint64_t flips = 1 + prng_.below(8); flips > 0; --flips) {
-    scratch_[prng_.below(kDataHeaderSize)] ^= static_cast<std::byte>(1U << prng_.below(8));
+    scratch_[prng_.below(wire::kDataHeaderSize)] ^= static_cast<std::byte>(1U << prng_.below(8));
   }
   scratch_.resize(prng_.below(scratch_.size() + 1));
-  (void)decode_data_header(scratch_, decoded);
+  (void)wire::decode_data_header(scratch_, decoded);
 }
 
-void World::post(int from, const ControlMessage& message) {
+void World::post(int from, const wire::ControlMessage& message) {
   if (ends_[at(from)].dead) return;
   const ChannelOptions& channel = options_.channels[at(from)];
   End& to = ends_[at(1 - from)];
   Letter letter;
-  const ControlEnvelope about{kJob, ends_[at(from)].letters++, false};
-  letter.bytes.resize(control_size(message, about));
-  encode_control(message, about, letter.bytes);
+  const wire::ControlEnvelope about{
+      .job = kJob, .sequence = ends_[at(from)].letters++, .checked = true};
+  letter.bytes.resize(wire::control_size(message, about));
+  wire::encode_control(message, about, letter.bytes);
   letter.at =
       now_ + channel.control_delay + Duration::seconds(channel.control_jitter.s() * prng_.real());
   if (!to.inbox.empty()) letter.at = std::max(letter.at, to.inbox.back().at);
   to.inbox.push_back(std::move(letter));
+  const auto* stop = std::get_if<wire::StopMessage>(&message);
+  if (stop == nullptr || !channel.stop_copies) return;
+  Packet copy;
+  copy.header.sequence = stop->end_sequence;
+  copy.header.tag.priority = stop->queue;
+  copy.stop_copy = true;
+  launch(from, copy, ends_[at(from)].in_burst);
 }
 
 void World::deliver(const Packet& packet) {
+  if (packet.stop_copy) {
+    ends_[at(packet.to)].endpoint->on_data_end(packet.header.sequence, packet.header.tag.priority,
+                                               now_);
+    return;
+  }
   if (packet.header.sequence < ends_[at(packet.to)].stopped_at) ++overtaken_;
   const Placement placement = ends_[at(packet.to)].endpoint->on_data(packet.header, false, now_);
   if (placement.verdict == Placement::Verdict::kPlace) place(packet, placement);
@@ -277,4 +328,4 @@ void World::place(const Packet& packet, const Placement& placement) {
               track.target.begin() + static_cast<std::ptrdiff_t>(kGuard + offset));
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

@@ -1,5 +1,6 @@
-// Two DLCP endpoints in virtual time, with a network between them that does as it is told: loses,
-// doubles, delays, reorders and corrupts data, delays messages, dies. Checkers watch throughout.
+// World: two DLCP endpoints in virtual time. The network between them loses, duplicates, delays,
+// reorders and corrupts data, delays messages, and dies, as its options say. Checkers watch
+// throughout.
 #pragma once
 
 #include <array>
@@ -16,15 +17,19 @@
 #include "base/prng.h"
 #include "proto/dlcp/endpoint.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 
-// One direction of the network. Times are one way.
+// One direction of the network. Delays are one-way.
 struct ChannelOptions {
   Duration delay = Duration::microseconds(20);
-  Duration jitter;         // each packet is later by up to this, on its own: reordering
-  Bandwidth bottleneck;    // above 0: a queue without end, in order
-  double loss = 0;         // of single packets
-  double burst_start = 0;  // chance, a packet, that a burst of losses begins …
+  Duration jitter;       // each packet is delayed by up to this in addition, so packets reorder
+  Bandwidth bottleneck;  // above 0: an unlimited queue that keeps the order
+  // With a bottleneck: a queue for every priority, and the most urgent packet leaves first.
+  bool strict_priority = false;
+  // Every stop is followed by a copy of it, in the queue that it names (on_data_end).
+  bool stop_copies = false;
+  double loss = 0;         // probability that a single packet is lost
+  double burst_start = 0;  // probability, per packet, that a burst of losses begins …
   double burst_end = 1;    // … and ends
   double duplication = 0;
   double corruption = 0;  // of headers; the packet is lost, and the decoder must survive it
@@ -36,11 +41,11 @@ struct ChannelOptions {
 struct PlannedTransfer {
   int source = 0;  // 0 or 1
   TransferSpec spec;
-  // What the receiver says instead, for mismatches.
+  // The spec at the receiver if it differs, to test mismatches.
   std::optional<TransferSpec> receiver_spec;
   Time send_at;
   Time receive_at;
-  // An end that never starts.
+  // The sender, or the receiver, never starts.
   bool sender_missing = false;
   bool receiver_missing = false;
   std::optional<Time> cancel_at;
@@ -52,14 +57,15 @@ struct WorldOptions {
   std::array<DlcpOptions, 2> endpoints;
   std::array<ChannelOptions, 2> channels;  // [i]: from end i to the other
   std::vector<PlannedTransfer> transfers;
-  std::optional<Time> death;  // of the connection
-  bool with_bytes = false;    // move real bytes, and look at them afterwards
+  std::optional<Time> death;  // when the connection dies
+  bool with_bytes = false;    // move real bytes, and check them afterwards
   std::uint64_t seed = 0;
-  // Instead of chance: true loses the packet. Called for every packet of end 0, in order.
-  std::function<bool(const DataHeader&)> lose;
+  // If set, it decides losses instead of chance: true loses the packet. Called for every packet of
+  // end 0, in order.
+  std::function<bool(const wire::DataHeader&)> lose;
 };
 
-// How both ends of a planned transfer came out; none: not started there.
+// How both ends of a planned transfer ended; none for an end that was not started.
 struct TransferResult {
   std::optional<TransferOutcome> sent;
   std::optional<TransferOutcome> received;
@@ -69,9 +75,10 @@ class World {
  public:
   explicit World(const WorldOptions& options);
 
-  // Until nothing is left to happen. Returns the first broken rule, or nothing:
+  // Runs until nothing is left to happen. Returns the first broken rule, or an empty text:
   // 1. every transfer that was started ends once, by its deadline, and failures say why;
-  // 2. a receiver succeeds only within the bound, and reports exactly what was placed;
+  // 2. a receiver succeeds only within the bound, and reports exactly the segments that were
+  // placed;
   // 3. a sender succeeds only if its receiver did;
   // 4. no segment is placed twice or after the end; bytes are right, and none outside is touched;
   // 5. nothing leaves faster than the line rate allows;
@@ -87,7 +94,7 @@ class World {
   // Every data packet that left end 0, in order, with its time.
   struct Sent {
     Time at;
-    DataHeader header;
+    wire::DataHeader header;
   };
   void keep_sent() { keep_sent_ = true; }
   [[nodiscard]] const std::vector<Sent>& sent() const { return sent_; }
@@ -99,8 +106,9 @@ class World {
     Time at;
     std::uint64_t order = 0;
     int to = 0;
-    std::uint32_t plan = 0;  // whose bytes it carries
-    DataHeader header;
+    std::uint32_t plan = 0;  // the planned transfer whose bytes it carries
+    wire::DataHeader header;
+    bool stop_copy = false;  // only the header's sequence (the end of the data) and tag count
     bool operator>(const Packet& other) const {
       return at != other.at ? at > other.at : order > other.order;
     }
@@ -112,7 +120,8 @@ class World {
   struct End {
     std::unique_ptr<DlcpEndpoint> endpoint;
     std::deque<Letter> inbox;
-    Time line_free;                // of the bottleneck behind it
+    Time line_free;  // when the bottleneck behind this end is free
+    std::array<std::deque<Packet>, kPriorityCount> waiting;  // for that, under strict priority
     std::uint64_t stopped_at = 0;  // the highest end_sequence of a stop that arrived
     bool in_burst = false;
     std::uint64_t letters = 0;
@@ -125,7 +134,7 @@ class World {
     std::uint32_t plan = 0;
     enum class Kind : std::uint8_t { kSend, kReceive, kCancel, kDeath } kind = Kind::kSend;
   };
-  // What the checkers know of a planned transfer.
+  // What the checkers know about a planned transfer.
   struct Track {
     std::int32_t segments = 0;
     std::vector<bool> placed;
@@ -147,9 +156,15 @@ class World {
   void place(const Packet& packet, const Placement& placement);
   void drive(int i);
   void transmit(int from, const DataBatch& batch);
+  // Sends a packet into the network, which may lose it.
+  void launch(int from, Packet packet, bool lose);
+  // Lets the bottlenecks with strict priority take the packets whose time has come.
+  void serve(int from);
+  [[nodiscard]] Duration time_on_line(int from, const Packet& packet) const;
+  void arrive_at(int from, Time leaves, Packet packet);
   void check_rate(End& end, const DataBatch& batch);
-  void post(int from, const ControlMessage& message);
-  void corrupt(const DataHeader& header);
+  void post(int from, const wire::ControlMessage& message);
+  void corrupt(const wire::DataHeader& header);
   void take_outcome(int i, TransferOutcome outcome);
   void check_received(std::uint32_t plan, const TransferOutcome& outcome);
   void check_end();
@@ -173,7 +188,7 @@ class World {
   std::string broken_;
 };
 
-// A world drawn from a seed. `fair`: all that is started can succeed, and must.
+// A world drawn from a seed. `fair`: every transfer that is started can succeed, and must.
 struct Schedule {
   WorldOptions options;
   bool fair = false;
@@ -181,4 +196,4 @@ struct Schedule {
 };
 Schedule random_schedule(std::uint64_t seed);
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

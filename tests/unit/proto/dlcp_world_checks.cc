@@ -1,11 +1,11 @@
-// What must hold of outcomes, and when all is over.
-#include <fmt/format.h>
+// Checks outcomes, and the state of the world when all is over.
+#include <fmt/core.h>
 
 #include <algorithm>
 
 #include "proto/dlcp_world.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 
 void World::take_outcome(int i, TransferOutcome outcome) {
   const auto plan = static_cast<std::uint32_t>(outcome.cookie);
@@ -86,4 +86,4 @@ void World::check_end() {
   }
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::proto

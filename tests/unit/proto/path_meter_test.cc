@@ -2,32 +2,38 @@
 
 #include <gtest/gtest.h>
 
-namespace thalweg {
+namespace thalweg::proto {
 namespace {
 
 Time us(std::int64_t n) { return Time() + Duration::microseconds(n); }
 
 class PathMeterTest : public testing::Test {
  protected:
-  // A packet that left at `sent` by the sender's clock, which is far from ours.
+  // A packet arrives that left at `sent` by the sender's clock, which is far from the receiver's.
   void packet(std::uint64_t sequence, std::int64_t sent, std::int64_t arrived, bool marked = false,
               std::uint32_t path = 0) {
-    DataHeader header;
+    packet_in(0, sequence, sent, arrived, marked, path);
+  }
+  void packet_in(std::uint8_t queue, std::uint64_t sequence, std::int64_t sent,
+                 std::int64_t arrived, bool marked = false, std::uint32_t path = 0) {
+    wire::DataHeader header;
+    header.tag.priority = queue;
     header.sequence = sequence;
     header.sent_us = clock_ + static_cast<std::uint32_t>(sent);
     header.length = 1000;
     meter_.on_packet(header, marked, path, us(arrived));
   }
-  // Packets 0 … count−1, one every `gap` µs, `delay` on the way.
-  void stream(std::uint64_t count, std::int64_t gap, std::int64_t delay) {
+  // Packets 0 … count−1 arrive, sent one every `gap` µs, with a delay of `delay` µs.
+  void stream(std::uint64_t count, std::int64_t gap, std::int64_t delay, std::uint8_t queue = 0) {
     for (std::uint64_t i = 0; i < count; ++i) {
       const auto sent = static_cast<std::int64_t>(i) * gap;
-      packet(i, sent, sent + delay);
+      packet_in(queue, i, sent, sent + delay);
     }
   }
   [[nodiscard]] PathMeter::Stopped stop(std::uint64_t end_sequence, std::int64_t last_sent,
-                                        std::int64_t arrived) const {
+                                        std::int64_t arrived, std::uint8_t queue = 0) const {
     PathMeter::Stopped stopped;
+    stopped.stop.queue = queue;
     stopped.stop.end_sequence = end_sequence;
     stopped.stop.last_sent_us = clock_ + static_cast<std::uint32_t>(last_sent);
     stopped.at = us(arrived);
@@ -60,14 +66,14 @@ TEST_F(PathMeterTest, take_report__counts_by_path_once_there_are_several) {
 }
 
 TEST_F(PathMeterTest, take_report__sent_and_received_in_matching_windows) {
-  std::optional<ReportMessage> report;
+  std::optional<wire::ReportMessage> report;
   for (std::uint64_t i = 0; !report; i += 2) {
     const auto sent = static_cast<std::int64_t>(i) * 5;
     packet(i, sent, 2 * sent + 100, i == 4);
     report = meter_.take_report();
     ASSERT_LT(i, 100U);
   }
-  // Packets 0, 2, …, 20 sent at 0 … 100 and here at 100 … 300: the first is the edge.
+  // Packets 0, 2, …, 20 were sent at 0 … 100 and arrived at 100 … 300; the first is the edge.
   EXPECT_EQ(report->packets_sent, 20U);
   EXPECT_EQ(report->packets_received, 10U);
   EXPECT_EQ(report->packets_marked, 1U);
@@ -105,13 +111,13 @@ TEST_F(PathMeterTest, take_report__waits_for_enough_packets) {
 TEST_F(PathMeterTest, expected_by__initial_grace_while_nothing_is_known) {
   EXPECT_EQ(meter_.expected_by(stop(10, 90, 500), us(500)), us(500) + grace_.initial);
   stream(8, 10, 100);
-  // The last one, sent at 90, would be here at 190; the path is still unknown.
+  // The last packet, sent at 90, would arrive at 190; the path is still unknown.
   EXPECT_EQ(meter_.expected_by(stop(10, 90, 150), us(170)), us(190) + grace_.initial);
 }
 
 TEST_F(PathMeterTest, expected_by__longest_delay_and_spread_when_known) {
   stream(40, 10, 100);
-  packet(40, 400, 530);  // 130 on the way
+  packet(40, 400, 530);  // a delay of 130
   const Time expected = meter_.expected_by(stop(50, 490, 540), us(540));
   EXPECT_EQ(expected, us(490 + 130 + 30) + grace_.least);
 }
@@ -126,7 +132,7 @@ TEST_F(PathMeterTest, expected_by__a_witness_decides_soon_on_a_path_that_keeps_o
   packet(41, 410, 900);  // a queue has built up, and 40 is lost
   PathMeter::Stopped stopped = stop(42, 410, 450);
   EXPECT_EQ(meter_.expected_by(stopped, us(900)), us(900 + 390) + grace_.least);
-  stopped.witnessed = meter_.witness(41, us(900));
+  stopped.witnessed = meter_.witness(41, 0, us(900));
   ASSERT_EQ(stopped.witnessed, us(900));
   EXPECT_EQ(meter_.expected_by(stopped, us(900)), us(900) + grace_.least);
 }
@@ -134,7 +140,7 @@ TEST_F(PathMeterTest, expected_by__a_witness_decides_soon_on_a_path_that_keeps_o
 TEST_F(PathMeterTest, expected_by__a_witness_waits_for_what_it_may_have_overtaken) {
   stream(40, 10, 100);
   packet(41, 410, 510);
-  packet(40, 400, 515);  // 15 more on the way than the one that overtook it
+  packet(40, 400, 515);  // its delay is 15 longer than that of the one that overtook it
   packet(43, 430, 530);
   PathMeter::Stopped stopped = stop(44, 430, 450);
   stopped.witnessed = us(530);
@@ -158,7 +164,7 @@ TEST_F(PathMeterTest, expected_by__a_clock_that_makes_no_sense_is_bounded) {
 
 TEST_F(PathMeterTest, expected_by__old_delays_are_forgotten) {
   stream(40, 10, 100);
-  packet(40, 400, 50'400);  // 50 ms on the way
+  packet(40, 400, 50'400);  // a delay of 50 ms
   std::uint64_t sequence = 41;
   std::int64_t sent = 60'000;
   for (; sent < 700'000; sent += 1000) packet(sequence++, sent, sent + 100);
@@ -167,14 +173,86 @@ TEST_F(PathMeterTest, expected_by__old_delays_are_forgotten) {
 }
 
 TEST_F(PathMeterTest, witness__only_at_or_above) {
-  EXPECT_FALSE(meter_.witness(0, us(0)).has_value());
+  EXPECT_FALSE(meter_.witness(0, 0, us(0)).has_value());
   packet(7, 0, 100);
-  EXPECT_FALSE(meter_.witness(8, us(200)).has_value());
-  EXPECT_EQ(meter_.witness(7, us(200)), us(100));
-  EXPECT_EQ(meter_.witness(6, us(200)), us(200));
+  EXPECT_FALSE(meter_.witness(8, 0, us(200)).has_value());
+  EXPECT_EQ(meter_.witness(7, 0, us(200)), us(100));
+  EXPECT_EQ(meter_.witness(6, 0, us(200)), us(200));
   packet(1ULL << 60, 1, 101);  // out of all proportion: no witness
-  EXPECT_FALSE(meter_.witness(8, us(200)).has_value());
+  EXPECT_FALSE(meter_.witness(8, 0, us(200)).has_value());
+}
+
+TEST_F(PathMeterTest, witness__of_its_own_queue_or_a_less_urgent_one) {
+  packet_in(3, 5, 0, 100);
+  packet_in(1, 9, 10, 110);
+  EXPECT_FALSE(meter_.witness(7, 3, us(200)).has_value()) << "an urgent one overtakes";
+  EXPECT_EQ(meter_.witness(7, 1, us(200)), us(200));
+  EXPECT_EQ(meter_.witness(5, 0, us(200)), us(200));
+  packet_in(6, 10, 20, 120);
+  EXPECT_EQ(meter_.witness(7, 3, us(200)), us(200));
+  EXPECT_EQ(meter_.witness(10, 6, us(200)), us(120));
+  EXPECT_FALSE(meter_.witness(10, 7, us(200)).has_value());
+  meter_.on_data_end(12, 4, us(150));
+  EXPECT_EQ(meter_.witness(11, 4, us(200)), us(150));
+  EXPECT_EQ(meter_.witness(11, 0, us(200)), us(150));
+  EXPECT_FALSE(meter_.witness(11, 5, us(200)).has_value());
+}
+
+TEST_F(PathMeterTest, expected_by__waits_while_more_urgent_packets_arrive) {
+  stream(40, 10, 100, 4);
+  const PathMeter::Stopped stopped = stop(50, 490, 540, 4);
+  EXPECT_EQ(meter_.expected_by(stopped, us(540)), us(590) + grace_.least);
+  std::uint64_t sequence = 50;
+  for (std::int64_t sent = 500; sent <= 4900; sent += 100) {
+    packet_in(1, sequence++, sent, sent + 100);
+  }
+  EXPECT_EQ(meter_.expected_by(stopped, us(5000)), us(5000) + grace_.initial);
+  // Not for ever: what is missing may be lost.
+  for (std::int64_t sent = 5000; sent <= 300'000; sent += 100) {
+    packet_in(1, sequence++, sent, sent + 100);
+  }
+  EXPECT_EQ(meter_.expected_by(stopped, us(300'100)), us(540) + grace_.most + grace_.initial);
+}
+
+TEST_F(PathMeterTest, expected_by__a_packet_that_was_overtaken_does_not_make_its_queue_slow) {
+  stream(40, 10, 100, 4);
+  std::uint64_t sequence = 41;  // 40 waits
+  for (std::int64_t sent = 500; sent <= 49'900; sent += 100) {
+    packet_in(1, sequence++, sent, sent + 100);
+  }
+  packet_in(4, 40, 400, 50'030);
+  // It waited 30 µs after the last urgent one; neither queue is slower for it.
+  for (const std::uint8_t queue : {std::uint8_t{1}, std::uint8_t{4}}) {
+    SCOPED_TRACE(int{queue});
+    const std::int64_t spread = queue == 4 ? 30 : 0;
+    PathMeter::Stopped stopped = stop(sequence + 10, 60'000, 60'050, queue);
+    EXPECT_EQ(meter_.expected_by(stopped, us(60'050)), us(60'100 + 2 * spread) + grace_.least);
+    stopped.witnessed = us(60'060);
+    EXPECT_EQ(meter_.expected_by(stopped, us(60'060)), us(60'060) + grace_.least);
+  }
+}
+
+TEST_F(PathMeterTest, take_report__edges_are_of_the_least_urgent_queue_that_arrives) {
+  // Queue 5 takes 40 µs longer than queue 1, so its packets are overtaken.
+  std::optional<wire::ReportMessage> report;
+  std::int64_t now = 0;
+  for (std::uint64_t i = 0; i < 60; i += 2, now += 20) {
+    packet_in(1, i + 1, now + 10, now + 110);
+    if (i >= 2) packet_in(5, i - 2, now - 20, now + 120);
+    if (auto next = meter_.take_report()) report = next;
+  }
+  ASSERT_TRUE(report);
+  EXPECT_EQ((report->first_sent_us - clock_) % 20, 0U) << "the even ones are of queue 5";
+  EXPECT_EQ((report->last_sent_us - clock_) % 20, 0U);
+  EXPECT_EQ(report->packets_sent, report->packets_received);
+  // Queue 5 falls silent, and queue 1 has the edges.
+  for (std::uint64_t i = 1001; i < 1100; ++i, now += 10) {
+    packet_in(1, i, now, now + 100);
+    report = meter_.take_report();
+    if (report && report->first_sent_us - clock_ > 400) break;
+  }
+  ASSERT_TRUE(report);
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::proto

@@ -9,11 +9,11 @@
 #include "base/prng.h"
 #include "wire/wire.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 namespace {
 
-// A sender and its reports, one every 200 µs: each path carries a part of what it is given, at most
-// `most` packets a report.
+// A sender and its reports, one every 200 µs. Each path delivers the fraction `part` of the packets
+// it is given, and at most `most` packets per report.
 class PathSharesTest : public testing::Test {
  protected:
   struct Path {
@@ -23,14 +23,14 @@ class PathSharesTest : public testing::Test {
 
   explicit PathSharesTest() { shares_.set_count(4, now_); }
 
-  // What the paths were given until the report.
+  // Sends packets and makes a report of them. Returns how many packets each path was given.
   std::vector<std::uint32_t> report(std::uint32_t packets) {
     std::vector<std::uint32_t> sent(paths_.size());
-    ReportMessage report;
-    report.first_sent_us = wire_clock(now_);
+    wire::ReportMessage report;
+    report.first_sent_us = wire::wire_clock(now_);
     for (std::uint32_t i = 0; i < packets; ++i) ++sent[shares_.take(1, now_)];
     now_ = now_ + Duration::microseconds(200);
-    report.last_sent_us = wire_clock(now_);
+    report.last_sent_us = wire::wire_clock(now_);
     report.packets_sent = packets;
     report.paths = static_cast<std::uint8_t>(paths_.size());
     for (std::size_t p = 0; p < paths_.size(); ++p) {
@@ -53,7 +53,7 @@ class PathSharesTest : public testing::Test {
 
 TEST_F(PathSharesTest, take__even_shares_go_round) {
   for (std::uint32_t i = 0; i < 12; ++i) EXPECT_EQ(shares_.take(1, now_), i % 4);
-  // A batch counts as what it holds.
+  // A batch counts as many packets as it holds.
   EXPECT_EQ(shares_.take(3, now_), 0U);
   for (const std::uint32_t next : {1U, 2U, 3U, 1U, 2U, 3U, 1U, 2U, 3U}) {
     EXPECT_EQ(shares_.take(1, now_), next);
@@ -68,7 +68,7 @@ TEST_F(PathSharesTest, on_report__nothing_by_one_path__it_is_left_out_and_tried_
   std::uint32_t wasted = 0;
   for (int i = 0; i < 490; ++i) wasted += report(400)[2];  // 98 ms
   EXPECT_EQ(wasted, 0U);
-  // Tried with few packets, and left out again.
+  // The path is tried with few packets, and left out again.
   for (int i = 0; i < 20; ++i) wasted += report(400)[2];
   EXPECT_GT(wasted, 0U);
   EXPECT_LT(wasted, 40U);
@@ -93,7 +93,7 @@ TEST_F(PathSharesTest, on_report__slow_path__gets_about_what_it_carries) {
   EXPECT_LT(most, 1.3 * 25);
 }
 
-// Lost where all paths have become one again: at the receiver's own link.
+// Packets are lost where all paths have joined, at the receiver's own link.
 TEST_F(PathSharesTest, on_report__loss_that_all_share__changes_nothing) {
   for (Path& path : paths_) path.part = 0.4;
   reports(50, 400);
@@ -109,38 +109,38 @@ TEST_F(PathSharesTest, on_report__few_packets__wait_for_more) {
 }
 
 TEST_F(PathSharesTest, on_report__of_what_left_before_the_change__is_not_believed) {
-  ReportMessage old;
-  old.first_sent_us = wire_clock(now_);
+  wire::ReportMessage old;
+  old.first_sent_us = wire::wire_clock(now_);
   paths_[0].part = 0;
   report(400);
   ASSERT_EQ(shares_.share(0), 0);
-  old.last_sent_us = wire_clock(now_);
+  old.last_sent_us = wire::wire_clock(now_);
   old.packets_sent = 400;
   old.packets_received = 100;
   old.paths = 2;
-  old.path_packets[1] = 100;  // and nothing by the others
+  old.path_packets[1] = 100;  // and nothing on the other paths
   shares_.on_report(old, now_);
   for (std::uint32_t p = 1; p < 4; ++p) EXPECT_DOUBLE_EQ(shares_.share(p), 1.0 / 3);
 }
 
 TEST_F(PathSharesTest, on_report__all_but_the_first_are_dead__the_first_has_everything) {
-  ReportMessage report;  // whose receiver has never seen another
+  wire::ReportMessage report;  // its receiver has never seen another path
   report.packets_sent = 400;
   report.packets_received = 100;
-  report.first_sent_us = report.last_sent_us = wire_clock(now_);
+  report.first_sent_us = report.last_sent_us = wire::wire_clock(now_);
   shares_.on_report(report, now_);
   EXPECT_DOUBLE_EQ(shares_.share(0), 1);
 }
 
-// Whatever reports say, some path is in use.
+// Some path is in use, whatever the reports say.
 TEST_F(PathSharesTest, on_report__nonsense__shares_still_add_up) {
   Prng prng(5);
   for (int i = 0; i < 20'000; ++i) {
-    ReportMessage report;
-    report.first_sent_us = wire_clock(now_);
+    wire::ReportMessage report;
+    report.first_sent_us = wire::wire_clock(now_);
     report.packets_sent = static_cast<std::uint32_t>(prng.next() >> prng.below(64));
     report.packets_received = static_cast<std::uint32_t>(prng.next() >> prng.below(64));
-    report.paths = static_cast<std::uint8_t>(prng.below(kMaxReportPaths + 1));
+    report.paths = static_cast<std::uint8_t>(prng.below(wire::kMaxReportPaths + 1));
     for (std::uint32_t& packets : report.path_packets) {
       packets = static_cast<std::uint32_t>(prng.next() >> prng.below(64));
     }
@@ -154,4 +154,4 @@ TEST_F(PathSharesTest, on_report__nonsense__shares_still_add_up) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::proto

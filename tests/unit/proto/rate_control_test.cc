@@ -4,13 +4,13 @@
 
 #include <cmath>
 
-namespace thalweg {
+namespace thalweg::proto {
 namespace {
 
-// A period of 200 µs in which the sender sent at one rate and the receiver received at another.
-ReportMessage report(double sent_gbps, double received_gbps) {
+// The report of 200 µs in which the sender sent at one rate and the receiver received at another.
+wire::ReportMessage report(double sent_gbps, double received_gbps) {
   constexpr double kPacketBits = 1000 * 8;
-  ReportMessage message;
+  wire::ReportMessage message;
   message.first_sent_us = 0xffffffff - 50;  // across the wrap of the clock
   message.last_sent_us = message.first_sent_us + 200;
   message.received_window_ns = 200'000;
@@ -77,14 +77,14 @@ TEST_F(RateControlTest, on_report__sender_that_was_idle_is_not_congested) {
 }
 
 TEST_F(RateControlTest, on_report__never_below_the_least) {
-  ReportMessage next_to_nothing = report(10, 0.04);
+  wire::ReportMessage next_to_nothing = report(10, 0.04);
   next_to_nothing.received_window_ns *= 1000;
   for (int i = 0; i < 100; ++i) control_.on_report(next_to_nothing);
   EXPECT_NEAR(gbps(), 10.0 / 256, 1e-6);
 }
 
 TEST_F(RateControlTest, on_report__without_a_window_says_nothing) {
-  ReportMessage empty = report(10, 1);
+  wire::ReportMessage empty = report(10, 1);
   empty.last_sent_us = empty.first_sent_us;
   control_.on_report(empty);
   empty = report(10, 1);
@@ -99,16 +99,16 @@ TEST_F(RateControlTest, on_report__without_a_window_says_nothing) {
   EXPECT_DOUBLE_EQ(gbps(), 10);
 }
 
-// A learnt rate so low that a burst outlasts the report period must still be able to grow.
+// A learnt rate must be able to grow even if it is so low that a burst outlasts the report period.
 TEST_F(RateControlTest, on_report__who_learns_compares_packets_of_one_moment_with_the_rate) {
   RateControlOptions options;
   options.learn_capacity = true;
   RateControl learning(options, Bytes(0));
-  ReportMessage slow = report(10, 0.1);
+  wire::ReportMessage slow = report(10, 0.1);
   learning.on_report(slow);
   const double learnt = learning.line_rate().bytes_per_second();
   EXPECT_LT(learnt * 8, 1e9);
-  ReportMessage burst = report(10, 10);
+  wire::ReportMessage burst = report(10, 10);
   burst.last_sent_us = burst.first_sent_us;
   for (int i = 0; i < 20; ++i) learning.on_report(burst);
   EXPECT_GT(learning.line_rate().bytes_per_second(), learnt * 1.5);
@@ -160,20 +160,20 @@ TEST_F(RateControlTest, on_report__learnt_capacity_stands_for_the_line) {
   other.on_report(report(2, 2));
   EXPECT_NEAR(rate(), 2.1, 0.05);
   for (int i = 0; i < 100; ++i) other.on_report(report(10, 10));
-  EXPECT_NEAR(rate(), 10, 1e-6);  // and back to the line, when it carries it
+  EXPECT_NEAR(rate(), 10, 1e-6);  // back at the line rate, once the path carries it
 }
 
 TEST(Pacer, on_sent__holds_the_rate_and_catches_up_one_burst) {
-  const Bandwidth rate = Bandwidth::gbps(8);  // a byte a nanosecond
+  const Bandwidth rate = Bandwidth::gbps(8);  // one byte per nanosecond
   const Bytes burst(10'000);
   const auto us = [](std::int64_t n) { return Time() + Duration::microseconds(n); };
   Pacer pacer;
   pacer.on_sent(us(100), Bytes(10'000), burst, rate);
-  EXPECT_EQ(pacer.free_at(), us(100));  // nothing was sent for long: one burst of credit
+  EXPECT_EQ(pacer.free_at(), us(100));  // one burst of credit, since nothing was sent for long
   pacer.on_sent(us(100), Bytes(10'000), burst, rate);
   EXPECT_EQ(pacer.free_at(), us(110));
   pacer.on_sent(us(113), Bytes(10'000), burst, rate);
-  EXPECT_EQ(pacer.free_at(), us(120));  // 3 µs late, made up for
+  EXPECT_EQ(pacer.free_at(), us(120));  // makes up for the 3 µs
 }
 
 TEST(Pacer, on_rate_change__scales_what_is_left_to_wait) {
@@ -188,4 +188,4 @@ TEST(Pacer, on_rate_change__scales_what_is_left_to_wait) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::proto

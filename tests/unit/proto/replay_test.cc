@@ -1,20 +1,20 @@
-// Recordings made by hand: what is in them, what they tell, and what is refused.
-#include "proto/dlcp/replay.h"
+// Recordings made by hand: their content, their replay, and files that are refused.
+#include "proto/dlcp/record/replay.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 
 #include "base/prng.h"
-#include "proto/dlcp/record_codec.h"
-#include "proto/dlcp/recorded_endpoint.h"
+#include "proto/dlcp/record/record_codec.h"
+#include "proto/dlcp/record/recorded_endpoint.h"
 
-namespace thalweg {
+namespace thalweg::proto {
 namespace {
 
 Time at_us(std::int64_t us) { return Time::at(Duration::microseconds(us)); }
 
-// The records of what `calls` does to an endpoint.
+// The records of the calls that `calls` makes to an endpoint.
 std::vector<std::byte> recorded(const std::function<void(RecordedEndpoint&)>& calls,
                                 const DlcpOptions& options = {}) {
   std::vector<std::byte> content;
@@ -35,8 +35,8 @@ TransferSpec ten_segments() {
   return spec;
 }
 
-DataHeader segment(std::uint32_t index, std::uint64_t sequence) {
-  DataHeader header;
+wire::DataHeader segment(std::uint32_t index, std::uint64_t sequence) {
+  wire::DataHeader header;
   header.sequence = sequence;
   header.segment = index;
   header.length = 400;
@@ -44,7 +44,7 @@ DataHeader segment(std::uint32_t index, std::uint64_t sequence) {
 }
 
 void poll_all(RecordedEndpoint& endpoint) {
-  ControlMessage message;
+  wire::ControlMessage message;
   while (endpoint.poll_control(message)) {
   }
   TransferOutcome outcome;
@@ -53,7 +53,7 @@ void poll_all(RecordedEndpoint& endpoint) {
   endpoint.next_timeout();
 }
 
-// Ten segments, of which the one at `odd` comes as `as`.
+// Records the receive of ten segments, where packet `odd` carries segment `as`.
 std::vector<std::byte> one_receive(std::uint32_t odd = 0, std::uint32_t as = 0) {
   return recorded([&](RecordedEndpoint& endpoint) {
     ASSERT_TRUE(endpoint.start_recv(ten_segments(), at_us(10)).ok());
@@ -78,20 +78,20 @@ TEST(Replay, replay_records__same_calls_same_answers) {
   EXPECT_EQ(summary->duration, Duration::microseconds(19));
 }
 
-// Segments dealt over several paths, and reports of them: what a driver of many paths records.
+// Segments spread over several paths, and reports of them, as a driver with many paths records.
 TEST(Replay, replay_records__several_paths) {
   std::vector<std::byte> content = recorded([](RecordedEndpoint& endpoint) {
     endpoint.set_paths(4, at_us(1));
     const std::vector<SegmentTag> tags(1);
     ASSERT_TRUE(endpoint.start_send(ten_segments(), tags, at_us(2)).ok());
     endpoint.on_control(
-        ReadyMessage{.transfer = 3, .key = 5, .tensor_bytes = 4000, .segment_bytes = 400},
+        wire::ReadyMessage{.transfer = 3, .key = 5, .tensor_bytes = 4000, .segment_bytes = 400},
         at_us(3));
     DataBatch batch;
     for (int us = 3; us < 40; ++us) endpoint.poll_data(at_us(us), 1, batch);
     EXPECT_GT(batch.path, 0U);
     endpoint.on_data(segment(0, 0), false, at_us(50), 2);
-    endpoint.on_data_end(9, at_us(51));
+    endpoint.on_data_end(9, 3, at_us(51));
     poll_all(endpoint);
   });
   const Result<ReplaySummary> summary = replay_records(content);
@@ -100,13 +100,14 @@ TEST(Replay, replay_records__several_paths) {
   EXPECT_EQ(summary->counters.segments_sent, 10U);
 }
 
-// Two recordings that differ in one input: the first with the second's answers is caught there.
+// Two recordings differ in one input. A mix of one's input and the other's answers is caught there.
 TEST(Replay, replay_records__names_the_first_answer_that_differs) {
   const std::vector<std::byte> honest = one_receive();
   const std::vector<std::byte> other = one_receive(4, 3);  // the fifth packet repeats the fourth
   const auto [a, b] = std::ranges::mismatch(honest, other);
   ASSERT_NE(a, honest.end());
-  // The first byte that differs is the segment's: the input of `other`, the answers of `honest`.
+  // The first byte that differs is the segment's: `mixed` has the input of `other` and the answers
+  // of `honest`.
   std::vector<std::byte> mixed(honest);
   std::copy_n(other.begin(), b - other.begin() + 1, mixed.begin());
   const Result<ReplaySummary> summary = replay_records(mixed);
@@ -182,8 +183,8 @@ TEST(RecordCodec, recording_content__blocks_come_back_and_damage_is_named) {
   file.pop_back();
   EXPECT_EQ(recording_content(file).error().message(), "block 2 of the recording is cut off");
   file[4] = std::byte{9};
-  EXPECT_EQ(recording_content(file).error().message(), "a recording of version 9: only 1 is known");
+  EXPECT_EQ(recording_content(file).error().message(), "a recording of version 9: only 2 is known");
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::proto

@@ -5,16 +5,17 @@
 #include <cmath>
 #include <vector>
 
-#include "net/parameter/stream.h"
-#include "net/parameter/words.h"
-#include "net/system.h"
+#include "base/messages.h"
+#include "net/io/system.h"
+#include "net/ps/stream.h"
+#include "net/ps/words.h"
 #include "ps/parameter_table.h"
 #include "ps/request_reader.h"
 #include "ps/server.h"
 #include "ps/workers.h"
 #include "wire/ps_message.h"
 
-namespace thalweg {
+namespace thalweg::ps {
 namespace {
 
 Values value_of(ParameterTable& table, std::uint32_t worker) {
@@ -33,7 +34,7 @@ TEST(ParameterTable, synchronous__a_step_with_the_mean_when_all_have_pushed) {
   ASSERT_TRUE(table.init("w", Values{1, 2}).ok());
   ASSERT_TRUE(table.push(1, "w", Values{2, 0}).ok());
   EXPECT_TRUE(waits(table, 1));
-  EXPECT_EQ(value_of(table, 0), (Values{1, 2}));  // has pushed nothing itself
+  EXPECT_EQ(value_of(table, 0), (Values{1, 2}));  // worker 0 has pushed nothing yet
   EXPECT_FALSE(table.push(1, "w", Values{2, 0}).ok());
   ASSERT_TRUE(table.push(0, "w", Values{4, 4}).ok());
   EXPECT_EQ(value_of(table, 1), (Values{-0.5F, 1}));
@@ -122,7 +123,7 @@ TEST(ParameterTable, stale__one_that_comes_back_begins_with_the_slowest) {
     ASSERT_TRUE(table.push(0, "w", Values{1}).ok());
     ASSERT_TRUE(table.push(2, "w", Values{1}).ok());
   }
-  EXPECT_TRUE(waits(table, 0));  // now it is behind
+  EXPECT_TRUE(waits(table, 0));  // now worker 1 is too far behind
   ASSERT_TRUE(table.push(1, "w", Values{1}).ok());
   EXPECT_FALSE(waits(table, 0));
 }
@@ -164,20 +165,32 @@ TEST(ParameterTable, bad_input) {
 }
 
 TEST(PsMessage, decode__what_was_encoded_and_nothing_else) {
-  std::array<std::byte, kPsHeaderSize> bytes;
-  const PsHeader header{.kind = PsKind::kPush, .text = 5, .elements = 77};
-  encode_ps_header(header, bytes);
-  PsHeader read;
-  ASSERT_EQ(decode_ps_header(bytes, read), WireError::kNone);
+  std::array<std::byte, wire::kPsHeaderSize> bytes;
+  const wire::PsHeader header{.kind = wire::PsKind::kPush, .text = 5, .elements = 77};
+  wire::encode_ps_header(header, bytes);
+  wire::PsHeader read;
+  ASSERT_EQ(wire::decode_ps_header(bytes, read), wire::WireError::kNone);
   EXPECT_EQ(read, header);
   for (const std::size_t wrong : {0U, 1U, 2U, 4U, 9U, 12U, 23U, 24U}) {
     auto broken = bytes;
     broken[wrong] ^= std::byte{0xf0};
-    EXPECT_NE(decode_ps_header(broken, read), WireError::kNone) << wrong;
+    EXPECT_NE(wire::decode_ps_header(broken, read), wire::WireError::kNone) << wrong;
   }
 }
 
-// Feeds a request so many bytes at a time.
+TEST(PsMessage, decode__an_error_brings_its_code_and_the_worker_to_blame) {
+  std::array<std::byte, wire::kPsHeaderSize> bytes;
+  for (const std::uint32_t worker : {0U, 3U, wire::kNoPsWorker}) {
+    const wire::PsHeader error{
+        .kind = wire::PsKind::kError, .worker = worker, .text = 5, .clock = 2};
+    wire::encode_ps_header(error, bytes);
+    wire::PsHeader read;
+    ASSERT_EQ(wire::decode_ps_header(bytes, read), wire::WireError::kNone);
+    EXPECT_EQ(read, error);
+  }
+}
+
+// Feeds a request in pieces of `step` bytes.
 RequestReader::Progress feed(RequestReader& reader, std::span<const std::byte> bytes,
                              std::size_t step) {
   RequestReader::Progress last = RequestReader::Progress::kMore;
@@ -192,11 +205,11 @@ RequestReader::Progress feed(RequestReader& reader, std::span<const std::byte> b
   return last;
 }
 
-std::vector<std::byte> request_bytes(PsHeader header, const std::string& text,
+std::vector<std::byte> request_bytes(wire::PsHeader header, const std::string& text,
                                      std::span<const float> elements) {
   header.text = static_cast<std::uint32_t>(text.size());
-  std::vector<std::byte> bytes(kPsHeaderSize);
-  encode_ps_header(header, std::span(bytes).first<kPsHeaderSize>());
+  std::vector<std::byte> bytes(wire::kPsHeaderSize);
+  wire::encode_ps_header(header, std::span(bytes).first<wire::kPsHeaderSize>());
   for (const auto part : {std::as_bytes(std::span(text)), std::as_bytes(elements)}) {
     bytes.insert(bytes.end(), part.begin(), part.end());
   }
@@ -206,7 +219,7 @@ std::vector<std::byte> request_bytes(PsHeader header, const std::string& text,
 TEST(RequestReader, requests__in_pieces_of_any_size) {
   const Values elements = gradient_of(0, 0, 1000);
   const auto bytes =
-      request_bytes({.kind = PsKind::kPush, .elements = elements.size()}, "layer", elements);
+      request_bytes({.kind = wire::PsKind::kPush, .elements = elements.size()}, "layer", elements);
   for (const std::size_t step : {1U, 7U, 33U, 100'000U}) {
     RequestReader reader;
     for (int i = 0; i < 2; ++i) {
@@ -217,13 +230,14 @@ TEST(RequestReader, requests__in_pieces_of_any_size) {
     }
   }
   RequestReader reader;
-  const std::vector<std::byte> nonsense(kPsHeaderSize, std::byte{0xff});
+  const std::vector<std::byte> nonsense(wire::kPsHeaderSize, std::byte{0xff});
   EXPECT_EQ(feed(reader, nonsense, 5), RequestReader::Progress::kBad);
 }
 
 TEST(RequestReader, memory__is_for_what_has_arrived) {
   RequestReader reader;
-  const auto bytes = request_bytes({.kind = PsKind::kInit, .elements = kMaxPsElements}, "w", {});
+  const auto bytes =
+      request_bytes({.kind = wire::PsKind::kInit, .elements = wire::kMaxPsElements}, "w", {});
   ASSERT_EQ(feed(reader, bytes, 100), RequestReader::Progress::kNamed);
   EXPECT_EQ(reader.room().size(), RequestReader::kStep);
 }
@@ -231,7 +245,7 @@ TEST(RequestReader, memory__is_for_what_has_arrived) {
 TEST(RequestReader, refuse__reads_to_the_end) {
   RequestReader reader;
   constexpr std::uint64_t kElements = 2'000'000;
-  const auto bytes = request_bytes({.kind = PsKind::kPush, .elements = kElements}, "w", {});
+  const auto bytes = request_bytes({.kind = wire::PsKind::kPush, .elements = kElements}, "w", {});
   ASSERT_EQ(feed(reader, bytes, 100), RequestReader::Progress::kNamed);
   reader.refuse(Error("no"));
   const Values elements(kElements, 1);
@@ -244,18 +258,18 @@ TEST(RequestReader, refuse__reads_to_the_end) {
 }
 
 TEST(PsWords, welcome__what_was_said_and_nothing_else) {
-  const PsWelcome said{.transport = Transport::kDlcp,
-                       .port = 77,
-                       .token = ~std::uint64_t{0},
-                       .name = "worker 1",
-                       .push_loss = 0.25,
-                       .pull_loss = 0.125};
-  const auto heard = ps_welcome_from(to_text(said));
+  const net::PsWelcome said{.transport = Transport::kDlcp,
+                            .port = 77,
+                            .token = ~std::uint64_t{0},
+                            .name = "worker 1",
+                            .push_loss = 0.25,
+                            .pull_loss = 0.125};
+  const auto heard = net::ps_welcome_from(net::to_text(said));
   ASSERT_TRUE(heard.ok());
-  EXPECT_EQ(to_text(*heard), to_text(said));
+  EXPECT_EQ(net::to_text(*heard), net::to_text(said));
   for (const char* wrong : {"", "[]", "{}", R"({"transport":"dlcp","port":70000})"}) {
-    EXPECT_FALSE(ps_welcome_from(wrong).ok()) << wrong;
-    EXPECT_FALSE(atp_group_from(wrong).ok()) << wrong;
+    EXPECT_FALSE(net::ps_welcome_from(wrong).ok()) << wrong;
+    EXPECT_FALSE(net::atp_group_from(wrong).ok()) << wrong;
   }
 }
 
@@ -282,8 +296,9 @@ TEST(ParameterServer, workers__one_leaves_and_the_other_is_told) {
   ASSERT_FALSE(steps.ok());
   EXPECT_NE(steps.error().message().find("worker 1 has left"), std::string::npos)
       << steps.error().message();
+  EXPECT_EQ(kind_of(steps), "peer lost, rank 1");
   EXPECT_FALSE(one.pull("other", values).ok());
-  // It comes back, and what was refused is granted.
+  // Worker 1 comes back, and the pull that failed before succeeds.
   ParameterClient two = connect(*server, 1);
   expect_ok(two.push("w", Values{3}));
   EXPECT_TRUE(one.pull("w", values).ok());
@@ -302,7 +317,7 @@ TEST(ParameterServer, asynchronous_and_stale__a_worker_dies_and_comes_back) {
       ParameterClient two = connect(*server, 1);
       expect_ok(two.push("w", Values{1}));
     }
-    // Alone it waits for nobody: if the server has not noticed yet, as long as that takes.
+    // Worker 0 alone waits for no other, at most until the server notices that worker 1 has left.
     for (int i = 0; i < 5; ++i) {
       expect_ok(one.push("w", Values{1}));
       EXPECT_TRUE(one.pull("w", values).ok());
@@ -322,7 +337,7 @@ TEST(ParameterServer, hello__the_newer_connection_is_the_worker) {
   expect_ok(old.init("w", values));
   ParameterClient one = connect(*server, 0);
   ParameterClient two = connect(*server, 1);
-  // The end of the old one does not make the worker one that left.
+  // The end of the old connection does not mean that the worker has left.
   EXPECT_FALSE(old.pull("w", values).ok());
   expect_ok(one.push("w", Values{2}));
   expect_ok(two.push("w", Values{4}));
@@ -342,9 +357,9 @@ TEST(ParameterServer, bad_input__is_refused_and_the_connection_stays) {
   EXPECT_FALSE(client.init("much", much).ok());
   EXPECT_FALSE(client.push("w", much).ok());
   EXPECT_FALSE(client.push("", values).ok());
-  // More than a message may have: nothing of it is looked at.
+  // More elements than a message may have: the client refuses it without reading the memory.
   const Status larger =
-      client.push("w", std::span<const float>(much.data(), std::size_t{kMaxPsElements} + 1));
+      client.push("w", std::span<const float>(much.data(), std::size_t{wire::kMaxPsElements} + 1));
   ASSERT_FALSE(larger.ok());
   EXPECT_NE(larger.error().message().find("2147483649 elements"), std::string::npos);
   expect_ok(client.push("w", Values(10, 1)));
@@ -358,26 +373,26 @@ TEST(ParameterServer, bad_input__a_second_request_before_the_answer_ends_the_con
   ParameterClient other = connect(*server, 1);
   Values values{1};
   expect_ok(other.init("w", values));
-  const Time until = monotonic_now() + Duration::milliseconds(30'000);
-  auto stream = PsStream::connect(server->address(), until);
+  const Time until = net::monotonic_now() + Duration::milliseconds(30'000);
+  auto stream = net::PsStream::connect(server->address(), until);
   ASSERT_TRUE(stream.ok());
-  expect_ok(stream->send({.kind = PsKind::kHello}));
-  EXPECT_TRUE(stream->bytes(PsKind::kWelcome, kMaxPsWords).ok());
-  expect_ok(
-      stream->send({.kind = PsKind::kPush, .elements = 1}, "w", std::as_bytes(std::span(values))));
+  expect_ok(stream->send({.kind = wire::PsKind::kHello}));
+  EXPECT_TRUE(stream->bytes(wire::PsKind::kWelcome, net::kMaxPsWords).ok());
+  expect_ok(stream->send({.kind = wire::PsKind::kPush, .elements = 1}, "w",
+                         std::as_bytes(std::span(values))));
   EXPECT_TRUE(stream->value({}).ok());
-  // This one waits for the other worker.
-  expect_ok(stream->send({.kind = PsKind::kPull}, "w"));
-  // The server may be done with us in the middle of it.
-  const Status second = stream->send({.kind = PsKind::kPull}, "a name that is longer");
+  // This pull waits for the other worker.
+  expect_ok(stream->send({.kind = wire::PsKind::kPull}, "w"));
+  // The server may close the connection while this is being sent.
+  const Status second = stream->send({.kind = wire::PsKind::kPull}, "a name that is longer");
   EXPECT_FALSE(second.ok() && stream->value(values).ok());
-  // A stranger that says nothing of who it is.
-  auto stranger = PsStream::connect(server->address(), until);
+  // A client that sends no hello.
+  auto stranger = net::PsStream::connect(server->address(), until);
   ASSERT_TRUE(stranger.ok());
-  expect_ok(stranger->send({.kind = PsKind::kPull}, "w"));
+  expect_ok(stranger->send({.kind = wire::PsKind::kPull}, "w"));
   EXPECT_FALSE(stranger->value(values).ok());
   EXPECT_TRUE(other.pull("w", values).ok());
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::ps

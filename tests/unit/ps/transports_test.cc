@@ -10,7 +10,7 @@
 #include "ps/workers.h"
 #include "switchd/loopback_job.h"
 
-namespace thalweg {
+namespace thalweg::ps {
 namespace {
 
 constexpr std::size_t kElements = 30'000;
@@ -18,9 +18,7 @@ constexpr std::size_t kElements = 30'000;
 bool every_tenth(std::uint64_t sequence) { return sequence % 10 == 3; }
 
 TEST(ParameterServer, dlcp__exact_under_loss_with_bound_0) {
-  PsConfig config = ps_config(3, Transport::kDlcp);
-  config.lose = every_tenth;
-  const auto server = start_server(config);
+  const auto server = start_server(ps_config(3, Transport::kDlcp), every_tenth);
   expect_exact_training(*server, 3, 4, kElements, every_tenth);
   EXPECT_EQ(server->counters().lost_elements, 0U);
 }
@@ -29,10 +27,10 @@ TEST(ParameterServer, dlcp__the_bounds_of_push_and_pull_are_kept) {
   PsConfig config = ps_config(1, Transport::kDlcp);
   config.push_loss = 0.2;
   config.pull_loss = 0.1;
-  config.lose = [](std::uint64_t sequence) { return sequence % 20 == 3; };
-  const auto server = start_server(config);
+  const auto server =
+      start_server(config, [](std::uint64_t sequence) { return sequence % 20 == 3; });
   ParameterClient client = connect(*server, 0, every_tenth);
-  // The bound counts packets; the last one may be short.
+  // The bound is a fraction of packets, and the last packet may be shorter.
   const auto most = [](double bound) { return static_cast<std::size_t>(kElements * bound) + 500; };
   Values values(kElements);
   expect_ok(client.init("w", values));
@@ -46,7 +44,7 @@ TEST(ParameterServer, dlcp__the_bounds_of_push_and_pull_are_kept) {
     ASSERT_TRUE(client.pull("w", pulled).ok());
     const auto kept = static_cast<std::size_t>(std::ranges::count(pulled, 7));
     EXPECT_LE(kept, most(config.pull_loss));
-    // Every step is in the value, less what was lost.
+    // The value includes every step, except for elements that were lost.
     EXPECT_TRUE(std::ranges::all_of(
         pulled, [&](float v) { return v == 7 || (v <= 0 && v >= static_cast<float>(-step)); }));
   }
@@ -59,13 +57,12 @@ TEST(ParameterServer, dlcp__a_mean_is_of_what_arrived) {
   const auto server = start_server(config);
   std::vector<Values> results(2, Values(kElements));
   together(2, [&](std::uint32_t w) {
-    ParameterClient client =
-        connect(*server, w, w == 0 ? std::function<bool(std::uint64_t)>(every_tenth) : nullptr);
+    ParameterClient client = connect(*server, w, w == 0 ? net::LosePacket(every_tenth) : nullptr);
     expect_ok(client.init("w", results[w]));
     expect_ok(client.push("w", Values(kElements, 1)));
     EXPECT_TRUE(client.pull("w", results[w]).ok());
   });
-  // Where one is missing the mean is the other's; where both are, nothing happens.
+  // If one gradient lacks an element, the mean is the other's; if both lack it, it does not change.
   EXPECT_EQ(results[0], results[1]);
   const auto untouched = static_cast<std::uint64_t>(std::ranges::count(results[0], 0));
   EXPECT_GT(server->counters().lost_elements, 0U);
@@ -91,11 +88,11 @@ TEST(ParameterServer, dlcp__a_worker_dies_and_comes_back) {
   EXPECT_EQ(values, value_after(1, 2, kElements));
 }
 
-// Of all jobs at the switch.
-std::uint64_t completed_at(SwitchDaemon& daemon) {
-  auto client = SwitchClient::connect(daemon.control_address(), "", soon());
+// The number of completed aggregations at the switch, over all jobs.
+std::uint64_t completed_at(switchd::SwitchDaemon& daemon) {
+  auto client = net::SwitchClient::connect(daemon.control_address(), "", switchd::soon());
   EXPECT_TRUE(client.ok());
-  const auto answer = client->ask({{"op", "stats"}}, soon());
+  const auto answer = client->ask({{"op", "stats"}}, switchd::soon());
   EXPECT_TRUE(answer.ok());
   std::uint64_t sum = 0;
   for (const auto& job : answer->at("jobs")) {
@@ -105,7 +102,7 @@ std::uint64_t completed_at(SwitchDaemon& daemon) {
 }
 
 TEST(ParameterServer, atp__exact_and_summed_in_the_switch) {
-  const auto daemon = start_switch(4096, 2);
+  const auto daemon = switchd::start_switch(4096, 2);
   PsConfig config = ps_config(3, Transport::kAtp);
   config.switch_address = daemon->control_address();
   const auto server = start_server(config);
@@ -128,7 +125,7 @@ TEST(ParameterServer, atp__without_a_switch_the_server_adds) {
 }
 
 TEST(ParameterServer, atp__the_switch_dies_and_workers_go_on) {
-  auto daemon = start_switch(4096);
+  auto daemon = switchd::start_switch(4096);
   PsConfig config = ps_config(2, Transport::kAtp);
   config.switch_address = daemon->control_address();
   const auto server = start_server(config);
@@ -146,7 +143,7 @@ TEST(ParameterServer, atp__the_switch_dies_and_workers_go_on) {
 }
 
 TEST(ParameterServer, atp__a_worker_dies_and_comes_back) {
-  const auto daemon = start_switch(4096);
+  const auto daemon = switchd::start_switch(4096);
   PsConfig config = ps_config(2, Transport::kAtp);
   config.switch_address = daemon->control_address();
   const auto server = start_server(config);
@@ -156,7 +153,7 @@ TEST(ParameterServer, atp__a_worker_dies_and_comes_back) {
   expect_ok(one.init("w", results[0]));
   together(2, [&](std::uint32_t w) { train(w == 0 ? one : *two, w, 0, 2, results[w]); });
   two.reset();
-  // Whether the group is noticed to be over before, or while the push waits.
+  // The push fails whether the group's end is noticed before the push or while it waits.
   const Status pushed = one.push("w", gradient_of(0, 2, kElements));
   ASSERT_FALSE(pushed.ok());
   EXPECT_NE(pushed.error().message().find("worker 1 has left"), std::string::npos)
@@ -202,4 +199,4 @@ TEST(PsConfig, validate__what_does_not_go_together) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::ps

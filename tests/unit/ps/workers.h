@@ -13,9 +13,10 @@
 
 #include <thalweg/parameter_client.h>
 
+#include "net/dlcp/test_faults.h"
 #include "ps/server.h"
 
-namespace thalweg {
+namespace thalweg::ps {
 
 using Values = std::vector<float>;
 
@@ -28,16 +29,20 @@ inline PsConfig ps_config(int workers, Transport transport = Transport::kTcp) {
   return config;
 }
 
-inline std::unique_ptr<ParameterServer> start_server(const PsConfig& config) {
+// `lose`: which of its packets the server loses over DLCP.
+inline std::unique_ptr<ParameterServer> start_server(const PsConfig& config,
+                                                     const net::LosePacket& lose = {}) {
+  const net::ScopedLoss loss(lose);
   Result<std::unique_ptr<ParameterServer>> server = ParameterServer::start(config);
   EXPECT_TRUE(server.ok()) << server.error().message();
   return std::move(*server);
 }
 
 inline ParameterClient connect(const ParameterServer& server, std::uint32_t worker,
-                               std::function<bool(std::uint64_t)> lose = {}) {
-  Result<ParameterClient> client = ParameterClient::connect(
-      {.server = server.address(), .worker = worker, .lose = std::move(lose)});
+                               const net::LosePacket& lose = {}) {
+  const net::ScopedLoss loss(lose);
+  Result<ParameterClient> client =
+      ParameterClient::connect({.server = server.address(), .worker = worker});
   EXPECT_TRUE(client.ok()) << client.error().message();
   return std::move(*client);
 }
@@ -46,14 +51,14 @@ inline void expect_ok(const Status& status) {
   EXPECT_TRUE(status.ok()) << status.error().message();
 }
 
-// Everybody's part in a thread of its own.
+// Runs part(w) for every worker w, each in a thread of its own.
 inline void together(std::uint32_t workers, const std::function<void(std::uint32_t)>& part) {
   std::vector<std::thread> threads;
   for (std::uint32_t w = 0; w < workers; ++w) threads.emplace_back(part, w);
   for (std::thread& thread : threads) thread.join();
 }
 
-// A gradient that floats and fixed point hold exactly, and sums of a few of them too.
+// A gradient that floats and fixed point represent exactly, as well as the sum of a few of them.
 inline Values gradient_of(std::uint32_t worker, int step, std::size_t elements) {
   Values gradient(elements);
   for (std::size_t i = 0; i < elements; ++i) {
@@ -63,7 +68,7 @@ inline Values gradient_of(std::uint32_t worker, int step, std::size_t elements) 
   return gradient;
 }
 
-// What the value is after these steps of the mean of the gradients, from 0, at rate 1.
+// The value after this many steps with the mean of all workers' gradients, from 0, at rate 1.
 inline Values value_after(int steps, std::uint32_t workers, std::size_t elements) {
   Values value(elements);
   for (int step = 0; step < steps; ++step) {
@@ -79,7 +84,7 @@ inline Values value_after(int steps, std::uint32_t workers, std::size_t elements
   return value;
 }
 
-// One worker's steps [first, last): push and pull.
+// Pushes and pulls for one worker in the steps [first, last).
 inline void train(ParameterClient& client, std::uint32_t worker, int first, int last,
                   Values& values) {
   for (int step = first; step < last; ++step) {
@@ -90,10 +95,9 @@ inline void train(ParameterClient& client, std::uint32_t worker, int first, int 
   }
 }
 
-// All workers make these steps from 0, exactly.
+// Trains from 0 with all workers and expects the exact value at each.
 inline void expect_exact_training(const ParameterServer& server, std::uint32_t workers, int steps,
-                                  std::size_t elements,
-                                  const std::function<bool(std::uint64_t)>& lose = {}) {
+                                  std::size_t elements, const net::LosePacket& lose = {}) {
   std::vector<Values> results(workers, Values(elements));
   together(workers, [&](std::uint32_t w) {
     ParameterClient client = connect(server, w, lose);
@@ -104,4 +108,4 @@ inline void expect_exact_training(const ParameterServer& server, std::uint32_t w
   for (const Values& result : results) EXPECT_EQ(result, wanted);
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::ps

@@ -1,5 +1,5 @@
-// ATP and SwitchML in the simulator. Every run here is checked by Network::violations() as well:
-// each sum that reaches a worker has every contribution once, and no aggregator is kept for ever.
+// ATP and SwitchML in the simulator. Network::violations() checks every run here too: each sum that
+// reaches a worker has every contribution once, and no aggregator is kept for ever.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -8,7 +8,7 @@
 #include "base/prng.h"
 #include "scenario_fixture.h"
 
-namespace thalweg::testing_sim {
+namespace thalweg::sim::fixture {
 namespace {
 
 constexpr const char* kOneRack =
@@ -43,7 +43,7 @@ std::string error_of(const std::string& text) {
   return result.ok() ? "" : result.error().message();
 }
 
-// The target: 0.9 of what the line allows for the packet size.
+// The target: 0.9 of what the link allows for the packet size.
 TEST(Aggregation, goodput__one_rack_at_100_gbps__is_near_the_limit) {
   const double atp = result_of(scenario_of(one_rack("atp", "4MB"))).jobs[0].goodput_gbps;
   EXPECT_GE(atp, 0.9 * 100 * 256.0 / (306 + 24));
@@ -95,12 +95,12 @@ TEST(Aggregation, several_servers__share_the_sequences) {
       "host0]}}]\n",
       kOneRack);
   const ScenarioResult result = result_of(scenario_of(text));
-  // Sums of different servers overtake each other, which now and then looks like loss.
+  // Sums of different servers overtake each other, which sometimes looks like loss.
   EXPECT_GE(result.jobs[0].aggregation->at_servers, sequences_of(1'000'000));
   EXPECT_LE(result.jobs[0].aggregation->at_servers, sequences_of(1'100'000));
 }
 
-// Switches on the way that have nothing to sum for the job let its packets pass.
+// Switches on the path that have nothing to sum for the job let its packets pass.
 TEST(Aggregation, server_behind_other_switches__gets_one_packet_a_sequence) {
   for (const char* const hosts : {"rack0-*", "rack0-host0, rack0-host1"}) {
     const ScenarioResult result = result_of(scenario_of(
@@ -157,8 +157,34 @@ TEST(Aggregation, loss_on_one_workers_link__is_made_good) {
   }
 }
 
-// Nobody hangs: the server gives up, names who is missing, and tells the others; the lost worker
-// finds out by itself.
+// The workers serve, too. A packet that one worker loses must cost neither the others' windows nor
+// their packets.
+TEST(Aggregation, loss_on_all_links__costs_at_most_15_percent) {
+  const std::string hosts = "[host0, host1, host2, host3, host4, host5, host6, host7]";
+  std::string text = fmt::format(
+      "topology: single-switch:hosts=8,host=100M,delay=100us\n"
+      "transport: {{kind: atp, elements: 256, header: 74B, timeout: 100ms, timeout_min: 10ms}}\n"
+      "network: {{framing: 24B, port_buffer: 1MB}}\naggregation: {{slots: 4096, elements: 256}}\n"
+      "jobs: [{{size: 4MB, iterations: 5, hosts: {0}, servers: {0}}}]\n",
+      hosts);
+  const auto mean_ms = [&](double loss) {
+    std::string faults = "faults:\n";
+    for (int host = 0; host < 8; ++host) {
+      faults += fmt::format("  - {{at: 0us, link: [host{}, switch0], loss: {}}}\n", host, loss);
+    }
+    const auto result = result_of(scenario_of(text + (loss > 0 ? faults : "")));
+    EXPECT_TRUE(result.jobs[0].done);
+    Duration sum;
+    for (const auto& iteration : result.jobs[0].iterations) sum += iteration.duration();
+    return sum.ms() / 5;
+  };
+  const double clean = mean_ms(0);
+  EXPECT_LT(mean_ms(0.0025), 1.10 * clean);
+  EXPECT_LT(mean_ms(0.01), 1.15 * clean);
+}
+
+// No end hangs: the server gives up, names the missing worker, and tells the others; the lost
+// worker finds out by itself.
 TEST(Aggregation, dead_worker__fails_the_job_at_every_survivor) {
   const ScenarioResult result =
       result_of(scenario_of(one_rack("{kind: atp, deadline: 50ms}", "1MB") +
@@ -210,7 +236,7 @@ TEST(Aggregation, bad_scenarios__say_what_is_wrong) {
   EXPECT_NE(error_of(unknown).find("'host0' is not a switch"), std::string::npos);
 }
 
-// A network, jobs and faults by chance. Faults end, so that every job can.
+// A random network with random jobs and faults. All faults end, so that every job can finish.
 std::string random_scenario(std::uint64_t seed) {
   Prng prng(seed);
   const auto pick = [&](std::initializer_list<const char*> choices) {
@@ -299,4 +325,4 @@ TEST(AggregationProperty, run__same_seed__gives_the_same_result) {
 }
 
 }  // namespace
-}  // namespace thalweg::testing_sim
+}  // namespace thalweg::sim::fixture

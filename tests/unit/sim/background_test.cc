@@ -1,4 +1,4 @@
-#include "sim/background.h"
+#include "sim/workload/background.h"
 
 #include <gtest/gtest.h>
 
@@ -7,11 +7,11 @@
 #include <set>
 
 #include "base/histogram.h"
-#include "sim/random_pauses.h"
 #include "sim/tcp/transports.h"
-#include "topology/load.h"
+#include "sim/workload/random_pauses.h"
+#include "topology/format/load.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
 constexpr Time kLate = Time::at(Duration::milliseconds(10'000));
@@ -24,14 +24,14 @@ std::vector<Rank> ranks(int count) {
 
 struct World {
   explicit World(int hosts)
-      : topology(
-            topology_from_shorthand("single-switch:hosts=" + std::to_string(hosts) + ",host=100G")
-                .value()),
+      : topology(topology::topology_from_shorthand("single-switch:hosts=" + std::to_string(hosts) +
+                                                   ",host=100G")
+                     .value()),
         network(topology, {}),
         transport(make_transport("newreno", {}).value()) {
     network.on_flow_done([this](const FlowResult& flow) { flows.push_back(flow); });
   }
-  Topology topology;
+  topology::Topology topology;
   Network network;
   std::unique_ptr<TransportFactory> transport;
   std::vector<FlowResult> flows;
@@ -76,7 +76,7 @@ TEST(Background, random__arrivals_at_the_asked_rate_and_never_to_oneself) {
   BackgroundTraffic traffic(options, world.network, *world.transport, 5, [] { return false; });
   traffic.start();
   EXPECT_TRUE(world.network.run(kLate));
-  // 5000 expected; four standard deviations.
+  // 5000 are expected; the tolerance is four standard deviations.
   EXPECT_NEAR(static_cast<double>(world.flows.size()), 5000, 4 * std::sqrt(5000.0));
   for (const FlowResult& flow : world.flows) {
     EXPECT_NE(flow.spec.source, flow.spec.target);
@@ -159,11 +159,11 @@ TEST(RandomPauses, hosts_change__everyone_gets_on_and_all_send_at_the_end) {
   world.network.call_at(Time::at(Duration::milliseconds(2)), [&] { work = false; });
   EXPECT_TRUE(world.network.run(kLate));
   ASSERT_EQ(world.flows.size(), 6U);
-  // Undisturbed a flow takes 0.8 ms; a third of the time its host is silent.
+  // Undisturbed, a flow takes 0.8 ms; its host is paused a third of the time.
   Histogram times;
   for (const FlowResult& flow : world.flows) times.add(flow.completion_time().ms());
   EXPECT_GT(times.mean(), 1.0);
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::sim

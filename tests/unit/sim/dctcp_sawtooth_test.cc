@@ -1,6 +1,6 @@
 // DCTCP's steady state against the model of its authors (Alizadeh et al., SIGCOMM 2010, section
-// 3.3): N long flows through one port that marks above K packets, C packets a second, round trip R
-// without queue. With W* = (C·R + K)/N the window at which marking starts,
+// 3.3): N long flows through one port that marks above K packets and sends C packets per second; R
+// is the round trip without a queue. With W* = (C·R + K)/N, the window at which marking starts,
 //   alpha = sqrt(2 / W*)                       marked fraction of the packets
 //   Q_max = K + N,  A = N·W*·alpha/2           top and height of the queue's sawtooth, packets
 //   T = W*·alpha/2                             its period, round trips (of length R + K/C)
@@ -13,7 +13,7 @@
 #include "fabric_fixture.h"
 #include "sim/tcp/transports.h"
 
-namespace thalweg::testing_sim {
+namespace thalweg::sim::fixture {
 namespace {
 
 constexpr double kPacket = 1500;
@@ -21,7 +21,7 @@ constexpr double kMarkPackets = 40;
 
 struct Sawtooth {
   double top = 0;     // mean over the teeth, packets
-  double height = 0;  // likewise
+  double height = 0;  // mean over the teeth, packets
   double period_us = 0;
   double marked = 0;  // fraction of the packets that were echoed as marked
 };
@@ -41,7 +41,7 @@ struct Model {
   double period_us = 0;
 };
 
-// Teeth: from each fall through the middle to the next.
+// A tooth lasts from one fall through the middle to the next.
 Sawtooth measure_teeth(const std::vector<double>& queue, double sample_us) {
   const double mean =
       std::accumulate(queue.begin(), queue.end(), 0.0) / static_cast<double>(queue.size());
@@ -76,11 +76,11 @@ Sawtooth measure_teeth(const std::vector<double>& queue, double sample_us) {
 
 // `flows` senders on one switch send to one receiver at 10 Gb/s with a round trip of 100 us.
 Sawtooth simulate(int flows) {
-  const LinkSpec link{Bandwidth::gbps(10), Duration::microseconds(25), Bytes()};
-  const LinkSpec fast{Bandwidth::gbps(100), Duration::microseconds(25), Bytes()};
-  std::vector<LinkSpec> links(static_cast<std::size_t>(flows), fast);
+  const topology::LinkSpec link{Bandwidth::gbps(10), Duration::microseconds(25), Bytes()};
+  const topology::LinkSpec fast{Bandwidth::gbps(100), Duration::microseconds(25), Bytes()};
+  std::vector<topology::LinkSpec> links(static_cast<std::size_t>(flows), fast);
   links.push_back(link);
-  const Topology network = star(links);
+  const topology::Topology network = star(links);
   NetworkOptions options;
   options.queues.mark_above = Bytes(static_cast<std::int64_t>(kMarkPackets * kPacket));
   Bench bench(network, options);
@@ -90,8 +90,8 @@ Sawtooth simulate(int flows) {
   for (int f = 0; f < flows; ++f) {
     bench.start(f, flows, kBytes / static_cast<std::uint64_t>(flows), **transport);
   }
-  const NodeId receiver = network.host(Rank(flows));
-  const ArcId port(network.arcs_from(receiver)[0].value() ^ 1);
+  const topology::NodeId receiver = network.host(Rank(flows));
+  const topology::ArcId port(network.arcs_from(receiver)[0].value() ^ 1);
 
   constexpr double kSampleUs = 2;
   const Time warm = Time::at(Duration::milliseconds(40));
@@ -132,4 +132,4 @@ TEST_P(DctcpSawtooth, steady_state__queue_and_alpha_are_the_models) {
 INSTANTIATE_TEST_SUITE_P(Flows, DctcpSawtooth, ::testing::Values(1, 2));
 
 }  // namespace
-}  // namespace thalweg::testing_sim
+}  // namespace thalweg::sim::fixture

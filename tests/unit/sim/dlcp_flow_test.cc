@@ -4,7 +4,7 @@
 #include "fabric_fixture.h"
 #include "sim/dlcp/dlcp_transport.h"
 
-namespace thalweg::testing_sim {
+namespace thalweg::sim::fixture {
 namespace {
 
 std::unique_ptr<TransportFactory> dlcp(const KeyValues& given = {}) {
@@ -23,10 +23,10 @@ NetworkOptions queues() {
 
 constexpr std::string_view kFabric = "leaf-spine:racks=2,hosts=4,spines=2,host=10G,uplink=20G";
 
-// The pacer sends at the rate of the link, so an exact flow has only to be a little slower than its
-// oracle, which knows neither pacers nor two paths of unlike length.
+// The pacer sends at the rate of the link, so an exact flow should be only a little slower than its
+// oracle, which knows neither pacers nor two paths of different length.
 TEST(DlcpFlow, start_flow__alone__is_close_to_its_oracle) {
-  const Topology network = topology(kFabric);
+  const topology::Topology network = topology(kFabric);
   const auto exact = dlcp({{"bound", "0"}});
   for (const std::uint64_t bytes : {1U, 4U, 1436U, 1437U, 100'000U, 10'000'000U}) {
     SCOPED_TRACE(bytes);
@@ -41,7 +41,7 @@ TEST(DlcpFlow, start_flow__alone__is_close_to_its_oracle) {
 }
 
 TEST(DlcpFlow, start_flow__with_a_bound__ends_before_all_has_arrived) {
-  const Topology network = topology(kFabric);
+  const topology::Topology network = topology(kFabric);
   const auto lossy = dlcp({{"bound", "0.1"}});
   Bench bench(network, queues());
   const FlowId flow = bench.start(0, 5, 14'360'000, *lossy);
@@ -52,7 +52,7 @@ TEST(DlcpFlow, start_flow__with_a_bound__ends_before_all_has_arrived) {
 }
 
 TEST(DlcpFlow, start_flow__pull__has_its_own_bound) {
-  const Topology network = topology(kFabric);
+  const topology::Topology network = topology(kFabric);
   const auto lossy = dlcp({{"bound", "0.1"}, {"pull_bound", "0.02"}});
   Bench bench(network, queues());
   const FlowId flow = bench.network.start_flow({.source = Rank(0),
@@ -65,7 +65,7 @@ TEST(DlcpFlow, start_flow__pull__has_its_own_bound) {
 }
 
 TEST(DlcpFlow, start_flow__not_in_advance__takes_half_a_round_trip_more) {
-  const Topology network = topology("single-switch:hosts=2,host=10G,delay=10us");
+  const topology::Topology network = topology("single-switch:hosts=2,host=10G,delay=10us");
   const auto ready = dlcp({{"bound", "0"}});
   const auto asking = dlcp({{"bound", "0"}, {"in_advance", "off"}});
   Bench bench(network, queues());
@@ -79,9 +79,9 @@ TEST(DlcpFlow, start_flow__not_in_advance__takes_half_a_round_trip_more) {
   EXPECT_LE(more, Duration::microseconds(21));
 }
 
-// Lost data within the bound costs nothing; no flow waits for a timeout.
+// Lost data within the bound costs nothing, and no flow waits for a timeout.
 TEST(DlcpFlow, start_flow__loss_below_the_bound__costs_no_retransmission) {
-  const Topology network = topology("single-switch:hosts=2,host=10G,delay=10us");
+  const topology::Topology network = topology("single-switch:hosts=2,host=10G,delay=10us");
   const auto lossy = dlcp({{"bound", "0.1"}});
   Bench bench(network, queues());
   bench.network.set_loss(network.arcs_from(network.host(Rank(0)))[0], 0.02);
@@ -92,7 +92,7 @@ TEST(DlcpFlow, start_flow__loss_below_the_bound__costs_no_retransmission) {
 }
 
 TEST(DlcpFlow, start_flow__exact_and_loss__sends_again_what_is_missing) {
-  const Topology network = topology("single-switch:hosts=2,host=10G,delay=10us");
+  const topology::Topology network = topology("single-switch:hosts=2,host=10G,delay=10us");
   const auto exact = dlcp({{"bound", "0"}});
   Bench bench(network, queues());
   bench.network.set_loss(network.arcs_from(network.host(Rank(0)))[0], 0.02);
@@ -104,9 +104,9 @@ TEST(DlcpFlow, start_flow__exact_and_loss__sends_again_what_is_missing) {
   EXPECT_LT(result.counters.retransmissions, 400U);
 }
 
-// Flows of one host share its link by turns: nothing piles up at its port.
+// Flows of one host take turns on its link, so that nothing piles up at its port.
 TEST(DlcpFlow, start_flow__many_of_one_host__wait_with_their_endpoints) {
-  const Topology network = topology("single-switch:hosts=9,host=10G");
+  const topology::Topology network = topology("single-switch:hosts=9,host=10G");
   const auto exact = dlcp({{"bound", "0"}});
   Bench bench(network, queues());
   for (int to = 1; to < 9; ++to) bench.start(0, to, 1'000'000, *exact);
@@ -121,7 +121,7 @@ TEST(DlcpFlow, start_flow__many_of_one_host__wait_with_their_endpoints) {
 
 // The small gradients of an incast are dropped before the important ones.
 TEST(DlcpFlow, start_flow__incast_and_selective_dropping__spares_important_segments) {
-  const Topology network = topology("single-switch:hosts=9,host=10G");
+  const topology::Topology network = topology("single-switch:hosts=9,host=10G");
   const auto lossy = dlcp({{"bound", "0.3"}});
   NetworkOptions options = queues();
   options.queues.port_buffer = Bytes(4'000'000);
@@ -135,7 +135,7 @@ TEST(DlcpFlow, start_flow__incast_and_selective_dropping__spares_important_segme
 }
 
 TEST(DlcpFlow, progress_of__half_way__counts_what_arrived) {
-  const Topology network = topology("single-switch:hosts=2,host=10G");
+  const topology::Topology network = topology("single-switch:hosts=2,host=10G");
   const auto exact = dlcp({{"bound", "0"}});
   Bench bench(network, queues());
   const FlowId flow = bench.start(0, 1, 10'000'000, *exact);
@@ -162,4 +162,4 @@ TEST(DlcpTransport, make_transport__bad_values__say_what_is_allowed) {
 }
 
 }  // namespace
-}  // namespace thalweg::testing_sim
+}  // namespace thalweg::sim::fixture

@@ -1,11 +1,11 @@
-// DLCP over four paths of which one is bad: hosts that learn from reports lose next to nothing,
-// hosts that deal evenly and switches that spray do not notice.
-#include <fmt/format.h>
+// DLCP over four paths, one of which is bad. Hosts that learn from reports lose next to nothing;
+// hosts that deal evenly, and switches that spray, do not notice.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include "scenario_fixture.h"
 
-namespace thalweg::testing_sim {
+namespace thalweg::sim::fixture {
 namespace {
 
 constexpr const char* kFourPaths = R"(
@@ -22,7 +22,8 @@ flows:
 faults:
 )";
 
-// The slowest flow, in parts of the time that the hosts' own links need for what must arrive.
+// The completion time of the slowest flow, divided by the time that the hosts' own links need for
+// what must arrive.
 double slowest(const std::string& fault, const Settings& settings) {
   const std::string text =
       kFourPaths + fmt::format("  - {{at: 1us, link: [leaf0, spine0], {}}}\n", fault);
@@ -49,17 +50,17 @@ TEST(DlcpPaths, quarter_of_the_rate__only_learning_comes_near_the_bound) {
   EXPECT_GT(slowest("rate: 0.25", kSprayed), 1.12);
 }
 
-// Routing does not notice, and control messages are lost as well.
+// Routing does not notice, and control messages are lost too.
 TEST(DlcpPaths, link_that_loses_all__only_learning_comes_near_the_bound) {
   EXPECT_LT(slowest("loss: 1", kLearnt), 1.1);
   EXPECT_GT(slowest("loss: 1", kEven), 1.25);
   EXPECT_GT(slowest("loss: 1", kSprayed), 1.25);
 }
 
-// Routing goes round it: three paths are left, with room for all.
+// Routing avoids the link: three paths are left, with enough capacity for all.
 TEST(DlcpPaths, link_that_is_down__labels_name_the_paths_that_are_left) {
   EXPECT_LT(slowest("up: no", kLearnt), 1.02);
 }
 
 }  // namespace
-}  // namespace thalweg::testing_sim
+}  // namespace thalweg::sim::fixture

@@ -7,9 +7,10 @@
 
 #include "base/prng.h"
 #include "fabric_fixture.h"
+#include "sanitized.h"
 #include "sim/tcp/transports.h"
 
-namespace thalweg::testing_sim {
+namespace thalweg::sim::fixture {
 namespace {
 
 constexpr int kHosts = 8;
@@ -29,7 +30,7 @@ class FaultyRun {
     for (int i = 0; i < 12; ++i) add_fault();
   }
 
-  // What came out, in full.
+  // Runs to the end and returns the full result as text.
   std::string run() {
     bench_.run_to_the_end();
     std::ostringstream out;
@@ -78,12 +79,12 @@ class FaultyRun {
     bench_.network.call_at(moment(), [this, spec] { bench_.network.start_flow(spec); });
   }
 
-  // Every fault ends, so that every flow can.
+  // Every fault ends, so that every flow can finish.
   void add_fault() {
     const Time begin = moment();
     const Time end = begin + Duration::microseconds(static_cast<std::int64_t>(prng_.below(8'000)));
-    const LinkId link(static_cast<std::int32_t>(prng_.below(topology_.links().size())));
-    const ArcId arc(static_cast<std::int32_t>(prng_.below(topology_.arc_count())));
+    const topology::LinkId link(static_cast<std::int32_t>(prng_.below(topology_.links().size())));
+    const topology::ArcId arc(static_cast<std::int32_t>(prng_.below(topology_.arc_count())));
     Network& network = bench_.network;
     switch (prng_.below(6)) {
       case 0:
@@ -115,7 +116,7 @@ class FaultyRun {
   }
 
   Prng prng_;
-  Topology topology_;
+  topology::Topology topology_;
   std::unique_ptr<TransportFactory> lossy_;
   std::unique_ptr<TransportFactory> exact_;
   std::unique_ptr<TransportFactory> tcp_;
@@ -124,7 +125,8 @@ class FaultyRun {
 
 TEST(DlcpSimProperty, run__random_faults__keeps_every_bound_and_no_state) {
   const char* const more = std::getenv("THALWEG_SCHEDULES");
-  const std::uint64_t runs = more != nullptr ? std::strtoull(more, nullptr, 10) : 150;
+  const std::uint64_t usual = kUnderSanitizer ? 40 : 150;
+  const std::uint64_t runs = more != nullptr ? std::strtoull(more, nullptr, 10) : usual;
   const char* const first = std::getenv("THALWEG_FIRST_SEED");
   const std::uint64_t base = first != nullptr ? std::strtoull(first, nullptr, 10) : 1;
   for (std::uint64_t seed = base; seed < base + runs; ++seed) {
@@ -144,4 +146,4 @@ TEST(DlcpSimProperty, run__same_seed__gives_the_same_result) {
 }
 
 }  // namespace
-}  // namespace thalweg::testing_sim
+}  // namespace thalweg::sim::fixture

@@ -1,5 +1,5 @@
-// What DLCP's experiments put on the network: whole tensors on one server, scattered tensors, a
-// layer for every tensor, queues by layer, and the buffer that is kept for control.
+// The traffic of DLCP's experiments: whole tensors on one server, scattered tensors, one layer per
+// tensor, queues by layer, and the buffer that is reserved for control.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,12 +9,12 @@
 #include "fabric_fixture.h"
 #include "plan/scheme.h"
 #include "plan/verify.h"
-#include "sim/model.h"
 #include "sim/tcp/transports.h"
-#include "sim/training.h"
-#include "switch/admission.h"
+#include "sim/workload/model.h"
+#include "sim/workload/training.h"
+#include "switch/queueing/admission.h"
 
-namespace thalweg::testing_sim {
+namespace thalweg::sim::fixture {
 namespace {
 
 ModelTable small_model() {
@@ -48,28 +48,28 @@ TEST(ByTensor, by_tensor__layers_of_several__keep_their_times) {
 }
 
 TEST(PsWhole, make_plan__small_tensor__goes_to_one_server_drawn_for_it) {
-  const Topology network = topology("single-switch:hosts=8");
+  const topology::Topology network = topology("single-switch:hosts=8");
   std::map<int, int> chosen;
   for (std::uint64_t tensor = 0; tensor < 400; ++tensor) {
-    const auto plan = make_plan("ps:servers=4,whole=1kB",
-                                {.topology = network, .elements = 250, .tensor = tensor});
+    const auto plan = plan::make_plan("ps:servers=4,whole=1kB",
+                                      {.topology = network, .elements = 250, .tensor = tensor});
     ASSERT_TRUE(plan.ok()) << plan.error().message();
-    EXPECT_TRUE(verify(*plan).ok());
+    EXPECT_TRUE(plan::verify(*plan).ok());
     ASSERT_EQ(plan->chunks.size(), 1U);
     const Rank server = plan->transfers.front().target;
     ++chosen[server.value()];
-    for (const PlanTransfer& t : plan->transfers) {
-      EXPECT_EQ(t.kind == TransferKind::kReduce ? t.target : t.source, server);
+    for (const plan::PlanTransfer& t : plan->transfers) {
+      EXPECT_EQ(t.kind == plan::TransferKind::kReduce ? t.target : t.source, server);
     }
   }
-  // Servers 0, 2, 4 and 6, about as often.
+  // Servers 0, 2, 4 and 6, each about as often.
   ASSERT_EQ(chosen.size(), 4U);
   for (const auto& [server, times] : chosen) {
     EXPECT_EQ(server % 2, 0);
     EXPECT_GT(times, 60);
   }
-  const auto large =
-      make_plan("ps:servers=4,whole=1kB", {.topology = network, .elements = 251, .tensor = 1});
+  const auto large = plan::make_plan("ps:servers=4,whole=1kB",
+                                     {.topology = network, .elements = 251, .tensor = 1});
   ASSERT_TRUE(large.ok());
   EXPECT_EQ(large->chunks.size(), 4U);
 }
@@ -80,7 +80,7 @@ struct Trained {
 };
 
 Trained train(const TrainingOptions& options, const TransportFactory& transport) {
-  const Topology topo = topology("single-switch:hosts=8,host=10G");
+  const topology::Topology topo = topology("single-switch:hosts=8,host=10G");
   NetworkOptions network_options;
   network_options.queues.discipline = QueueOptions::Discipline::kStrictPriority;
   Network network(topo, network_options);
@@ -108,7 +108,7 @@ TEST(Scatter, train__workers_draw_servers__and_get_as_much_back) {
   }
   EXPECT_EQ(std::ranges::count_if(run.flows, [](const auto& f) { return f.spec.pull; }) * 2,
             static_cast<std::ptrdiff_t>(run.flows.size()));
-  // The large tensor in four parts to all servers, the small ones to one each.
+  // The large tensor goes to all servers in four parts, each small one to one server.
   EXPECT_EQ(servers.at(1'000'000).size(), 4U);
   EXPECT_GT(servers.at(400).size(), 1U);
   EXPECT_GT(run.iteration, Duration::milliseconds(10));
@@ -127,14 +127,14 @@ TEST(Training, train__over_dlcp__puts_layers_into_queues_and_pulls_under_their_b
 }
 
 TEST(AdmissionPolicy, reserve_for_control__leaves_room_to_queue_0_only) {
-  AdmissionPolicy policy;
+  switches::AdmissionPolicy policy;
   policy.reserve_for_control(Bytes(1'000));
-  const AdmissionPolicy::Occupancy occupancy{8'000, 0, 10'000};
-  EXPECT_EQ(policy.decide(occupancy, 1, 1'000, true), Verdict::kAccept);
-  EXPECT_EQ(policy.decide(occupancy, 1, 1'001, true), Verdict::kDropPortFull);
-  EXPECT_EQ(policy.decide(occupancy, 0, 2'000, true), Verdict::kAccept);
-  EXPECT_EQ(policy.decide(occupancy, 0, 2'001, true), Verdict::kDropPortFull);
+  const switches::AdmissionPolicy::Occupancy occupancy{8'000, 0, 10'000};
+  EXPECT_EQ(policy.decide(occupancy, 1, 1'000, true), switches::Verdict::kAccept);
+  EXPECT_EQ(policy.decide(occupancy, 1, 1'001, true), switches::Verdict::kDropPortFull);
+  EXPECT_EQ(policy.decide(occupancy, 0, 2'000, true), switches::Verdict::kAccept);
+  EXPECT_EQ(policy.decide(occupancy, 0, 2'001, true), switches::Verdict::kDropPortFull);
 }
 
 }  // namespace
-}  // namespace thalweg::testing_sim
+}  // namespace thalweg::sim::fixture

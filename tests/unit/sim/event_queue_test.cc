@@ -1,4 +1,4 @@
-#include "sim/event_queue.h"
+#include "sim/core/event_queue.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 
 #include "base/prng.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
@@ -65,7 +65,7 @@ TEST(EventQueue, push__in_the_past_is_counted_and_happens_now) {
   EXPECT_EQ(event.time_ps, 1000);
 }
 
-// Random mixes of near, far and simultaneous events against an ordered set.
+// Compares random mixes of near, far and simultaneous events with an ordered set.
 TEST(EventQueue, random__agrees_with_a_set) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -105,4 +105,4 @@ TEST(EventQueue, random__agrees_with_a_set) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::sim

@@ -1,15 +1,15 @@
-#include "sim/experiment.h"
+#include "sim/scenario/experiment.h"
 
 #include <gtest/gtest.h>
 
 #include "scenario_fixture.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
-using testing_sim::loaders;
+using fixture::loaders;
 
-const std::string kGood = R"(title: a figure
+const std::string kGoodExperiment = R"(title: a figure
 scenario:
   variables: {hosts: 2, scheme: ring}
   topology: single-switch:hosts=${hosts},host=10G
@@ -45,7 +45,7 @@ ExperimentResult four_points(const Experiment& experiment) {
 }
 
 TEST(Experiment, good_file__read_as_written) {
-  const auto experiment = experiment_from_yaml(kGood, "e.yaml", loaders());
+  const auto experiment = experiment_from_yaml(kGoodExperiment, "e.yaml", loaders());
   ASSERT_TRUE(experiment.ok()) << experiment.error().message();
   EXPECT_EQ(experiment->axes.size(), 2U);
   ASSERT_EQ(experiment->quick.size(), 2U);
@@ -61,9 +61,9 @@ TEST(Experiment, good_file__read_as_written) {
 }
 
 TEST(Experiment, evaluate__ratios_reductions_and_extremes) {
-  const Experiment experiment = experiment_from_yaml(kGood, "e.yaml", loaders()).value();
+  const Experiment experiment = experiment_from_yaml(kGoodExperiment, "e.yaml", loaders()).value();
   const ExperimentResult result = four_points(experiment);
-  // PS over ring: 3/1 and 8/2.
+  // PS / ring: 3/1 and 8/2.
   EXPECT_DOUBLE_EQ(*evaluate(experiment.claims[0], result).value(), 3.5);
   // 1 − 2/8 in per cent.
   EXPECT_DOUBLE_EQ(*evaluate(experiment.claims[1], result).value(), 75);
@@ -71,16 +71,16 @@ TEST(Experiment, evaluate__ratios_reductions_and_extremes) {
 }
 
 TEST(Experiment, evaluate__largest_reduction__is_that_of_the_smallest_quotient) {
-  const Experiment experiment = experiment_from_yaml(kGood, "e.yaml", loaders()).value();
+  const Experiment experiment = experiment_from_yaml(kGoodExperiment, "e.yaml", loaders()).value();
   Claim claim = experiment.claims[1];
   claim.of = {{"scheme", {"ring"}}};
   claim.take = Claim::Take::kMax;
-  // Ring over PS: 1/3 and 2/8.
+  // Ring / PS: 1/3 and 2/8.
   EXPECT_DOUBLE_EQ(*evaluate(claim, four_points(experiment)).value(), 75);
 }
 
 TEST(Experiment, evaluate__nothing_selected_or_no_base__no_value) {
-  const Experiment experiment = experiment_from_yaml(kGood, "e.yaml", loaders()).value();
+  const Experiment experiment = experiment_from_yaml(kGoodExperiment, "e.yaml", loaders()).value();
   ExperimentResult result = four_points(experiment);
   // Without the ring there is nothing to divide PS by, and without hosts=4 nothing to reduce.
   result.points = {result.points[1]};
@@ -90,14 +90,14 @@ TEST(Experiment, evaluate__nothing_selected_or_no_base__no_value) {
 }
 
 TEST(Experiment, evaluate__unfinished_point__left_out) {
-  const Experiment experiment = experiment_from_yaml(kGood, "e.yaml", loaders()).value();
+  const Experiment experiment = experiment_from_yaml(kGoodExperiment, "e.yaml", loaders()).value();
   ExperimentResult result = four_points(experiment);
   result.results[3]["jobs"][0]["mean_iteration_ms"] = nullptr;
   EXPECT_DOUBLE_EQ(*evaluate(experiment.claims[0], result).value(), 3);
 }
 
 TEST(Experiment, lines__one_a_label_in_order_of_x) {
-  const Experiment experiment = experiment_from_yaml(kGood, "e.yaml", loaders()).value();
+  const Experiment experiment = experiment_from_yaml(kGoodExperiment, "e.yaml", loaders()).value();
   const auto lines = lines_of(experiment.plots[0], four_points(experiment)).value();
   ASSERT_EQ(lines.size(), 2U);
   EXPECT_EQ(lines[1].name, "ps");
@@ -113,14 +113,14 @@ TEST(Experiment, measure__wrong_path__says_what_there_is) {
             std::string::npos);
 }
 
-struct BadCase {
+struct BadExperiment {
   const char* from;
   const char* to;
   const char* word;
 };
 
 TEST(Experiment, bad_input__names_what_is_wrong) {
-  const std::vector<BadCase> cases{
+  const std::vector<BadExperiment> cases{
       {"title: a figure", "titel: a figure", "unknown key 'titel'"},
       {"scheme: [ring, ps]", "scheme: [ring, pss]", "pss"},
       {"of: {scheme: ps}, over", "of: {schema: ps}, over", "'schema' is not swept"},
@@ -138,8 +138,8 @@ TEST(Experiment, bad_input__names_what_is_wrong) {
       {"hosts: {2: {}}", "hosts: {3: {}}", "'3' is not a value of 'hosts'"},
       {"of: {scheme: ring, hosts: 4}, over: {scheme: ps}", "of: {scheme: ring}", "needs 'over'"},
   };
-  for (const BadCase& bad : cases) {
-    std::string text = kGood;
+  for (const BadExperiment& bad : cases) {
+    std::string text = kGoodExperiment;
     const std::size_t at = text.find(bad.from);
     ASSERT_NE(at, std::string::npos) << bad.from;
     text.replace(at, std::string_view(bad.from).size(), bad.to);
@@ -151,4 +151,4 @@ TEST(Experiment, bad_input__names_what_is_wrong) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::sim

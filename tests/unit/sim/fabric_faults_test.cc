@@ -4,19 +4,19 @@
 
 #include "base/prng.h"
 #include "fabric_fixture.h"
-#include "sim/link_loss.h"
-#include "sim/route_table.h"
+#include "sim/core/link_loss.h"
+#include "sim/core/route_table.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
-using testing_sim::Bench;
-using testing_sim::kFull;
-using testing_sim::kWire;
-using testing_sim::link;
-using testing_sim::star;
-using testing_sim::WindowOptions;
-using testing_sim::WindowTransport;
+using fixture::Bench;
+using fixture::kFull;
+using fixture::kWire;
+using fixture::link;
+using fixture::star;
+using fixture::WindowOptions;
+using fixture::WindowTransport;
 
 Time at_ns(std::int64_t ns) { return Time::at(Duration::nanoseconds(ns)); }
 
@@ -47,23 +47,24 @@ TEST(LinkLoss, bursty__mean_lengths_hold) {
 }
 
 TEST(FabricFaults, rate_factor__counts_from_the_next_packet_on) {
-  const Topology net = star({link(10), link(10)});
+  const topology::Topology net = star({link(10), link(10)});
   Bench bench(net, {});
   const WindowTransport transport({});
   const FlowId flow = bench.start(0, 1, 10 * kFull, transport);
-  // In the middle of packet 3 of the sender's link.
-  bench.network.call_at(at_ns(3000), [&] { bench.network.set_rate_factor(LinkId(0), 0.5); });
+  // The rate changes in the middle of packet 3 on the sender's link.
+  bench.network.call_at(at_ns(3000),
+                        [&] { bench.network.set_rate_factor(topology::LinkId(0), 0.5); });
   bench.run_to_the_end();
-  // Three packets of 1.2 µs, seven of 2.4 µs, then the other link.
+  // Three packets take 1.2 µs each, seven 2.4 µs, and the last one then crosses the other link.
   EXPECT_EQ(bench.result(flow).completion_time(),
             Duration::nanoseconds(3 * 1200 + 7 * 2400 + 1200 + 2000));
 }
 
 TEST(FabricFaults, rate_factor__above_one_moves_the_oracle) {
-  const Topology net = star({link(10), link(10)});
+  const topology::Topology net = star({link(10), link(10)});
   Bench bench(net, {});
-  bench.network.set_rate_factor(LinkId(0), 4);
-  bench.network.set_rate_factor(LinkId(1), 4);
+  bench.network.set_rate_factor(topology::LinkId(0), 4);
+  bench.network.set_rate_factor(topology::LinkId(1), 4);
   const WindowTransport transport({});
   const FlowId flow = bench.start(0, 1, 10 * kFull, transport);
   bench.run_to_the_end();
@@ -71,7 +72,7 @@ TEST(FabricFaults, rate_factor__above_one_moves_the_oracle) {
 }
 
 TEST(FabricFaults, pause__holds_what_has_not_begun) {
-  const Topology net = star({link(10), link(10)});
+  const topology::Topology net = star({link(10), link(10)});
   Bench bench(net, {});
   const WindowTransport transport({});
   const FlowId flow = bench.start(0, 1, 10 * kFull, transport);
@@ -83,25 +84,25 @@ TEST(FabricFaults, pause__holds_what_has_not_begun) {
 }
 
 TEST(FabricFaults, pause__flow_that_starts_then_waits) {
-  const Topology net = star({link(10), link(10)});
+  const topology::Topology net = star({link(10), link(10)});
   Bench bench(net, {});
   bench.network.set_host_paused(Rank(0), true);
   const WindowTransport transport({});
   const FlowId flow = bench.start(0, 1, 1460, transport);
-  EXPECT_EQ(bench.network.queued_bytes(ArcId(0)), 1500U);
+  EXPECT_EQ(bench.network.queued_bytes(topology::ArcId(0)), 1500U);
   bench.network.call_at(at_ns(50'000), [&] { bench.network.set_host_paused(Rank(0), false); });
   bench.run_to_the_end();
   EXPECT_EQ(bench.result(flow).completion_time(), Duration::nanoseconds(50'000 + 2400 + 2000));
 }
 
 TEST(FabricFaults, restart__loses_what_waits_in_the_switch_and_no_more) {
-  const Topology net = star({link(100), link(10)});
+  const topology::Topology net = star({link(100), link(10)});
   Bench bench(net, {});
   const WindowTransport transport({});
   bench.start(0, 1, 20 * kFull, transport);
-  // All twenty have reached the switch; three have begun the second hop.
-  const NodeId hub = net.arc(net.arcs_from(net.host(Rank(0)))[0]).to;
-  const ArcId last(3);
+  // All twenty have reached the switch, and three have begun the second hop.
+  const topology::NodeId hub = net.arc(net.arcs_from(net.host(Rank(0)))[0]).to;
+  const topology::ArcId last(3);
   bench.network.call_at(at_ns(4000), [&] {
     EXPECT_EQ(bench.network.queued_bytes(last), 17U * kWire);
     bench.network.restart_switch(hub);
@@ -114,33 +115,34 @@ TEST(FabricFaults, restart__loses_what_waits_in_the_switch_and_no_more) {
 }
 
 TEST(FabricFaults, link_down__loses_wire_and_port_and_recovers) {
-  const Topology net = star({link(100), link(10)});
+  const topology::Topology net = star({link(100), link(10)});
   Bench bench(net, {});
   const WindowTransport transport({});
   bench.start(0, 1, 20 * kFull, transport);
-  // Packet k begins its second hop at 1.12 + 1.2·k µs. Two have arrived; the acknowledgement of the
-  // second and the third packet are on the wire, seventeen wait.
+  // Packet k begins its second hop at 1.12 + 1.2·k µs. Two have arrived; the second one's
+  // acknowledgement and the third packet are on the wire, and seventeen packets wait.
   bench.network.call_at(at_ns(4600), [&] {
-    bench.network.set_link_up(LinkId(1), false);
+    bench.network.set_link_up(topology::LinkId(1), false);
     EXPECT_EQ(bench.network.counters().drops_fault, 19U);
     EXPECT_EQ(bench.network.violations(), std::vector<std::string>{});
   });
-  bench.network.call_at(at_ns(3'000'000), [&] { bench.network.set_link_up(LinkId(1), true); });
+  bench.network.call_at(at_ns(3'000'000),
+                        [&] { bench.network.set_link_up(topology::LinkId(1), true); });
   bench.run_to_the_end();
   EXPECT_GE(bench.results.at(0).counters.timeouts, 3U);
 }
 
 TEST(FabricFaults, link_down__routing_goes_around) {
-  const Topology net =
-      testing_sim::topology("leaf-spine:racks=2,hosts=2,spines=2,host=10G,uplink=10G,buffer=10MB");
+  const topology::Topology net =
+      fixture::topology("leaf-spine:racks=2,hosts=2,spines=2,host=10G,uplink=10G,buffer=10MB");
   Bench bench(net, {});
   // Cut the first spine off the first rack.
-  const NodeId leaf = net.arc(net.arcs_from(net.host(Rank(0)))[0]).to;
-  ArcId cut;
-  for (const ArcId arc : net.arcs_from(leaf)) {
+  const topology::NodeId leaf = net.arc(net.arcs_from(net.host(Rank(0)))[0]).to;
+  topology::ArcId cut;
+  for (const topology::ArcId arc : net.arcs_from(leaf)) {
     if (!cut.valid() && !net.rank_of(net.arc(arc).to).valid()) cut = arc;
   }
-  bench.network.set_link_up(LinkId(cut.value() / 2), false);
+  bench.network.set_link_up(topology::LinkId(cut.value() / 2), false);
   const WindowTransport transport({});
   for (int i = 0; i < 20; ++i) bench.start(i % 2, 2 + i / 2 % 2, 10 * kFull, transport);
   for (int i = 0; i < 20; ++i) bench.start(2 + i % 2, i / 2 % 2, 10 * kFull, transport);
@@ -154,15 +156,15 @@ TEST(RouteTable, hops__agree_with_the_routing_of_the_topology) {
   for (const char* shorthand :
        {"single-switch:hosts=5", "leaf-spine:racks=3,hosts=4,spines=2", "fat-tree:k=4"}) {
     SCOPED_TRACE(shorthand);
-    const Topology net = testing_sim::topology(shorthand);
-    const Routing routing(net);
+    const topology::Topology net = fixture::topology(shorthand);
+    const topology::Routing routing(net);
     const RouteTable table(net);
     for (std::size_t n = 0; n < net.nodes().size(); ++n) {
-      const NodeId node(static_cast<std::int32_t>(n));
+      const topology::NodeId node(static_cast<std::int32_t>(n));
       for (int r = 0; r < net.host_count(); ++r) {
         if (net.host(Rank(r)) == node) continue;
         std::vector<std::uint32_t> expected;
-        for (const ArcId arc : routing.next_hops(node, Rank(r))) {
+        for (const topology::ArcId arc : routing.next_hops(node, Rank(r))) {
           expected.push_back(static_cast<std::uint32_t>(arc.value()));
         }
         const auto hops = table.hops(static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(r));
@@ -172,10 +174,10 @@ TEST(RouteTable, hops__agree_with_the_routing_of_the_topology) {
   }
 }
 
-// Random faults on a random network; all are over at some time, and then everything must arrive.
+// Random faults on a random network. All end at some time, and then everything must arrive.
 class FaultStorm {
  public:
-  FaultStorm(const Topology& net, std::uint64_t seed)
+  FaultStorm(const topology::Topology& net, std::uint64_t seed)
       : net_(net), prng_(seed), bench_(net, options(prng_, seed)), transport_(window(prng_)) {}
 
   void run() {
@@ -226,8 +228,12 @@ class FaultStorm {
     return Time::at(Duration::picoseconds(
         static_cast<std::int64_t>(prng_.below(static_cast<std::uint64_t>(kStorm.ps())))));
   }
-  LinkId some_link() { return LinkId(static_cast<std::int32_t>(below(net_.links().size()))); }
-  ArcId some_arc() { return ArcId(static_cast<std::int32_t>(below(net_.arc_count()))); }
+  topology::LinkId some_link() {
+    return topology::LinkId(static_cast<std::int32_t>(below(net_.links().size())));
+  }
+  topology::ArcId some_arc() {
+    return topology::ArcId(static_cast<std::int32_t>(below(net_.arc_count())));
+  }
   Rank some_host() {
     return Rank(static_cast<std::int32_t>(below(static_cast<std::size_t>(net_.host_count()))));
   }
@@ -254,34 +260,34 @@ class FaultStorm {
         return network.set_host_paused(some_host(), prng_.chance(0.6));
       default:
         for (std::size_t n = below(net_.nodes().size()); n < net_.nodes().size(); ++n) {
-          const NodeId node(static_cast<std::int32_t>(n));
+          const topology::NodeId node(static_cast<std::int32_t>(n));
           if (!net_.rank_of(node).valid()) return network.restart_switch(node);
         }
     }
   }
   void heal() {
     for (std::size_t l = 0; l < net_.links().size(); ++l) {
-      const LinkId link(static_cast<std::int32_t>(l));
+      const topology::LinkId link(static_cast<std::int32_t>(l));
       bench_.network.set_link_up(link, true);
       bench_.network.set_rate_factor(link, 1);
       for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
-        bench_.network.set_loss(ArcId(static_cast<std::int32_t>(l * 2 + side)), 0);
+        bench_.network.set_loss(topology::ArcId(static_cast<std::int32_t>(l * 2 + side)), 0);
       }
     }
     for (int r = 0; r < net_.host_count(); ++r) bench_.network.set_host_paused(Rank(r), false);
   }
 
-  const Topology& net_;
+  const topology::Topology& net_;
   Prng prng_;
   Bench bench_;
   WindowTransport transport_;
 };
 
 TEST(FabricFaults, storm__conservation_holds_and_everything_arrives) {
-  const std::vector<Topology> nets{
-      testing_sim::topology("single-switch:hosts=6,host=10G"),
-      testing_sim::topology("leaf-spine:racks=3,hosts=3,spines=2,host=10G,uplink=10G"),
-      testing_sim::topology("fat-tree:k=4,host=10G")};
+  const std::vector<topology::Topology> nets{
+      fixture::topology("single-switch:hosts=6,host=10G"),
+      fixture::topology("leaf-spine:racks=3,hosts=3,spines=2,host=10G,uplink=10G"),
+      fixture::topology("fat-tree:k=4,host=10G")};
   std::uint64_t dropped = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -293,4 +299,4 @@ TEST(FabricFaults, storm__conservation_holds_and_everything_arrives) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::sim

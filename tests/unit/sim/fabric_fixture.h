@@ -1,7 +1,7 @@
 // What the tests of the simulated network share: small topologies and a plain window transport.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "sim/network.h"
-#include "topology/load.h"
+#include "sim/core/network.h"
+#include "topology/format/load.h"
 
-namespace thalweg::testing_sim {
+namespace thalweg::sim::fixture {
 
 inline constexpr Time kForever = Time::at(Duration::milliseconds(100'000));
 
@@ -24,8 +24,8 @@ inline constexpr Time kForever = Time::at(Duration::milliseconds(100'000));
 inline constexpr std::uint64_t kFull = 1460;
 inline constexpr std::int64_t kWire = 1500;
 
-// A microsecond long.
-inline LinkSpec link(std::int64_t gbps) {
+// A link with a delay of one microsecond.
+inline topology::LinkSpec link(std::int64_t gbps) {
   return {Bandwidth::gbps(gbps), Duration::nanoseconds(1000), Bytes(0)};
 }
 
@@ -38,7 +38,7 @@ struct WindowOptions {
   Duration timeout = Duration::milliseconds(1);
 };
 
-// Keeps a fixed window of bytes in flight; goes back to the first byte missing on a timeout.
+// Keeps a fixed window of bytes in flight; on a timeout goes back to the first missing byte.
 class WindowSender final : public Sender {
  public:
   WindowSender(std::uint64_t bytes, const WindowOptions& options)
@@ -105,41 +105,44 @@ class WindowTransport final : public TransportFactory {
   WindowOptions options_;
 };
 
-inline Topology topology(std::string_view shorthand) {
-  Result<Topology> result = topology_from_shorthand(shorthand);
+inline topology::Topology topology(std::string_view shorthand) {
+  Result<topology::Topology> result = topology::topology_from_shorthand(shorthand);
   if (!result.ok()) ADD_FAILURE() << result.error().message();
   return std::move(result).value();
 }
 
 // Hosts on one switch, each with its own link.
-inline Topology star(const std::vector<LinkSpec>& links) {
-  TopologyBuilder builder("star");
-  const NodeId hub = *builder.add_switch("hub", kWholeNetwork);
+inline topology::Topology star(const std::vector<topology::LinkSpec>& links) {
+  topology::TopologyBuilder builder("star");
+  const topology::NodeId hub = *builder.add_switch("hub", topology::kWholeNetwork);
   for (std::size_t i = 0; i < links.size(); ++i) {
-    const NodeId host = *builder.add_host(fmt::format("host{}", i), kWholeNetwork);
+    const topology::NodeId host =
+        *builder.add_host(fmt::format("host{}", i), topology::kWholeNetwork);
     EXPECT_TRUE(builder.add_link(host, hub, links[i]).ok());
   }
   return std::move(builder).build().value();
 }
 
 // Two hosts joined by a line of switches, one link after another.
-inline Topology line(const std::vector<LinkSpec>& links) {
-  TopologyBuilder builder("line");
-  NodeId here = *builder.add_host("first", kWholeNetwork);
+inline topology::Topology line(const std::vector<topology::LinkSpec>& links) {
+  topology::TopologyBuilder builder("line");
+  topology::NodeId here = *builder.add_host("first", topology::kWholeNetwork);
   for (std::size_t i = 0; i < links.size(); ++i) {
     const bool last = i + 1 == links.size();
-    const NodeId next = last ? *builder.add_host("last", kWholeNetwork)
-                             : *builder.add_switch(fmt::format("s{}", i), kWholeNetwork);
+    const topology::NodeId next =
+        last ? *builder.add_host("last", topology::kWholeNetwork)
+             : *builder.add_switch(fmt::format("s{}", i), topology::kWholeNetwork);
     EXPECT_TRUE(builder.add_link(here, next, links[i]).ok());
     here = next;
   }
   return std::move(builder).build().value();
 }
 
-// A network, the results of its flows and the promise that no checker complains.
+// A network and the results of its flows; expects that no checker complains.
 class Bench {
  public:
-  Bench(const Topology& topology, const NetworkOptions& options) : network(topology, options) {
+  Bench(const topology::Topology& topology, const NetworkOptions& options)
+      : network(topology, options) {
     network.on_flow_done([this](const FlowResult& result) { results.push_back(result); });
   }
 
@@ -151,7 +154,7 @@ class Bench {
     EXPECT_EQ(network.active_flows(), 0U);
     EXPECT_EQ(network.violations(), std::vector<std::string>{});
   }
-  // When a flow ended. Requires that it has.
+  // The result of a flow. Requires that it has ended.
   [[nodiscard]] const FlowResult& result(FlowId id) const {
     const auto found = std::find_if(results.begin(), results.end(),
                                     [&](const FlowResult& r) { return r.id == id; });
@@ -163,4 +166,4 @@ class Bench {
   std::vector<FlowResult> results;
 };
 
-}  // namespace thalweg::testing_sim
+}  // namespace thalweg::sim::fixture

@@ -1,27 +1,27 @@
-// What the ports of switches do: marks, drops, order; and which way packets take.
+// The ports of switches (marks, drops, order), and which path packets take.
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "fabric_fixture.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
-using testing_sim::Bench;
-using testing_sim::kFull;
-using testing_sim::kWire;
-using testing_sim::link;
-using testing_sim::star;
-using testing_sim::WindowOptions;
-using testing_sim::WindowTransport;
+using fixture::Bench;
+using fixture::kFull;
+using fixture::kWire;
+using fixture::link;
+using fixture::star;
+using fixture::WindowOptions;
+using fixture::WindowTransport;
 
-// A fast sender and a slow receiver: a burst of packets piles up at the switch.
+// A fast sender and a slow receiver, so that a burst of packets piles up at the switch.
 struct Pile {
   static constexpr std::int64_t kInNs = 120;    // a packet at 100 Gb/s
   static constexpr std::int64_t kOutNs = 1200;  // at 10 Gb/s
 
-  // Bytes that wait when packet i arrives (i from 0), if all before it were accepted.
+  // Bytes that wait when packet i arrives (i from 0), if all packets before it were accepted.
   static std::int64_t waiting_at(std::int64_t i) {
     // Packet j starts at the first arrival plus j·kOutNs.
     const std::int64_t started = std::min(i, i * kInNs / kOutNs + 1);
@@ -48,14 +48,14 @@ TEST(FabricQueues, marks__exactly_those_that_find_more_than_k) {
     SCOPED_TRACE(threshold);
     NetworkOptions options;
     options.queues.mark_above = Bytes(threshold);
-    const Topology net = star({link(100), link(10)});
+    const topology::Topology net = star({link(100), link(10)});
     Bench bench(net, options);
     const WindowTransport transport(burst(Ecn::kCapable));
     const FlowId flow = bench.start(0, 1, kPackets * kFull, transport);
     bench.run_to_the_end();
     const std::uint64_t expected = Pile::finding_more_than(threshold, kPackets);
     EXPECT_EQ(bench.network.counters().marks, expected);
-    // The last packet's echo comes after the flow has ended; every other mark has been echoed.
+    // The echo of the last packet comes after the flow has ended; every other mark has been echoed.
     EXPECT_LE(bench.result(flow).counters.marks_echoed, expected);
   }
 }
@@ -63,7 +63,7 @@ TEST(FabricQueues, marks__exactly_those_that_find_more_than_k) {
 TEST(FabricQueues, marks__not_on_packets_that_are_not_capable) {
   NetworkOptions options;
   options.queues.mark_above = Bytes(1);
-  const Topology net = star({link(100), link(10)});
+  const topology::Topology net = star({link(100), link(10)});
   Bench bench(net, options);
   const WindowTransport transport(burst(Ecn::kNotCapable));
   bench.start(0, 1, 100 * kFull, transport);
@@ -75,12 +75,12 @@ TEST(FabricQueues, marks__not_on_packets_that_are_not_capable) {
 TEST(FabricQueues, full_port__keeps_as_much_as_fits) {
   NetworkOptions options;
   options.queues.port_buffer = Bytes(10 * kWire);
-  const Topology net = star({link(100), link(10)});
+  const topology::Topology net = star({link(100), link(10)});
   Bench bench(net, options);
   const WindowTransport transport(burst(Ecn::kNotCapable));
   bench.start(0, 1, 20 * kFull, transport);
   EXPECT_FALSE(bench.network.run(Time::at(Duration::microseconds(6))));
-  // In the 2.28 µs of the burst two packets begin transmission and ten wait.
+  // In the 2.28 µs of the burst, transmission of two packets begins and ten wait.
   EXPECT_EQ(bench.network.counters().drops_full, 8U);
   bench.run_to_the_end();
 }
@@ -88,13 +88,13 @@ TEST(FabricQueues, full_port__keeps_as_much_as_fits) {
 TEST(FabricQueues, shared_buffer__limits_the_sum_over_ports) {
   NetworkOptions options;
   options.queues.shared_buffer = Bytes(10 * kWire);
-  const Topology net = star({link(100), link(100), link(10), link(10)});
+  const topology::Topology net = star({link(100), link(100), link(10), link(10)});
   Bench bench(net, options);
   const WindowTransport transport(burst(Ecn::kNotCapable));
   bench.start(0, 2, 20 * kFull, transport);
   bench.start(1, 3, 20 * kFull, transport);
   EXPECT_FALSE(bench.network.run(Time::at(Duration::microseconds(6))));
-  // As above, on two ports with ten places between them.
+  // As above, on two ports that share room for ten packets.
   EXPECT_EQ(bench.network.counters().drops_full, 40U - 2 * 2 - 10);
   bench.run_to_the_end();
 }
@@ -107,13 +107,14 @@ TEST(FabricQueues, selective__drops_what_is_not_capable_above_the_queue_threshol
     options.queues.discipline = QueueOptions::Discipline::kStrictPriority;
     options.queues.selective_threshold = Bytes(10 * kWire);
     options.queues.selective_step = 0.5;
-    const Topology net = star({link(100), link(10)});
+    const topology::Topology net = star({link(100), link(10)});
     Bench plain(net, options);
     const WindowTransport incapable(burst(Ecn::kNotCapable, queue));
     plain.start(0, 1, 40 * kFull, incapable);
     EXPECT_FALSE(plain.network.run(Time::at(Duration::microseconds(8))));
-    // A burst of 4.68 µs: four begin transmission; one more than the threshold may wait, since a
-    // packet that finds exactly the threshold gets in; each start makes room for one.
+    // In a burst of 4.68 µs, transmission of four packets begins. One more than the threshold may
+    // wait, since a packet that finds exactly the threshold is accepted; each start makes room for
+    // one more.
     const std::uint64_t kept = queue == 1 ? 15 : 20;
     EXPECT_EQ(plain.network.counters().drops_selective, queue == 0 ? 0 : 40 - kept);
     EXPECT_EQ(plain.network.counters().marks, 0U);
@@ -133,7 +134,7 @@ TEST(FabricQueues, selective__drops_what_is_not_capable_above_the_queue_threshol
 TEST(FabricQueues, strict_priority__urgent_flow_waits_for_one_packet_at_most) {
   NetworkOptions options;
   options.queues.discipline = QueueOptions::Discipline::kStrictPriority;
-  const Topology net = star({link(10), link(10), link(10)});
+  const topology::Topology net = star({link(10), link(10), link(10)});
   Bench bench(net, options);
   const WindowTransport patient(burst(Ecn::kNotCapable, 5));
   const WindowTransport urgent(burst(Ecn::kNotCapable, 1));
@@ -144,19 +145,19 @@ TEST(FabricQueues, strict_priority__urgent_flow_waits_for_one_packet_at_most) {
   bench.run_to_the_end();
   const FlowResult& quick = bench.result(fast);
   EXPECT_LE(quick.completion_time(), quick.oracle + Duration::nanoseconds(1200));
-  // The two share the last link, which is never idle: the patient one ends last, on time.
+  // Both flows share the last link, which is never idle; the less urgent flow ends last, on time.
   EXPECT_EQ(bench.result(slow).end.since_start(), Duration::nanoseconds(121 * 1200 + 2000));
 }
 
 TEST(FabricQueues, host__sends_urgent_flows_first) {
-  const Topology net = star({link(10), link(10)});
+  const topology::Topology net = star({link(10), link(10)});
   Bench bench(net, {});
   const WindowTransport patient(burst(Ecn::kNotCapable, 5));
   const WindowTransport urgent(burst(Ecn::kNotCapable, 1));
   bench.start(0, 1, 100 * kFull, patient);
   const FlowId fast = bench.start(0, 1, 1460, urgent);
   bench.run_to_the_end();
-  // One packet of the other flow is on the wire already; the switch sees no queue.
+  // One packet of the other flow is on the wire already; the switch has no queue.
   EXPECT_EQ(bench.result(fast).completion_time(), Duration::nanoseconds(3 * 1200 + 2000));
   EXPECT_EQ(bench.network.counters().peak_host_backlog, 100U * kWire);
 }
@@ -165,7 +166,7 @@ TEST(FabricQueues, pfabric__short_flow_overtakes_and_is_not_dropped) {
   NetworkOptions options;
   options.queues.discipline = QueueOptions::Discipline::kPFabric;
   options.queues.port_buffer = Bytes(10 * kWire);
-  const Topology net = star({link(10), link(10), link(10), link(10)});
+  const topology::Topology net = star({link(10), link(10), link(10), link(10)});
   Bench bench(net, options);
   WindowOptions window = burst(Ecn::kNotCapable);
   window.timeout = Duration::milliseconds(1);
@@ -182,19 +183,19 @@ TEST(FabricQueues, pfabric__short_flow_overtakes_and_is_not_dropped) {
   EXPECT_GT(bench.network.counters().drops_full, 0U);
 }
 
-// Bytes on each uplink of the first rack. 1 host a rack makes the uplinks those of one host.
+// Bytes on each uplink of the first rack. With 1 host per rack these are the uplinks of one host.
 std::vector<std::uint64_t> uplink_bytes(LoadBalancing balancing, int flows) {
-  const Topology net = testing_sim::topology(
-      "leaf-spine:racks=2,hosts=1,spines=4,host=100G,uplink=100G,buffer=100MB");
+  const topology::Topology net =
+      fixture::topology("leaf-spine:racks=2,hosts=1,spines=4,host=100G,uplink=100G,buffer=100MB");
   NetworkOptions options;
   options.balancing = balancing;
   Bench bench(net, options);
   const WindowTransport transport({});
   for (int i = 0; i < flows; ++i) bench.start(0, 1, 100 * kFull, transport);
   bench.run_to_the_end();
-  const NodeId leaf = net.arc(net.arcs_from(net.host(Rank(0)))[0]).to;
+  const topology::NodeId leaf = net.arc(net.arcs_from(net.host(Rank(0)))[0]).to;
   std::vector<std::uint64_t> bytes;
-  for (const ArcId arc : net.arcs_from(leaf)) {
+  for (const topology::ArcId arc : net.arcs_from(leaf)) {
     if (!net.rank_of(net.arc(arc).to).valid())
       bytes.push_back(bench.network.arc_bytes()[arc.index()]);
   }
@@ -219,4 +220,4 @@ TEST(FabricRouting, label__one_flow_all_paths_evenly) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::sim

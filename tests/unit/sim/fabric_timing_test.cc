@@ -6,29 +6,29 @@
 #include "base/prng.h"
 #include "fabric_fixture.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
-using testing_sim::Bench;
-using testing_sim::kFull;
-using testing_sim::line;
-using testing_sim::star;
-using testing_sim::WindowOptions;
-using testing_sim::WindowTransport;
+using fixture::Bench;
+using fixture::kFull;
+using fixture::line;
+using fixture::star;
+using fixture::WindowOptions;
+using fixture::WindowTransport;
 
-LinkSpec link(std::int64_t gbps, std::int64_t delay_ns) {
+topology::LinkSpec link(std::int64_t gbps, std::int64_t delay_ns) {
   return {Bandwidth::gbps(gbps), Duration::nanoseconds(delay_ns), Bytes(0)};
 }
 
 TEST(FabricTiming, one_packet__two_hops) {
-  const Topology net = star({link(100, 500), link(10, 700)});
+  const topology::Topology net = star({link(100, 500), link(10, 700)});
   NetworkOptions options;
   options.framing_bytes = 38;
   Bench bench(net, options);
   const WindowTransport transport({});
   const FlowId flow = bench.start(0, 1, 1000, transport);
   bench.run_to_the_end();
-  // 1000 + 40 + 38 bytes at 80 and at 800 ps a byte, and the two delays.
+  // 1000 + 40 + 38 bytes at 80 and at 800 ps per byte, plus the two delays.
   const auto expected = Duration::picoseconds(1078 * 80 + 500'000 + 1078 * 800 + 700'000);
   EXPECT_EQ(bench.result(flow).completion_time(), expected);
   EXPECT_EQ(bench.result(flow).oracle, expected);
@@ -40,8 +40,8 @@ TEST(FabricTiming, one_packet__two_hops) {
 }
 
 TEST(FabricTiming, one_flow__four_hops_of_equal_rate) {
-  const Topology net =
-      testing_sim::topology("leaf-spine:racks=2,hosts=1,spines=1,host=100G,uplink=100G,delay=1us");
+  const topology::Topology net =
+      fixture::topology("leaf-spine:racks=2,hosts=1,spines=1,host=100G,uplink=100G,delay=1us");
   Bench bench(net, {});
   const WindowTransport transport({});
   const FlowId flow = bench.start(0, 1, 10 * kFull, transport);
@@ -50,8 +50,8 @@ TEST(FabricTiming, one_flow__four_hops_of_equal_rate) {
   EXPECT_EQ(bench.result(flow).completion_time(), Duration::nanoseconds(13 * 120 + 4 * 1000));
 }
 
-// Packet by packet, link by link: when the line is free and the packet is there, it goes.
-std::int64_t pipeline_ps(const std::vector<LinkSpec>& links, std::uint64_t bytes,
+// Packet by packet, link by link: a packet is sent when the link is free and the packet is there.
+std::int64_t pipeline_ps(const std::vector<topology::LinkSpec>& links, std::uint64_t bytes,
                          std::uint32_t segment, std::uint32_t overhead) {
   std::vector<std::int64_t> free_at(links.size(), 0);
   std::int64_t arrival = 0;
@@ -67,13 +67,13 @@ std::int64_t pipeline_ps(const std::vector<LinkSpec>& links, std::uint64_t bytes
   return arrival;
 }
 
-// Random lines of one to six links of random rates, whole picoseconds a byte or not.
+// Random lines of one to six links of random rates, with whole picoseconds per byte or not.
 TEST(FabricTiming, one_flow__random_lines_match_the_pipeline_and_the_oracle) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Prng prng(seed);
-    std::vector<LinkSpec> links(1 + prng.below(6));
-    for (LinkSpec& spec : links) {
+    std::vector<topology::LinkSpec> links(1 + prng.below(6));
+    for (topology::LinkSpec& spec : links) {
       const std::int64_t odd = static_cast<std::int64_t>(prng.below(99'999'999'999));
       spec.rate = prng.chance(0.5) ? Bandwidth::gbps(10) : Bandwidth::bits_per_second(1 + odd);
       spec.delay = Duration::picoseconds(static_cast<std::int64_t>(prng.below(5'000'000)));
@@ -84,7 +84,7 @@ TEST(FabricTiming, one_flow__random_lines_match_the_pipeline_and_the_oracle) {
     const std::uint64_t bytes = 1 + prng.below(20'000);
     NetworkOptions options;
     options.framing_bytes = static_cast<std::uint32_t>(prng.below(50));
-    const Topology net = line(links);
+    const topology::Topology net = line(links);
     Bench bench(net, options);
     const WindowTransport transport(window);
     const FlowId flow = bench.start(0, 1, bytes, transport);
@@ -99,7 +99,8 @@ TEST(FabricTiming, one_flow__random_lines_match_the_pipeline_and_the_oracle) {
 TEST(FabricTiming, incast__as_long_as_the_bytes_take_on_the_last_link) {
   constexpr int kSenders = 40;
   constexpr int kPackets = 30;
-  const Topology net = star(std::vector<LinkSpec>(kSenders + 1, link(10, 1000)));
+  const topology::Topology net =
+      star(std::vector<topology::LinkSpec>(kSenders + 1, link(10, 1000)));
   Bench bench(net, {});
   const WindowTransport transport({});
   for (int sender = 1; sender <= kSenders; ++sender) {
@@ -113,7 +114,7 @@ TEST(FabricTiming, incast__as_long_as_the_bytes_take_on_the_last_link) {
 }
 
 TEST(FabricTiming, window__one_packet_a_round_trip) {
-  const Topology net = star({link(10, 1000), link(10, 1000)});
+  const topology::Topology net = star({link(10, 1000), link(10, 1000)});
   WindowOptions window;
   window.window_bytes = 1;
   Bench bench(net, {});
@@ -126,4 +127,4 @@ TEST(FabricTiming, window__one_packet_a_round_trip) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::sim

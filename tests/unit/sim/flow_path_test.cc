@@ -1,16 +1,16 @@
-// Flows that say which of the equal shortest paths they take.
+// Flows that name which of the equally short paths they take.
 #include <gtest/gtest.h>
 
 #include "fabric_fixture.h"
 #include "topology/routing.h"
 
-namespace thalweg::testing_sim {
+namespace thalweg::sim::fixture {
 namespace {
 
 constexpr int kSpines = 3;
 
-const Topology& leaf_spine() {
-  static const Topology network =
+const topology::Topology& leaf_spine() {
+  static const topology::Topology network =
       topology("leaf-spine:racks=2,hosts=2,spines=3,host=10G,uplink=10G");
   return network;
 }
@@ -35,7 +35,7 @@ TEST_P(FlowPath, start_flow__data_and_acknowledgements_keep_the_path_whatever_th
                               .transport = &transport,
                               .path = path});
     bench.run_to_the_end();
-    const Routing routing(leaf_spine());
+    const topology::Routing routing(leaf_spine());
     const auto there = routing.paths(Rank(0), Rank(2), 10);
     const auto back = routing.paths(Rank(2), Rank(0), 10);
     ASSERT_EQ(there.size(), static_cast<std::size_t>(kSpines));
@@ -52,10 +52,10 @@ INSTANTIATE_TEST_SUITE_P(Balancing, FlowPath,
                                            LoadBalancing::kLabel));
 
 TEST(FixedPath, start_flow__labels_of_a_fat_tree_name_every_path_once) {
-  const Topology network = topology("fat-tree:k=4");
+  const topology::Topology network = topology("fat-tree:k=4");
   const WindowTransport transport({});
   const Rank last(network.host_count() - 1);
-  const auto paths = Routing(network).paths(Rank(0), last, 100);
+  const auto paths = topology::Routing(network).paths(Rank(0), last, 100);
   ASSERT_EQ(paths.size(), 4U);
   Bench bench(network, {});
   for (std::int32_t path = 0; path < 4; ++path) {
@@ -80,7 +80,7 @@ TEST(FixedPath, start_flow__a_fixed_path_leaves_the_choices_of_others_alone) {
         {.source = Rank(0), .target = Rank(2), .bytes = 1000 * kFull, .transport = &transport});
     bench.run_to_the_end();
     std::vector<bool> by_spine;
-    for (const auto& way : Routing(leaf_spine()).paths(Rank(0), Rank(2), 10)) {
+    for (const auto& way : topology::Routing(leaf_spine()).paths(Rank(0), Rank(2), 10)) {
       by_spine.push_back(bench.network.arc_bytes()[way[1].index()] >= 1000 * kFull);
     }
     return by_spine;
@@ -90,4 +90,4 @@ TEST(FixedPath, start_flow__a_fixed_path_leaves_the_choices_of_others_alone) {
 }
 
 }  // namespace
-}  // namespace thalweg::testing_sim
+}  // namespace thalweg::sim::fixture

@@ -4,13 +4,13 @@
 #include "base/prng.h"
 #include "fabric_fixture.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
-using testing_sim::Bench;
-using testing_sim::kFull;
-using testing_sim::WindowOptions;
-using testing_sim::WindowTransport;
+using fixture::Bench;
+using fixture::kFull;
+using fixture::WindowOptions;
+using fixture::WindowTransport;
 
 Time at_us(std::int64_t us) { return Time::at(Duration::microseconds(us)); }
 
@@ -23,8 +23,8 @@ struct Outcome {
 };
 
 Outcome run(std::uint64_t seed, LoadBalancing balancing) {
-  const Topology net =
-      testing_sim::topology("leaf-spine:racks=3,hosts=4,spines=3,host=10G,uplink=10G,buffer=30kB");
+  const topology::Topology net =
+      fixture::topology("leaf-spine:racks=3,hosts=4,spines=3,host=10G,uplink=10G,buffer=30kB");
   NetworkOptions options;
   options.seed = seed;
   options.balancing = balancing;
@@ -35,8 +35,9 @@ Outcome run(std::uint64_t seed, LoadBalancing balancing) {
   const WindowTransport urgent(window);
   window.priority = 3;
   const WindowTransport patient(window);
-  bench.network.set_loss(ArcId(3), 0.01);
-  bench.network.call_at(at_us(100), [&] { bench.network.set_link_up(LinkId(13), false); });
+  bench.network.set_loss(topology::ArcId(3), 0.01);
+  bench.network.call_at(at_us(100),
+                        [&] { bench.network.set_link_up(topology::LinkId(13), false); });
   Prng prng(99);
   for (int i = 0; i < 60; ++i) {
     const int from = static_cast<int>(prng.below(12));
@@ -64,7 +65,7 @@ TEST(Network, seed__another_seed_sprays_otherwise) {
 }
 
 TEST(Network, call_at__in_order_of_time_then_of_calls) {
-  const Topology net = testing_sim::topology("single-switch:hosts=2");
+  const topology::Topology net = fixture::topology("single-switch:hosts=2");
   Network network(net, {});
   std::vector<int> order;
   network.call_at(at_us(2), [&] {
@@ -74,13 +75,13 @@ TEST(Network, call_at__in_order_of_time_then_of_calls) {
   network.call_at(at_us(1), [&] { order.push_back(1); });
   network.call_at(at_us(2), [&] { order.push_back(4); });
   network.call_at(at_us(1), [&] { order.push_back(2); });
-  EXPECT_TRUE(network.run(testing_sim::kForever));
+  EXPECT_TRUE(network.run(fixture::kForever));
   EXPECT_EQ(order, (std::vector<int>{1, 2, 3, 4, 5}));
   EXPECT_EQ(network.now(), at_us(2));
 }
 
 TEST(Network, run__stops_at_until_and_goes_on) {
-  const Topology net = testing_sim::topology("single-switch:hosts=2");
+  const topology::Topology net = fixture::topology("single-switch:hosts=2");
   Network network(net, {});
   int calls = 0;
   network.call_at(at_us(10), [&] { ++calls; });
@@ -93,7 +94,7 @@ TEST(Network, run__stops_at_until_and_goes_on) {
 }
 
 TEST(Network, on_flow_done__may_start_the_next_flow) {
-  const Topology net = testing_sim::topology("single-switch:hosts=2");
+  const topology::Topology net = fixture::topology("single-switch:hosts=2");
   Bench bench(net, {});
   const WindowTransport transport({});
   bench.network.on_flow_done([&](const FlowResult& result) {
@@ -107,10 +108,10 @@ TEST(Network, on_flow_done__may_start_the_next_flow) {
   for (std::size_t i = 1; i < 50; ++i) EXPECT_EQ(bench.results[i].start, bench.results[i - 1].end);
 }
 
-// The test transport adds one byte to the window it is handed: with a window of one byte a second
-// flow starts with two, and so on, so that the warm chain can be seen.
+// The test transport adds one byte to the window that it gets: from a window of one byte the second
+// flow starts with two, and so on, which makes the warm chain visible.
 TEST(Network, warm__hands_the_window_on_between_the_same_hosts) {
-  const Topology net = testing_sim::topology("single-switch:hosts=3");
+  const topology::Topology net = fixture::topology("single-switch:hosts=3");
   Network network(net, {});
   WindowOptions options;
   options.window_bytes = 1460;
@@ -125,7 +126,7 @@ TEST(Network, warm__hands_the_window_on_between_the_same_hosts) {
   elsewhere.target = Rank(2);
   for (const FlowSpec& spec : {warm, warm, cold, elsewhere}) {
     network.start_flow(spec);
-    EXPECT_TRUE(network.run(testing_sim::kForever));
+    EXPECT_TRUE(network.run(fixture::kForever));
   }
   ASSERT_EQ(times.size(), 4U);
   EXPECT_LT(times[1], times[0]);  // 1461 bytes: two packets at a time
@@ -170,7 +171,7 @@ class GrowingTransport final : public TransportFactory {
 };
 
 TEST(Network, oracle__a_flow_of_mixed_packet_sizes_is_not_called_too_fast) {
-  const Topology net = testing_sim::topology("leaf-spine:racks=2,hosts=1,spines=1");
+  const topology::Topology net = fixture::topology("leaf-spine:racks=2,hosts=1,spines=1");
   Bench bench(net, {});
   const GrowingTransport transport;
   bench.start(0, 1, Growing::kBytes, transport);
@@ -179,4 +180,4 @@ TEST(Network, oracle__a_flow_of_mixed_packet_sizes_is_not_called_too_fast) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::sim

@@ -1,7 +1,7 @@
-// What a recorder sees of a scenario, and that the scenario does not notice.
-#include "sim/recorder.h"
+// What a recorder sees of a scenario, and that it does not change the scenario's result.
+#include "sim/observe/recorder.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -9,12 +9,12 @@
 #include <tuple>
 
 #include "scenario_fixture.h"
-#include "sim/result_json.h"
+#include "sim/scenario/result_json.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
-using testing_sim::scenario_of;
+using fixture::scenario_of;
 
 constexpr const char* kScenario = R"(name: all of it
 topology: leaf-spine:racks=2,hosts=2,spines=2,host=10G,uplink=10G
@@ -32,13 +32,13 @@ faults:
   - {at: 900us, link: [leaf0, spine0], up: yes}
 )";
 
-// Keeps events, with the strings they refer to.
-class Collector final : public EventWriter {
+// Keeps events together with the strings that they refer to.
+class Collector final : public trace::EventWriter {
  public:
-  void write(const Event& event) override {
+  void write(const trace::Event& event) override {
     std::visit([this](const auto& typed) { take(typed); }, event);
   }
-  // Spans by track: host, what kind (-1: compute, else the target), lane.
+  // Spans by track: host, kind (-1: compute, else the target), row.
   using Track = std::tuple<int, int, int>;
   std::map<Track, std::vector<std::pair<Time, Time>>> tracks;
   std::vector<std::string> computed;
@@ -53,27 +53,33 @@ class Collector final : public EventWriter {
     EXPECT_GE(start, last_start);
     last_start = start;
   }
-  void take(const ComputeEvent& e) {
+  void take(const trace::ComputeEvent& e) {
     in_order(e.start);
-    tracks[{e.rank.value(), -1, e.lane.value()}].emplace_back(e.start, e.end);
+    tracks[{e.rank.value(), -1, e.row.value()}].emplace_back(e.start, e.end);
     computed.push_back(fmt::format("{} {}", e.job, e.what));
   }
-  void take(const TransferEvent& e) {
+  void take(const trace::TransferEvent& e) {
     in_order(e.start);
-    tracks[{e.source.value(), e.target.value(), e.lane.value()}].emplace_back(e.start, e.end);
+    tracks[{e.source.value(), e.target.value(), e.row.value()}].emplace_back(e.start, e.end);
     bytes_by_job[std::string(e.job)] += e.size.count();
   }
-  void take(const CounterEvent& e) {
+  void take(const trace::OperationEvent& e) {
+    in_order(e.start);
+    ADD_FAILURE() << "the simulator has no calls";
+  }
+  void take(const trace::StepEvent& /*e*/) { ADD_FAILURE() << "the simulator has no calls"; }
+  void take(const trace::LossEvent& /*e*/) { ADD_FAILURE() << "the simulator has no calls"; }
+  void take(const trace::CounterEvent& e) {
     in_order(e.at);
     last_counts[std::string(e.counter)] = e.value;
     double& highest = highest_counts[std::string(e.counter)];
     highest = std::max(highest, e.value);
   }
-  void take(const MarkEvent& e) {
+  void take(const trace::MarkEvent& e) {
     in_order(e.at);
     marks.emplace_back(e.what);
   }
-  void take(const DropEvent& /*e*/) {}
+  void take(const trace::DropEvent& /*e*/) {}
 };
 
 TEST(RunRecorder, run_scenario__same_result_with_and_without) {
@@ -159,7 +165,7 @@ TEST(RunRecorder, write__cut_at_the_limit_and_said) {
   EXPECT_EQ(spans, 50U + 1);
   EXPECT_EQ(some.marks.back(), fmt::format("{} events are left out", left_out));
   const std::size_t total = all.computed.size() + result.flows.size() + all.marks.size();
-  EXPECT_GT(left_out, total - 50);  // and counts
+  EXPECT_GT(left_out, total - 50);  // and counts are left out too
 }
 
 TEST(RunRecorder, write__run_that_is_cut_off) {
@@ -201,4 +207,4 @@ flows:
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::sim

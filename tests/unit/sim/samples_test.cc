@@ -1,14 +1,14 @@
-#include "sim/samples.h"
+#include "sim/observe/samples.h"
 
 #include <algorithm>
 #include <numeric>
 
 #include "sim/fabric_fixture.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
-using namespace testing_sim;
+using namespace fixture;
 
 TEST(SampleTable, merge_pairs__keeps_an_odd_last) {
   SampleTable<int> table(2);
@@ -25,7 +25,7 @@ TEST(SampleTable, merge_pairs__keeps_an_odd_last) {
   EXPECT_EQ(table[2][1], -9);
 }
 
-// Two hosts send to a third over one switch: the port to it holds a queue.
+// Two hosts send to a third over one switch, so the port to it holds a queue.
 class Incast {
  public:
   explicit Incast(std::uint64_t bytes)
@@ -45,15 +45,15 @@ class Incast {
     }
   }
   Network& network() { return network_; }
-  [[nodiscard]] ArcId port_to_receiver() const {
-    for (ArcId arc(0); arc.index() < topology_.arc_count(); ++arc) {
+  [[nodiscard]] topology::ArcId port_to_receiver() const {
+    for (topology::ArcId arc(0); arc.index() < topology_.arc_count(); ++arc) {
       if (topology_.arc(arc).to == topology_.host(Rank(2))) return arc;
     }
     return {};
   }
 
  private:
-  Topology topology_;
+  topology::Topology topology_;
   Network network_;
   WindowTransport transport_;
   std::uint64_t bytes_;
@@ -86,7 +86,7 @@ TEST(Sampler, run__ends_are_in_order_and_bounded) {
     Incast incast(400 * kFull);
     Sampler sampler(incast.network(), by_tag(most));
     incast.start();
-    // In slices, as a driver that shows progress does.
+    // Runs in slices, as a driver that shows progress does.
     Time until;
     while (!sampler.run(until)) until += Duration::nanoseconds(12'345);
     sampler.finish();
@@ -113,7 +113,7 @@ TEST(Sampler, samples__sums_are_those_of_the_network) {
   }
   EXPECT_EQ(samples.delivered[last][0], kBytes);
   EXPECT_EQ(samples.delivered[last][1], kBytes);
-  // No arc carries more in a sample than its rate allows; a packet may straddle the border.
+  // No arc carries more in a sample than its rate allows, but a packet may straddle the border.
   for (std::size_t s = 0; s <= last; ++s) {
     const double seconds = (samples.ends[s] - samples.start_of(s)).s();
     for (std::size_t a = 0; a < incast.network().topology().arc_count(); ++a) {
@@ -125,7 +125,7 @@ TEST(Sampler, samples__sums_are_those_of_the_network) {
   }
 }
 
-// The network's own peak is what the deepest sample holds, however often samples were merged.
+// The deepest sample equals the network's own peak, however often samples were merged.
 TEST(Sampler, deepest__is_exact_after_merging) {
   std::uint32_t seen = 0;
   for (const std::size_t most : {1024U, 2U}) {
@@ -142,7 +142,7 @@ TEST(Sampler, deepest__is_exact_after_merging) {
     if (seen == 0) seen = deepest;
     EXPECT_EQ(deepest, seen);
   }
-  // Two windows of 64 packets meet one line; what is not in flight waits there.
+  // Two windows of 64 packets meet at one link; packets that are not in flight wait there.
   EXPECT_GT(seen, 64U * 1500);
   EXPECT_LT(seen, 128U * 1500);
 }
@@ -150,7 +150,7 @@ TEST(Sampler, deepest__is_exact_after_merging) {
 TEST(Sampler, lost__counts_where_and_why) {
   Incast incast(400 * kFull);
   Sampler sampler(incast.network(), by_tag(16));
-  const ArcId port = incast.port_to_receiver();
+  const topology::ArcId port = incast.port_to_receiver();
   incast.network().set_loss(port, 0.05);
   incast.start();
   ASSERT_TRUE(sampler.run(kForever));
@@ -183,7 +183,7 @@ TEST(Sampler, run__stops_at_the_limit_of_time) {
 TEST(Network, take_queue_peak__starts_from_what_waits_and_keeps_the_checkers_peak) {
   Incast incast(100 * kFull);
   incast.start();
-  const ArcId port = incast.port_to_receiver();
+  const topology::ArcId port = incast.port_to_receiver();
   ASSERT_FALSE(incast.network().run(Time::at(Duration::microseconds(60))));
   const std::uint64_t first = incast.network().take_queue_peak(port);
   const std::uint64_t waiting = incast.network().queued_bytes(port);
@@ -196,4 +196,4 @@ TEST(Network, take_queue_peak__starts_from_what_waits_and_keeps_the_checkers_pea
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::sim

@@ -1,18 +1,18 @@
 // What the tests of scenarios and experiments load: topologies by shorthand, and one small model.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "sim/scenario.h"
-#include "sim/scenario_run.h"
-#include "topology/load.h"
+#include "sim/scenario/scenario.h"
+#include "sim/scenario/scenario_run.h"
+#include "topology/format/load.h"
 
-namespace thalweg::testing_sim {
+namespace thalweg::sim::fixture {
 
 inline ModelTable tiny_model() {
   ModelTable table;
@@ -29,11 +29,12 @@ inline ModelTable tiny_model() {
 }
 
 inline ScenarioLoaders loaders() {
-  return {.topology = [](const std::string& text) { return topology_from_shorthand(text); },
-          .model = [](const std::string& name) -> Result<ModelTable> {
-            if (name == "tiny") return tiny_model();
-            return Error(fmt::format("'{}' is not a model", name));
-          }};
+  return {
+      .topology = [](const std::string& text) { return topology::topology_from_shorthand(text); },
+      .model = [](const std::string& name) -> Result<ModelTable> {
+        if (name == "tiny") return tiny_model();
+        return Error(fmt::format("'{}' is not a model", name));
+      }};
 }
 
 inline Scenario scenario_of(const std::string& text, const Settings& settings = {}) {
@@ -42,7 +43,7 @@ inline Scenario scenario_of(const std::string& text, const Settings& settings = 
   return std::move(scenario).value();
 }
 
-// Runs it, and expects that it finishes, or does not, and that no checker complains.
+// Runs the scenario, and expects that it finishes (or not) and that no checker complains.
 inline ScenarioResult result_of(const Scenario& scenario, bool finishes = true) {
   Result<ScenarioResult> result = run_scenario(scenario, {});
   if (!result.ok()) ADD_FAILURE() << result.error().message();
@@ -51,4 +52,4 @@ inline ScenarioResult result_of(const Scenario& scenario, bool finishes = true) 
   return std::move(result).value();
 }
 
-}  // namespace thalweg::testing_sim
+}  // namespace thalweg::sim::fixture

@@ -1,18 +1,18 @@
-#include "sim/scenario.h"
+#include "sim/scenario/scenario.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "scenario_fixture.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
-using testing_sim::loaders;
-using testing_sim::result_of;
-using testing_sim::scenario_of;
+using fixture::loaders;
+using fixture::result_of;
+using fixture::scenario_of;
 
 constexpr const char* kGood = R"(name: all of it
 topology: leaf-spine:racks=2,hosts=2,spines=2,host=10G,uplink=10G
@@ -100,7 +100,7 @@ struct BadCase {
   const char* word;
 };
 
-// Each change of the good text is an error that names the line and holds the word.
+// Each change of the good text must give an error that names the line and contains the word.
 void expect_refused(const std::string& good, const std::vector<BadCase>& cases) {
   for (const BadCase& bad : cases) {
     std::string text = good;
@@ -181,7 +181,7 @@ TEST(Scenario, jobs_on_part_of_the_hosts__run_there_and_nowhere_else) {
     EXPECT_NE(std::ranges::find(hosts, flow.spec.target), hosts.end());
   }
   EXPECT_EQ(flows_of[0], 0);
-  // A ring of 5 sends 8 rounds of 5, twice.
+  // A ring of 5 sends 8 rounds of 5 messages, twice.
   EXPECT_EQ(flows_of[1], 80);
   EXPECT_GT(flows_of[2], 0);
   EXPECT_GT(flows_of[3], 0);
@@ -273,7 +273,7 @@ flows:
                                          limit);
     const ScenarioResult result = result_of(scenario_of(text));
     EXPECT_EQ(result.flows.size(), 3U);
-    // In turn: all three end together, and the line is never idle.
+    // In turn, all three end together, and the link is never idle.
     if (std::string_view(limit) != "0B") {
       EXPECT_LT(result.flows.back().end - result.flows.front().end, Duration::microseconds(20));
       EXPECT_LT(result.end.since_start(), Duration::microseconds(7600));
@@ -315,4 +315,4 @@ TEST(Scenario, nothing_to_do__an_error) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::sim

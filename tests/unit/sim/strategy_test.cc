@@ -1,17 +1,17 @@
-// Strategies of synchronization as simulated jobs: who waits for whom.
-#include <fmt/format.h>
+// Synchronization strategies as simulated jobs: which workers wait for which.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include "sim/scenario_fixture.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
-using testing_sim::result_of;
-using testing_sim::scenario_of;
+using fixture::result_of;
+using fixture::scenario_of;
 
-// Two racks of two, of which one worker computes four times slower.
-std::vector<IterationResult> train(std::string_view scheme, int iterations) {
+// Two racks of two; one worker computes four times slower.
+std::vector<IterationResult> train_by(std::string_view scheme, int iterations) {
   const ScenarioResult result = result_of(scenario_of(fmt::format(
       R"(topology: leaf-spine:racks=2,hosts=2,spines=1,host=10G,uplink=10G
 transport: {{kind: dctcp, rto_min: 5ms}}
@@ -24,7 +24,8 @@ jobs:
   return result.jobs[0].iterations;
 }
 
-// The iterations that a worker began before all had done the one `behind` it and one more.
+// How many iterations began before all workers had finished the one `behind` + 1 iterations
+// earlier.
 int begun_early(const std::vector<IterationResult>& iterations, std::size_t behind) {
   int early = 0;
   for (std::size_t t = behind + 1; t < iterations.size(); ++t) {
@@ -34,14 +35,14 @@ int begun_early(const std::vector<IterationResult>& iterations, std::size_t behi
 }
 
 TEST(Strategies, ssp__nobody_is_further_ahead_than_the_staleness) {
-  const auto stale = train("ssp:servers=2,staleness=2", 12);
+  const auto stale = train_by("ssp:servers=2,staleness=2", 12);
   EXPECT_EQ(begun_early(stale, 2), 0);
   EXPECT_GT(begun_early(stale, 1), 0);
-  EXPECT_EQ(begun_early(train("ssp:staleness=0", 6), 0), 0);
+  EXPECT_EQ(begun_early(train_by("ssp:staleness=0", 6), 0), 0);
 }
 
 TEST(Strategies, asp__the_others_do_not_wait_for_the_slow_one) {
-  EXPECT_GT(begun_early(train("asp:servers=2", 12), 2), 0);
+  EXPECT_GT(begun_early(train_by("asp:servers=2", 12), 2), 0);
 }
 
 constexpr std::string_view kSums = "group_transport: {kind: atp, elements: 256}, ";
@@ -63,19 +64,18 @@ TEST(Strategies, ds_sync__groups_within_racks_are_summed_in_switches) {
   const ScenarioResult ring = result_of(scenario_of(of_racks("ds-sync", "")));
   const ScenarioResult sums = result_of(scenario_of(of_racks("ds-sync:group=atp", kSums)));
   EXPECT_FALSE(ring.jobs[0].aggregation);
-  // In each iteration two groups of seven: a packet of 256 floats of each member, and one sum.
+  // In each iteration two groups of seven: one packet of 256 floats from each member, and one sum.
   constexpr std::uint64_t kPackets = 8 * 2 * ((4'000'000 / 4 + 255) / 256);
   EXPECT_EQ(sums.jobs[0].aggregation->completed, kPackets);
   EXPECT_EQ(sums.jobs[0].aggregation->at_servers, kPackets);
-  // A member sends 8/7 of its tensor, with headers, where a ring has it send 12/7.
+  // A member sends 8/7 of its tensor, plus headers, while in a ring it sends 12/7.
   EXPECT_LT(sums.jobs[0].iterations.back().end.since_start().ms(),
             0.8 * ring.jobs[0].iterations.back().end.since_start().ms());
 }
 
 TEST(Strategies, sums_in_switches__need_a_transport_and_large_groups) {
   const auto refusal = [](std::string_view scheme, std::string_view more) {
-    const auto made =
-        scenario_from_yaml(of_racks(scheme, more), "test", testing_sim::loaders(), {});
+    const auto made = scenario_from_yaml(of_racks(scheme, more), "test", fixture::loaders(), {});
     return made.ok() ? "none" : made.error().message();
   };
   EXPECT_NE(refusal("ds-sync:group=atp", "").find("needs a 'group_transport'"), std::string::npos);
@@ -83,7 +83,7 @@ TEST(Strategies, sums_in_switches__need_a_transport_and_large_groups) {
   EXPECT_NE(refusal("ds-sync:group=atp", "group_transport: {kind: dctcp}, ")
                 .find("'group_transport' must be of the kind atp"),
             std::string::npos);
-  // Its groups are the pairs of the representatives.
+  // The groups across racks are the pairs of the representatives.
   EXPECT_NE(refusal("ds-sync:across=atp", kSums).find("no group"), std::string::npos);
 }
 
@@ -110,7 +110,7 @@ jobs:
   - {{size: 8MB, scheme: "{}"}}
 )",
                                                      scheme),
-                                         "test", testing_sim::loaders(), {});
+                                         "test", fixture::loaders(), {});
     return made.ok() ? std::string("no error") : made.error().message();
   };
   EXPECT_NE(error_of("ssp:staleness=-1").find("staleness"), std::string::npos);
@@ -121,4 +121,4 @@ jobs:
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::sim

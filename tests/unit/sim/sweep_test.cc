@@ -1,9 +1,9 @@
-#include "sim/sweep.h"
+#include "sim/scenario/sweep.h"
 
 #include <gtest/gtest.h>
 #include <yaml-cpp/yaml.h>
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
 YAML::Node applied(const char* text, const Settings& settings) {
@@ -54,6 +54,16 @@ TEST(Settings, bad_path__says_what_is_there) {
   EXPECT_NE(failure(kFile, {{"network.buffer", "1"}}).find("there are"), std::string::npos);
   EXPECT_NE(failure(kFile, {{"jobs.2.scheme", "ring"}}).find("none of the 2"), std::string::npos);
   EXPECT_NE(failure(kFile, {{"topology.hosts", "2"}}).find("nothing below"), std::string::npos);
+}
+
+TEST(Settings, values__have_the_lines_of_what_they_replace) {
+  const YAML::Node root = applied("a: 1\njobs:\n  - {scheme: ring}\n  - {scheme: rat}\n",
+                                  {{"jobs.1.scheme", "ps"}, {"jobs.0.new", "2"}});
+  EXPECT_EQ(root["jobs"][1]["scheme"].Mark().line, 3);
+  EXPECT_EQ(root["jobs"][1]["scheme"].Scalar(), "ps");
+  const YAML::Node first = root["jobs"][0];  // a new key has the line of its map
+  EXPECT_EQ(first["new"].Scalar(), "2");
+  for (const auto& entry : first) EXPECT_EQ(entry.first.Mark().line, 2);
 }
 
 TEST(Settings, unknown_variable__names_the_line_and_those_there_are) {
@@ -110,4 +120,4 @@ TEST(Sweep, flag__replaces_the_axis_of_its_name) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::sim

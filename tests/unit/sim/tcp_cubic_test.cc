@@ -5,14 +5,14 @@
 
 #include "sim/tcp_harness.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
 constexpr double kC = 0.4;
 constexpr double kBeta = 0.7;
 
-// A flow in congestion avoidance, a round trip at a time: every segment of a window is acknowledged
-// a round trip after it was sent.
+// A flow in congestion avoidance, driven one round trip at a time: every segment of a window is
+// acknowledged one round trip after it was sent.
 class CubicFlow {
  public:
   CubicFlow(double window, Duration rtt, KeyValues given = {})
@@ -27,7 +27,7 @@ class CubicFlow {
     while (acked_ < end) acknowledge(acked_ + 1);
   }
 
-  // The first segment outstanding is lost and repaired.
+  // Loses and repairs the first outstanding segment.
   void lose() {
     flow_.wait(rtt_);
     const std::uint64_t end = next_unsent_;
@@ -75,7 +75,8 @@ class CubicFlow {
   double after_loss_ = 0;
 };
 
-// Round trips until the window is where recovery put it: the segment-by-segment start is over.
+// Runs round trips until the window is where recovery put it, that is until the slow beginning is
+// over.
 void regain(CubicFlow& flow) {
   while (flow.window() < flow.after_loss() - 1e-9) flow.round_trip();
 }
@@ -86,7 +87,8 @@ TEST(TcpCubic, loss__keeps_beta_of_the_window) {
   EXPECT_NEAR(flow.after_loss(), 1000 * kBeta, 1);
 }
 
-// Long round trips: the cubic rules. After the loss at 1000 the window is C (t - K)^3 + W_max.
+// With long round trips the cubic decides: after the loss at 1000 the window is C (t - K)^3 +
+// W_max.
 TEST(TcpCubic, growth__follows_the_cubic) {
   CubicFlow flow(1000, Duration::milliseconds(50));
   flow.lose();
@@ -96,8 +98,8 @@ TEST(TcpCubic, growth__follows_the_cubic) {
   double worst = 0;
   while (flow.seconds() < start + 2 * k) {
     flow.round_trip();
-    // All acknowledgements of a round trip come at once: the window reaches nearly where the cubic
-    // is a round trip later.
+    // All acknowledgements of a round trip come at once, so the window nearly reaches the cubic's
+    // value one round trip later.
     const double t = flow.seconds() - start + 0.05 - k;
     worst = std::max(worst, std::abs(flow.window() - (kC * t * t * t + 1000)));
   }
@@ -106,8 +108,8 @@ TEST(TcpCubic, growth__follows_the_cubic) {
   EXPECT_NEAR(flow.window(), 1300, 20);
 }
 
-// Short round trips: Reno with the same mean window is faster and rules: 3 (1 - beta) / (1 + beta)
-// segments a round trip until the window of the loss, then 1.
+// With short round trips Reno with the same mean window is faster and decides: 3 (1 - beta) / (1 +
+// beta) segments per round trip up to the window of the loss, then 1.
 TEST(TcpCubic, growth__reno_where_that_is_faster) {
   const Duration rtt = Duration::microseconds(100);
   CubicFlow flow(50, rtt);
@@ -123,7 +125,7 @@ TEST(TcpCubic, growth__reno_where_that_is_faster) {
   EXPECT_NEAR(flow.window() - before, 20, 0.5);
 }
 
-// A second loss below the last plateau puts the next one lower: (1 + beta) / 2 of the window.
+// A second loss below the last plateau sets the next one lower: at (1 + beta) / 2 of the window.
 TEST(TcpCubic, fast_convergence__lowers_the_plateau) {
   for (const bool on : {true, false}) {
     SCOPED_TRACE(on);
@@ -141,7 +143,8 @@ TEST(TcpCubic, fast_convergence__lowers_the_plateau) {
   }
 }
 
-// After a timeout the cubic starts at its plateau: convex from the slow-start threshold on.
+// After a timeout the cubic starts at its plateau, so it is convex from the slow-start threshold
+// on.
 TEST(TcpCubic, timeout__starts_at_the_plateau) {
   CubicFlow flow(200, Duration::milliseconds(50));
   flow.time_out();
@@ -155,4 +158,4 @@ TEST(TcpCubic, timeout__starts_at_the_plateau) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::sim

@@ -1,5 +1,5 @@
-// DCTCP: alpha and cuts exactly, and the sawtooth of the DCTCP paper (Alizadeh et al., SIGCOMM
-// 2010, section 3.3) over a pipe.
+// DCTCP: exact values of alpha and of cuts, and the sawtooth of the DCTCP paper (Alizadeh et al.,
+// SIGCOMM 2010, section 3.3) over a pipe.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,12 +7,12 @@
 
 #include "sim/tcp_harness.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
-using Numbers = std::vector<std::uint64_t>;
+using DctcpNumbers = std::vector<std::uint64_t>;
 
-// Acknowledges a window of `size` segments from `first` on, of which the last `marked` are marked.
+// Acknowledges a window of `size` segments from `first` on, the last `marked` of them as marked.
 void ack_window(SenderByHand& flow, std::uint64_t first, std::uint64_t size, std::uint64_t marked) {
   for (std::uint64_t i = 0; i < size; ++i) {
     flow.ack(first + i + 1, i >= size - marked);
@@ -30,7 +30,7 @@ TEST(TcpDctcp, segments__ecn_capable_also_when_sent_again) {
   EXPECT_EQ(flow.last().ecn, Ecn::kCapable);
 }
 
-// alpha starts at 1: the first mark halves. Further marks in the same window change nothing.
+// alpha starts at 1, so the first mark halves. Further marks in the same window change nothing.
 TEST(TcpDctcp, mark__cuts_once_a_window) {
   SenderByHand flow("dctcp", {{"warm", "avoidance"}}, 1000, 20);
   flow.send();
@@ -51,13 +51,14 @@ TEST(TcpDctcp, mark__cuts_once_a_window) {
 TEST(TcpDctcp, alpha__weighs_the_marked_fraction_of_a_window) {
   SenderByHand flow("dctcp", {{"warm", "avoidance"}, {"alpha", "0.5"}, {"g", "0.25"}}, 1000, 16);
   flow.send();
-  // 4 of 16 marked: the first mark cuts by alpha / 2 = 1/4, as alpha was.
+  // 4 of 16 are marked: the first mark cuts by alpha / 2 = 1/4, with the old alpha.
   double window = 16;
   for (int i = 0; i < 12; ++i) window += 1 / window;
   ack_window(flow, 0, 16, 4);
   EXPECT_DOUBLE_EQ(flow.window(), window * 0.75);
-  // alpha = 3/4 * 1/2 + 1/4 * 1/4. The 12 segments that were out at the cut come back unmarked and
-  // take it to 3/4 of that; the first segment sent after the cut is marked and shows it.
+  // alpha = 3/4 * 1/2 + 1/4 * 1/4. The 12 segments that were outstanding at the cut come back
+  // unmarked and reduce it to 3/4 of that; the first segment sent after the cut is marked and shows
+  // it.
   ack_window(flow, 16, 12, 0);
   const double alpha = 0.75 * (0.375 + 0.0625);
   window = flow.window();
@@ -82,14 +83,14 @@ TEST(TcpDctcp, cut__never_below_two_segments) {
   EXPECT_DOUBLE_EQ(flow.window(), 2);
 }
 
-struct Sawtooth {
+struct WindowSawtooth {
   double lowest = 1e18;  // queue, packets
   double highest = 0;
   double utilisation = 0;
 };
 
 // `flows` endless flows through 10 Gb/s, base round trip 100 us; the second half is measured.
-Sawtooth measure_sawtooth(double k, std::size_t flows) {
+WindowSawtooth measure_sawtooth(double k, std::size_t flows) {
   const auto factory = transport_or_fail("dctcp", {});
   constexpr double kPacket = 1500;
   PipeOptions options;
@@ -98,7 +99,7 @@ Sawtooth measure_sawtooth(double k, std::size_t flows) {
   pipe.keep_sent(false);
   const Time half = Time::at(Duration::milliseconds(100));
   const Time end = Time::at(Duration::milliseconds(200));
-  Sawtooth result;
+  WindowSawtooth result;
   std::uint64_t delivered_at_half = 0;
   pipe.on_queue([&](Time now, std::uint64_t bytes) {
     if (now < half) {
@@ -115,15 +116,15 @@ Sawtooth measure_sawtooth(double k, std::size_t flows) {
   return result;
 }
 
-// The model for N synchronized flows: the queue's peak is K + N, and it swings by
-// A = sqrt(2 N (C RTT + K)) / 2 packets. The queue is sampled at arrivals, each packet counted
-// with itself, so 2 packets of tolerance besides 25 % of the swing.
+// The model for N synchronized flows: the queue's peak is K + N, and it swings by A = sqrt(2 N (C
+// RTT + K)) / 2 packets. The queue is sampled at arrivals, and each packet counts itself, so the
+// tolerance is 2 packets besides 25 % of the swing.
 TEST(TcpDctcp, sawtooth__as_the_papers_model) {
   constexpr double kBdp = 10e9 * 100e-6 / 8 / 1500;
   for (const double k : {30.0, 65.0, 130.0}) {
     SCOPED_TRACE(testing::Message() << "K " << k);
     const double amplitude = std::sqrt(2 * (kBdp + k)) / 2;
-    const Sawtooth measured = measure_sawtooth(k, 1);
+    const WindowSawtooth measured = measure_sawtooth(k, 1);
     RecordProperty("amplitude", std::to_string(measured.highest - measured.lowest));
     EXPECT_NEAR(measured.highest, k + 1, 2);
     EXPECT_NEAR(measured.highest - measured.lowest, amplitude, 0.25 * amplitude + 2);
@@ -134,11 +135,11 @@ TEST(TcpDctcp, sawtooth__as_the_papers_model) {
 TEST(TcpDctcp, sawtooth__two_flows_stay_around_the_threshold) {
   constexpr double kBdp = 10e9 * 100e-6 / 8 / 1500;
   const double amplitude = std::sqrt(2 * 2 * (kBdp + 65)) / 2;
-  const Sawtooth measured = measure_sawtooth(65, 2);
+  const WindowSawtooth measured = measure_sawtooth(65, 2);
   EXPECT_LT(measured.highest, 65 + 2 + 4);
   EXPECT_GT(measured.lowest, 65 + 2 - 1.5 * amplitude - 4);
   EXPECT_GT(measured.utilisation, 0.999);
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::sim

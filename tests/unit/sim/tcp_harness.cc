@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
 constexpr double kDefaultMss = 1460;
@@ -104,7 +104,7 @@ void Pipe::handle(const Event& event) {
       take_ack(flow, event.ack);
       break;
     case Kind::kTimer:
-      // A timer that was moved since is stale.
+      // A timer that was moved in the meantime is stale.
       if (flow.sender->next_timeout() != event.time) return;
       flow.sender->on_timeout(now_);
       break;
@@ -139,7 +139,8 @@ void Pipe::poll(std::size_t index) {
     EXPECT_FALSE(timeout.has_value());
     return;
   }
-  // Whatever was polled dry and is not done must be waiting for an acknowledgement or the timer.
+  // A sender that has nothing to send and is not done must wait for an acknowledgement or the
+  // timer.
   EXPECT_TRUE(timeout.has_value()) << "nothing would ever wake this flow";
   if (!timeout) return;
   EXPECT_GE(*timeout, now_);
@@ -240,4 +241,4 @@ bool Pipe::all_done() const {
   });
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::sim

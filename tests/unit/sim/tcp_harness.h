@@ -1,4 +1,5 @@
-// Two ways to drive TCP-like senders in virtual time: by hand, and over a pipe with a bottleneck.
+// Two harnesses that drive TCP-like senders in virtual time: by hand, and over a pipe with a
+// bottleneck.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +13,27 @@
 #include <vector>
 
 #include "base/prng.h"
+#include "sim/hosts/transport.h"
 #include "sim/tcp/transports.h"
-#include "sim/transport.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 
-// The transport, or a failed test and a null pointer.
+// Returns the transport; if there is none, fails the test and returns a null pointer.
 std::unique_ptr<TransportFactory> transport_or_fail(std::string_view name, const KeyValues& given);
 
 // One sender driven by hand, for exact traces. Segments are named by number: segment i starts at
-// byte i * mss. Time moves only when told.
+// byte i * mss. Time moves only when the test says so.
 class SenderByHand {
  public:
   SenderByHand(std::string_view transport, const KeyValues& given, std::uint64_t segments,
                std::optional<double> window_segments = std::nullopt);
 
-  // Polls until nothing is left: the numbers of the segments sent.
+  // Polls until nothing is left; returns the numbers of the segments sent.
   std::vector<std::uint64_t> send();
-  // The receiver expects segment `next` now; answers a packet sent `round_trip` ago. Does not poll.
+  // Acknowledges as a receiver that now expects segment `next`, in answer to a packet sent
+  // `round_trip` ago. Does not poll.
   void ack(std::uint64_t next, bool echo = false, bool answers_retransmission = false);
-  // `count` times the same, polling after each: all segments sent.
+  // Acknowledges `count` times the same, polling after each; returns all segments sent.
   std::vector<std::uint64_t> duplicates(std::uint64_t next, int count);
   void wait(Duration time) { now_ += time; }
   // Moves to the next timeout and tells the sender.
@@ -53,19 +55,20 @@ class SenderByHand {
   Duration round_trip_ = Duration::microseconds(100);
 };
 
-// Flows from one host over one FIFO to one receiver; acknowledgements come back over a wire without
+// Flows from one host over one FIFO to one receiver; acknowledgements come back over a link without
 // a queue. Faults come from a script or from a seed.
 struct PipeOptions {
   Bandwidth rate = Bandwidth::gbps(10);
   Duration delay = Duration::microseconds(50);  // one way
-  Bytes buffer;                                 // 0: endless
-  Bytes mark_above;                             // queued on arrival; 0: never
-  double loss = 0;                              // of data packets, on arrival at the queue
+  Bytes buffer;                                 // 0: unlimited
+  Bytes mark_above;                             // bytes queued on arrival; 0: never
+  double loss = 0;                              // share of data packets, on arrival at the queue
   double ack_loss = 0;
-  double duplication = 0;  // of data and acknowledgements
-  Duration jitter;         // each packet is later by up to this, each way: reordering
+  double duplication = 0;  // share of data and acknowledgements
+  Duration jitter;         // each packet is delayed by up to this, each way, which reorders
   std::uint64_t seed = 0;
-  // True: lose this segment; called for every segment sent, with its number in order of sending.
+  // Returns true to lose this segment; called for every segment sent, with its number in sending
+  // order.
   std::function<bool(const SegmentToSend& segment, std::uint64_t number)> lose;
 };
 
@@ -79,8 +82,8 @@ class Pipe {
  public:
   Pipe(const TransportFactory& transport, const PipeOptions& options);
 
-  // Bytes of each flow; all start at time 0. Returns when all are done and nothing is on the way,
-  // or at `until`. Fails the test when a property of every transport does not hold:
+  // Takes the bytes of each flow; all start at time 0. Returns when all are done and nothing is in
+  // flight, or at `until`. Fails the test when a property of every transport does not hold:
   // 1. a sender with bytes outstanding has a timeout ahead;
   // 2. nothing beyond the flow's bytes is sent, and new data only within the window, which
   //    duplicates may inflate by a segment each;
@@ -91,10 +94,10 @@ class Pipe {
   [[nodiscard]] Time now() const { return now_; }
   [[nodiscard]] const Sender& sender(std::size_t flow) const { return *flows_[flow].sender; }
   [[nodiscard]] const std::vector<SentSegment>& sent() const { return sent_; }
-  // Payload that has reached the receiver for the first time.
+  // Payload bytes that have reached the receiver for the first time.
   [[nodiscard]] std::uint64_t delivered() const { return delivered_; }
   [[nodiscard]] std::uint64_t drops() const { return drops_; }
-  // Called with the queue in bytes when a data packet has arrived at it.
+  // `callback` gets the queue in bytes when a data packet has arrived at it.
   void on_queue(std::function<void(Time, std::uint64_t)> callback) {
     on_queue_ = std::move(callback);
   }
@@ -105,11 +108,11 @@ class Pipe {
     std::unique_ptr<Sender> sender;
     std::unique_ptr<Receiver> receiver;
     std::uint64_t bytes = 0;
-    std::uint64_t acked = 0;     // as the sender was told
-    std::uint64_t high = 0;      // as the sender has sent
-    std::uint64_t expected = 0;  // as the receiver said last
-    double inflation = 0;        // what duplicates may add to the window
-    std::vector<bool> arrived;   // bytes, a model of the receiver
+    std::uint64_t acked = 0;     // as the sender knows it
+    std::uint64_t high = 0;      // the end of what the sender has sent
+    std::uint64_t expected = 0;  // as the receiver last said
+    double inflation = 0;        // how much duplicates may add to the window
+    std::vector<bool> arrived;   // by byte: a model of the receiver
   };
   enum class Kind : std::uint8_t { kData, kAck, kTimer };
   struct Event {
@@ -142,7 +145,7 @@ class Pipe {
   std::vector<Flow> flows_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t next_order_ = 0;
-  // What is in the bottleneck: when it has left, and its size.
+  // The packets in the bottleneck: when each will have left, and its size.
   std::deque<std::pair<Time, std::uint64_t>> queue_;
   std::uint64_t queued_ = 0;
   Time busy_until_;
@@ -154,4 +157,4 @@ class Pipe {
   std::function<void(Time, std::uint64_t)> on_queue_;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::sim

@@ -3,7 +3,7 @@
 
 #include "sim/tcp_harness.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
 using Numbers = std::vector<std::uint64_t>;
@@ -14,7 +14,7 @@ Numbers range(std::uint64_t begin, std::uint64_t end) {
   return numbers;
 }
 
-// A window of `size` segments in congestion avoidance, all of it sent.
+// A sender in congestion avoidance with a window of `size` segments, all of them sent.
 SenderByHand avoiding(double size, KeyValues given = {}) {
   given.emplace("warm", "avoidance");
   return {"newreno", given, 1000, size};
@@ -65,9 +65,9 @@ TEST(TcpNewReno, growth__not_when_the_flow_has_nothing_to_send) {
   EXPECT_FALSE(flow.sender().next_timeout().has_value());
 }
 
-// Window 10, segment 0 lost, 1 to 9 arrive. Two duplicates let new segments out (RFC 3042); the
-// third halves the window to 5, sends 0 again, and 5 + 3 - 12 outstanding allow nothing until
-// duplicates have inflated past what is out.
+// Window 10, segment 0 lost, 1 to 9 arrive. Two duplicates allow new segments (RFC 3042); the third
+// halves the window to 5 and sends 0 again. With 12 outstanding and 5 + 3 allowed, nothing is sent
+// until duplicates have inflated the allowance past 12.
 TEST(TcpNewReno, fast_retransmit__one_loss) {
   SenderByHand flow = avoiding(10);
   EXPECT_EQ(flow.send(), range(0, 10));
@@ -142,7 +142,8 @@ TEST(TcpNewReno, dupacks__threshold_is_a_parameter) {
   EXPECT_EQ(deaf.duplicates(0, 9), Numbers{});
 }
 
-// All of a window of 8 is lost: one segment, then slow start to 4, then linear, everything again.
+// A window of 8 is lost entirely: everything is sent again, first one segment, then in slow start
+// to 4, then linearly.
 TEST(TcpNewReno, timeout__starts_over_from_the_first_missing) {
   SenderByHand flow = avoiding(8);
   EXPECT_EQ(flow.send(), range(0, 8));
@@ -223,7 +224,7 @@ TEST(TcpNewReno, timeout__not_before_its_time) {
   EXPECT_DOUBLE_EQ(flow.window(), 8);
 }
 
-// Duplicates that originals from before a timeout caused do not start a fast retransmit.
+// Duplicates caused by originals from before a timeout do not start a fast retransmit.
 TEST(TcpNewReno, duplicates__not_counted_below_what_a_timeout_gave_up) {
   SenderByHand flow = avoiding(8);
   flow.send();
@@ -232,7 +233,7 @@ TEST(TcpNewReno, duplicates__not_counted_below_what_a_timeout_gave_up) {
   EXPECT_EQ(flow.duplicates(0, 6), Numbers{});
   flow.ack(8, false, true);
   EXPECT_EQ(flow.send(), (Numbers{8, 9}));
-  // Above it they are.
+  // Above that point they count.
   for (std::uint64_t next = 9; next <= 12; ++next) {
     flow.ack(next);
     flow.send();
@@ -265,13 +266,13 @@ TEST(TcpNewReno, segments__last_one_is_short) {
   EXPECT_FALSE(sender->poll_transmit(Time(), segment));
 }
 
-// Over a real pipe: the window that overflows the buffer is cut, and the flow comes through at
-// nearly the line's rate without a timeout (a buffer of one bandwidth-delay product).
+// Over a real pipe the window that overflows the buffer is cut, and the flow completes at nearly
+// the link's rate without a timeout (with a buffer of one bandwidth-delay product).
 TEST(TcpNewReno, pipe__one_flow_fills_the_line) {
   const auto factory = transport_or_fail("newreno", {});
   PipeOptions options;
   options.buffer = Bytes(125'000);
-  // One loss of a window in flight, so that slow start ends without a burst.
+  // Loses one segment of a window in flight, so that slow start ends without a burst.
   options.lose = [](const SegmentToSend&, std::uint64_t number) { return number == 150; };
   Pipe pipe(*factory, options);
   pipe.run({20'000'000}, Time::at(Duration::milliseconds(1000)));
@@ -283,4 +284,4 @@ TEST(TcpNewReno, pipe__one_flow_fills_the_line) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::sim

@@ -1,14 +1,14 @@
-// What PIAS and pFabric tell the network, and how pFabric recovers.
+// The priorities that PIAS and pFabric give packets, and how pFabric recovers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "sim/tcp_harness.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
-using Numbers = std::vector<std::uint64_t>;
+using PriorityNumbers = std::vector<std::uint64_t>;
 
 TEST(TcpPias, priority__falls_at_the_thresholds) {
   const auto factory =
@@ -30,7 +30,7 @@ TEST(TcpPias, priority__of_a_retransmission_is_that_of_the_flow) {
   SenderByHand flow("pias", {{"thresholds", "2920B"}}, 100);
   flow.send();
   flow.time_out();
-  EXPECT_EQ(flow.send(), (Numbers{0}));
+  EXPECT_EQ(flow.send(), (PriorityNumbers{0}));
   EXPECT_EQ(flow.last().priority, 1);
 }
 
@@ -44,21 +44,21 @@ TEST(TcpPias, promote_after__a_starved_flow_counts_as_new) {
   flow.send();
   EXPECT_EQ(flow.last().priority, 1);
   flow.time_out();
-  EXPECT_EQ(flow.send(), (Numbers{4}));
+  EXPECT_EQ(flow.send(), (PriorityNumbers{4}));
   EXPECT_EQ(flow.last().priority, 0);
   flow.ack(5, false, true);
-  EXPECT_EQ(flow.send(), (Numbers{5, 6}));
+  EXPECT_EQ(flow.send(), (PriorityNumbers{5, 6}));
   EXPECT_EQ(flow.last().priority, 1);
 }
 
 TEST(TcpPias, thresholds__each_priority_carries_an_equal_share) {
-  // One size: equal slices of it.
+  // A single size gives equal slices of it.
   EXPECT_EQ(pias_thresholds({Bytes(800)}),
             (std::vector<Bytes>{Bytes(100), Bytes(200), Bytes(300), Bytes(400), Bytes(500),
                                 Bytes(600), Bytes(700)}));
   // 100 and 900, two levels: half of 1000 bytes is 100 of each and 300 more of the longer.
   EXPECT_EQ(pias_thresholds({Bytes(900), Bytes(100)}, 2), (std::vector<Bytes>{Bytes(400)}));
-  // Too small to tell apart.
+  // The levels are too small to tell apart.
   EXPECT_EQ(pias_thresholds({Bytes(1), Bytes(1)}), (std::vector<Bytes>{Bytes(1)}));
 }
 
@@ -94,7 +94,7 @@ TEST(TcpPfabric, scale__bdp_and_three_round_trips) {
   EXPECT_EQ(scale.initial_window, 13U);
   EXPECT_EQ(scale.port_buffer, Bytes(36'500));
   EXPECT_EQ(scale.rto, Duration::nanoseconds(43'800));
-  // By default DLCP's set-up: 100 Gb/s, 85.2 us.
+  // The default is DLCP's set-up: 100 Gb/s, 85.2 us.
   const auto factory = transport_or_fail("pfabric", {});
   EXPECT_NE(factory->describe().find("iw=710 rto=255600ns"), std::string::npos)
       << factory->describe();
@@ -102,11 +102,11 @@ TEST(TcpPfabric, scale__bdp_and_three_round_trips) {
 
 TEST(TcpPfabric, rank__is_what_is_left) {
   SenderByHand flow("pfabric", {{"iw", "4"}}, 10);
-  EXPECT_EQ(flow.send(), (Numbers{0, 1, 2, 3}));
+  EXPECT_EQ(flow.send(), (PriorityNumbers{0, 1, 2, 3}));
   EXPECT_EQ(flow.last().rank_in_queue, 14600U);
   EXPECT_EQ(flow.last().ecn, Ecn::kNotCapable);
   flow.ack(1);
-  EXPECT_EQ(flow.send(), (Numbers{4}));
+  EXPECT_EQ(flow.send(), (PriorityNumbers{4}));
   EXPECT_EQ(flow.last().rank_in_queue, 13140U);
 }
 
@@ -121,10 +121,10 @@ TEST(TcpPfabric, window__stays_and_duplicates_mean_nothing) {
   flow.send();
   for (std::uint64_t next = 1; next <= 20; ++next) {
     flow.ack(next);
-    EXPECT_EQ(flow.send(), (Numbers{next + 3}));
+    EXPECT_EQ(flow.send(), (PriorityNumbers{next + 3}));
   }
   EXPECT_DOUBLE_EQ(flow.window(), 4);
-  EXPECT_EQ(flow.duplicates(20, 10), Numbers{});
+  EXPECT_EQ(flow.duplicates(20, 10), PriorityNumbers{});
 }
 
 TEST(TcpPfabric, timeout__fixed_and_slow_start) {
@@ -133,9 +133,9 @@ TEST(TcpPfabric, timeout__fixed_and_slow_start) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(flow.until_timeout(), Duration::microseconds(250));
     flow.time_out();
-    EXPECT_EQ(flow.send(), (Numbers{0}));
+    EXPECT_EQ(flow.send(), (PriorityNumbers{0}));
   }
-  // Everything else had arrived: the window is back at once.
+  // Everything else had arrived, so the full window is back at once.
   flow.ack(8, false, true);
   EXPECT_DOUBLE_EQ(flow.window(), 8);
   EXPECT_EQ(flow.send().size(), 8U);
@@ -151,12 +151,12 @@ TEST(TcpPfabric, probe__after_five_timeouts_a_byte_at_a_time) {
   flow.send();
   for (int i = 0; i < 4; ++i) {
     flow.time_out();
-    EXPECT_EQ(flow.send(), (Numbers{0}));
+    EXPECT_EQ(flow.send(), (PriorityNumbers{0}));
     EXPECT_EQ(flow.last().payload, 1460U);
   }
   for (int i = 0; i < 3; ++i) {
     flow.time_out();
-    EXPECT_EQ(flow.send(), (Numbers{0}));
+    EXPECT_EQ(flow.send(), (PriorityNumbers{0}));
     EXPECT_EQ(flow.last().payload, 1U);
   }
   Acknowledgement ack;
@@ -171,4 +171,4 @@ TEST(TcpPfabric, probe__after_five_timeouts_a_byte_at_a_time) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::sim

@@ -1,16 +1,13 @@
 // Every transport under random faults: the pipe's checkers hold and every flow completes.
 #include <gtest/gtest.h>
 
+#include "sanitized.h"
 #include "sim/tcp_harness.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kSeeds = 200;
-#else
-constexpr std::uint64_t kSeeds = 2000;
-#endif
+constexpr std::uint64_t kSeeds = kUnderSanitizer ? 200 : 2000;
 
 class TcpProperty : public testing::TestWithParam<const char*> {};
 
@@ -32,8 +29,8 @@ PipeOptions random_options(Prng& prng) {
 }
 
 // pFabric's fixed timeout must be of the order of the real round trip, or its probes alone congest
-// the line; here it is sometimes too short by a factor of three, so that timeouts are spurious as
-// well.
+// the link. Here it is sometimes too short by a factor of three, so that there are spurious
+// timeouts too.
 KeyValues random_pfabric(Prng& prng, const PipeOptions& pipe) {
   const auto window = static_cast<std::int64_t>(1 + prng.below(30));
   const Duration wire = (pipe.delay + pipe.jitter) * 2;
@@ -76,7 +73,7 @@ TEST_P(TcpProperty, random_faults__every_flow_completes) {
   }
 }
 
-// The line goes down after 30 packets and stays so for what is sent then and for three more tries.
+// The link goes down after 30 packets, and stays down until it has lost three retransmissions.
 TEST_P(TcpProperty, outage__recovers_afterwards) {
   const auto factory = transport_or_fail(GetParam(), {});
   PipeOptions options;
@@ -111,4 +108,4 @@ INSTANTIATE_TEST_SUITE_P(All, TcpProperty,
                          [](const auto& transport) { return std::string(transport.param); });
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::sim

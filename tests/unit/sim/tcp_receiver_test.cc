@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "base/prng.h"
-#include "sim/transport.h"
+#include "sim/hosts/transport.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
 TEST(TcpReceiver, on_data__in_order_moves_on) {
@@ -44,7 +44,7 @@ TEST(TcpReceiver, on_data__counts_what_came_twice) {
   EXPECT_EQ(receiver.on_data(150, 150), 600U);
 }
 
-// Any order, overlap and repetition, against a byte map.
+// Compares any order, overlap and repetition with a byte map.
 TEST(TcpReceiver, random__agrees_with_a_byte_map) {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -70,4 +70,4 @@ TEST(TcpReceiver, random__agrees_with_a_byte_map) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::sim

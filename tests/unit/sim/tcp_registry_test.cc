@@ -2,17 +2,17 @@
 
 #include "sim/tcp_harness.h"
 
-namespace thalweg {
+namespace thalweg::sim {
 namespace {
 
-std::string error_of(std::string_view name, const KeyValues& given) {
+std::string registry_error_of(std::string_view name, const KeyValues& given) {
   const MadeTransport made = make_transport(name, given);
   return made.ok() ? "" : made.error().message();
 }
 
 void expect_error(std::string_view name, const KeyValues& given,
                   const std::vector<std::string>& parts) {
-  const std::string message = error_of(name, given);
+  const std::string message = registry_error_of(name, given);
   ASSERT_FALSE(message.empty());
   for (const std::string& part : parts) {
     EXPECT_NE(message.find(part), std::string::npos) << part << " not in: " << message;
@@ -47,7 +47,15 @@ TEST(TcpRegistry, describe__says_what_is_in_effect) {
             "rto_min=5ms rto_max=60s rto_initial=5ms warm=slow_start g=0.5 alpha=1");
 }
 
-// What describe() prints is what make_transport() reads.
+TEST(TcpRegistry, make_transport__timeouts_of_atp_that_are_out_of_order_are_named) {
+  expect_error("atp", {{"timeout_min", "5ms"}},
+               {"timeout: 1ms is below timeout_min, 5ms; at least timeout_min is allowed"});
+  expect_error("atp", {{"timeout", "200ms"}},
+               {"timeout_max: 100ms is below timeout, 200ms; at least timeout is allowed"});
+  EXPECT_EQ(registry_error_of("atp", {{"timeout_min", "5ms"}, {"timeout", "5ms"}}), "");
+}
+
+// make_transport() reads what describe() prints.
 TEST(TcpRegistry, transport_parameters__defaults_read_back) {
   for (const std::string_view name : transport_names()) {
     SCOPED_TRACE(name);
@@ -83,7 +91,7 @@ TEST(TcpRegistry, make_transport__bad_input_names_place_value_and_what_is_allowe
   expect_error("pfabric", {{"rto", "0"}}, {"rto: '0ps'"});
 }
 
-// Structs from C++ are validated as well.
+// Structs that C++ code fills are validated too.
 TEST(TcpRegistry, make_dctcp__validates_the_struct) {
   DctcpParameters parameters;
   parameters.g = 2;
@@ -93,4 +101,4 @@ TEST(TcpRegistry, make_dctcp__validates_the_struct) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::sim

@@ -1,10 +1,10 @@
-#include "switch/admission.h"
+#include "switch/queueing/admission.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-namespace thalweg {
+namespace thalweg::switches {
 namespace {
 
 constexpr bool kCapable = true;
@@ -24,7 +24,8 @@ TEST(AdmissionPolicy, decide__table) {
     bool capable;
     Verdict verdict;
   };
-  // K = 3000 bytes a port; T = 1000, d = 0.5: thresholds 1000, 1500, 2000, … for queues 1, 2, 3, …
+  // K = 3000 bytes per port; T = 1000, d = 0.5: thresholds 1000, 1500, 2000, … for queues 1, 2, 3,
+  // …
   const std::vector<Row> rows{
       {"at the buffer's limit", {8500, 0, 10000}, 0, kCapable, Verdict::kAcceptMarked},
       {"a byte over the limit", {8501, 0, 10000}, 0, kCapable, Verdict::kDropPortFull},
@@ -94,4 +95,4 @@ TEST(AdmissionPolicy, drop_selectively_above__zero_is_off) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::switches

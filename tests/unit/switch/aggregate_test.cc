@@ -1,8 +1,8 @@
-#include "switch/aggregate.h"
+#include "switch/aggregation/aggregate.h"
 
 #include <gtest/gtest.h>
 
-namespace thalweg {
+namespace thalweg::switches {
 namespace {
 
 using Cause = AggregateAction::Cause;
@@ -22,11 +22,11 @@ AggregateTable table_of(std::uint32_t slots, const AggregateJob& job = {kJob, 1,
 }
 
 // A first-level gradient of worker `w` of 3, in group 0 of 2.
-AtpHeader gradient(unsigned w, std::uint64_t sequence = 0, bool resend = false) {
-  AtpHeader header;
+wire::AtpHeader gradient(unsigned w, std::uint64_t sequence = 0, bool resend = false) {
+  wire::AtpHeader header;
   header.job = kJob;
   header.sequence = sequence;
-  header.workers = atp_bit(w);
+  header.workers = wire::atp_bit(w);
   header.fan_in = 3;
   header.group_count = 2;
   header.elements = 64;
@@ -34,19 +34,19 @@ AtpHeader gradient(unsigned w, std::uint64_t sequence = 0, bool resend = false) 
   return header;
 }
 
-// A whole group on its way to the second level.
-AtpHeader group_sum(std::uint8_t group, std::uint64_t sequence = 0, bool resend = false) {
-  AtpHeader header = gradient(0, sequence, resend);
-  header.level = kAtpSecondLevel;
+// The sum of a whole group, for the second level.
+wire::AtpHeader group_sum(std::uint8_t group, std::uint64_t sequence = 0, bool resend = false) {
+  wire::AtpHeader header = gradient(0, sequence, resend);
+  header.level = wire::kAtpSecondLevel;
   header.group = group;
-  header.groups = atp_bit(group);
+  header.groups = wire::atp_bit(group);
   header.workers = 0;
   return header;
 }
 
-AtpHeader parameter(std::uint64_t sequence) {
-  AtpHeader header = gradient(0, sequence);
-  header.kind = AtpKind::kParameter;
+wire::AtpHeader parameter(std::uint64_t sequence) {
+  wire::AtpHeader header = gradient(0, sequence);
+  header.kind = wire::AtpKind::kParameter;
   header.groups = 0b11;
   header.workers = 0;
   return header;
@@ -61,20 +61,23 @@ void expect(const AggregateAction& action, Payload payload, Emit emit, Cause cau
 
 TEST(AggregateTable, on_gradient__sums_and_sends_the_sum_once) {
   AggregateTable table = table_of(4);
-  AtpHeader header = gradient(0);
+  wire::AtpHeader header = gradient(0);
   header.next_exponent = 9;
+  header.needed_exponent = -5;
   expect(table.on_gradient(header, kNow), Payload::kStore, Emit::kNothing, Cause::kStored, false);
   header = gradient(2);
   header.congested = true;
+  header.needed_exponent = 6;
   expect(table.on_gradient(header, kNow), Payload::kAdd, Emit::kNothing, Cause::kAdded, false);
   header = gradient(2);
   expect(table.on_gradient(header, kNow), Payload::kNothing, Emit::kNothing, Cause::kDuplicate,
          false);
   header = gradient(1);
   expect(table.on_gradient(header, kNow), Payload::kAdd, Emit::kSum, Cause::kCompleted, false);
-  AtpHeader expected = group_sum(0);
+  wire::AtpHeader expected = group_sum(0);
   expected.congested = true;
   expected.next_exponent = 9;
+  expected.needed_exponent = 6;
   EXPECT_EQ(header, expected);
   header = gradient(1);
   expect(table.on_gradient(header, kNow), Payload::kNothing, Emit::kNothing, Cause::kDuplicate,
@@ -90,36 +93,36 @@ TEST(AggregateTable, on_gradient__sums_and_sends_the_sum_once) {
 
 TEST(AggregateTable, on_gradient__a_collision_passes_both_levels) {
   AggregateTable table = table_of(1, {kJob, 1, true, 8, 0});
-  AtpHeader header = gradient(0, 0);
+  wire::AtpHeader header = gradient(0, 0);
   (void)table.on_gradient(header, kNow);
   header = gradient(0, 1);
   expect(table.on_gradient(header, kNow), Payload::kNothing, Emit::kPacket, Cause::kCollision,
          false);
   EXPECT_TRUE(header.collision);
   EXPECT_FALSE(header.resend);
-  EXPECT_EQ(header.level, kAtpSecondLevel);
+  EXPECT_EQ(header.level, wire::kAtpSecondLevel);
   EXPECT_EQ(header.workers, 1U);
   (void)table.on_parameter(parameter(0));
   expect(table.on_gradient(header, kNow), Payload::kNothing, Emit::kPacket, Cause::kFlagged, false);
   EXPECT_EQ(table.counters(kJob)->of(Cause::kCollision), 1U);
-  EXPECT_EQ(header.level, kAtpServerLevel);
+  EXPECT_EQ(header.level, wire::kAtpServerLevel);
   EXPECT_EQ(table.slots_in_use(), 0U);
 }
 
 TEST(AggregateTable, on_gradient__a_retransmission_takes_the_sum_along) {
   AggregateTable table = table_of(4);
-  AtpHeader header = gradient(0);
+  wire::AtpHeader header = gradient(0);
   (void)table.on_gradient(header, kNow);
   header = gradient(2, 0, true);
   expect(table.on_gradient(header, kNow), Payload::kAdd, Emit::kSum, Cause::kFlushed, true);
   EXPECT_EQ(header.workers, 0b101U);
   EXPECT_EQ(header.groups, 0U);
   EXPECT_TRUE(header.resend);
-  EXPECT_EQ(header.level, kAtpSecondLevel);
+  EXPECT_EQ(header.level, wire::kAtpSecondLevel);
   EXPECT_EQ(table.slots_in_use(), 0U);
   EXPECT_EQ(table.counters(kJob)->partial_sums, 1U);
 
-  // One that the slot has: the sum goes, nothing is added.
+  // The slot has this contribution: the sum leaves, and nothing is added.
   header = gradient(1);
   (void)table.on_gradient(header, kNow);
   header = gradient(2);
@@ -128,7 +131,7 @@ TEST(AggregateTable, on_gradient__a_retransmission_takes_the_sum_along) {
   expect(table.on_gradient(header, kNow), Payload::kNothing, Emit::kSum, Cause::kFlushed, true);
   EXPECT_EQ(header.workers, 0b110U);
 
-  // No slot: it goes alone and claims none.
+  // Without a slot the packet goes on alone and claims none.
   header = gradient(1, 0, true);
   expect(table.on_gradient(header, kNow), Payload::kNothing, Emit::kPacket, Cause::kResent, false);
   EXPECT_EQ(header.workers, 0b010U);
@@ -137,7 +140,7 @@ TEST(AggregateTable, on_gradient__a_retransmission_takes_the_sum_along) {
 
 TEST(AggregateTable, on_gradient__a_complete_sum_is_sent_again_whole) {
   AggregateTable table = table_of(4);
-  AtpHeader header;
+  wire::AtpHeader header;
   for (unsigned w = 0; w < 3; ++w) {
     header = gradient(w);
     (void)table.on_gradient(header, kNow);
@@ -151,22 +154,22 @@ TEST(AggregateTable, on_gradient__a_complete_sum_is_sent_again_whole) {
 
 TEST(AggregateTable, on_gradient__second_level_takes_parts_of_groups_along) {
   AggregateTable table = table_of(4, {kJob, 0, true, 8, 0});
-  AtpHeader header = group_sum(1);
+  wire::AtpHeader header = group_sum(1);
   expect(table.on_gradient(header, kNow), Payload::kStore, Emit::kNothing, Cause::kStored, false);
   header = gradient(2, 0, true);
-  header.level = kAtpSecondLevel;
+  header.level = wire::kAtpSecondLevel;
   expect(table.on_gradient(header, kNow), Payload::kAdd, Emit::kSum, Cause::kFlushed, true);
   EXPECT_EQ(header.groups, 0b10U);
   EXPECT_EQ(header.workers, 0b100U);
   EXPECT_EQ(header.group, 0);
-  EXPECT_EQ(header.level, kAtpServerLevel);
-  EXPECT_EQ(check_atp_header(header), WireError::kNone);
+  EXPECT_EQ(header.level, wire::kAtpServerLevel);
+  EXPECT_EQ(wire::check_atp_header(header), wire::WireError::kNone);
 
-  // Of a group that the slot has whole: the sum alone.
+  // The slot has the whole group: the sum leaves, and nothing is added.
   header = group_sum(0);
   (void)table.on_gradient(header, kNow);
   header = gradient(2, 0, true);
-  header.level = kAtpSecondLevel;
+  header.level = wire::kAtpSecondLevel;
   expect(table.on_gradient(header, kNow), Payload::kNothing, Emit::kSum, Cause::kFlushed, true);
   EXPECT_EQ(header.groups, 0b01U);
   EXPECT_EQ(header.workers, 0U);
@@ -178,7 +181,7 @@ TEST(AggregateTable, on_gradient__second_level_as_in_the_paper_passes_and_frees)
   options.pass_second_level_resends = true;
   AggregateTable table(options);
   ASSERT_TRUE(table.add_job({kJob, 0, true, 8, 0}).ok());
-  AtpHeader header = group_sum(1);
+  wire::AtpHeader header = group_sum(1);
   (void)table.on_gradient(header, kNow);
   header = group_sum(0, 0, true);
   expect(table.on_gradient(header, kNow), Payload::kNothing, Emit::kPacket, Cause::kResent, false);
@@ -189,8 +192,8 @@ TEST(AggregateTable, on_gradient__second_level_as_in_the_paper_passes_and_frees)
 
 TEST(AggregateTable, on_gradient__what_is_not_for_this_switch_passes_unchanged) {
   AggregateTable table = table_of(4, {kJob, 0b10, false, 8, 0});
-  AtpHeader header = gradient(0);
-  const AtpHeader before = header;
+  wire::AtpHeader header = gradient(0);
+  const wire::AtpHeader before = header;
   expect(table.on_gradient(header, kNow), Payload::kNothing, Emit::kPacket, Cause::kNotHere, false);
   EXPECT_EQ(header, before);
   header = group_sum(0);
@@ -200,7 +203,7 @@ TEST(AggregateTable, on_gradient__what_is_not_for_this_switch_passes_unchanged) 
 
 TEST(AggregateTable, on_gradient__a_group_of_one_needs_no_slot) {
   AggregateTable table = table_of(4);
-  AtpHeader header = gradient(0);
+  wire::AtpHeader header = gradient(0);
   header.fan_in = 1;
   expect(table.on_gradient(header, kNow), Payload::kNothing, Emit::kPacket, Cause::kAlone, false);
   EXPECT_EQ(header.groups, 1U);
@@ -210,7 +213,7 @@ TEST(AggregateTable, on_gradient__a_group_of_one_needs_no_slot) {
 
 TEST(AggregateTable, on_gradient__bad_input_is_counted_and_changes_nothing) {
   AggregateTable table = table_of(4);
-  AtpHeader header = gradient(0);
+  wire::AtpHeader header = gradient(0);
   (void)table.on_gradient(header, kNow);
   std::string before;
   table.encode_state(before);
@@ -222,17 +225,17 @@ TEST(AggregateTable, on_gradient__bad_input_is_counted_and_changes_nothing) {
   expect(table.on_parameter(header), Payload::kNothing, Emit::kNothing, Cause::kUnknownJob, false);
   EXPECT_EQ(table.unknown().of(Cause::kUnknownJob), 2U);
   const auto mismatch = [&](auto change) {
-    AtpHeader wrong = gradient(1);
+    wire::AtpHeader wrong = gradient(1);
     change(wrong);
     expect(table.on_gradient(wrong, kNow), Payload::kNothing, Emit::kNothing, Cause::kMismatch,
            false);
   };
-  mismatch([](AtpHeader& h) { h.fan_in = 4; });
-  mismatch([](AtpHeader& h) { h.elements = 63; });
-  mismatch([](AtpHeader& h) { h.exponent = 1; });
-  mismatch([](AtpHeader& h) { h.resend = true, h.fan_in = 4; });
+  mismatch([](wire::AtpHeader& h) { h.fan_in = 4; });
+  mismatch([](wire::AtpHeader& h) { h.elements = 63; });
+  mismatch([](wire::AtpHeader& h) { h.exponent = 1; });
+  mismatch([](wire::AtpHeader& h) { h.resend = true, h.fan_in = 4; });
   header = parameter(0);
-  header.kind = AtpKind::kResult;
+  header.kind = wire::AtpKind::kResult;
   expect(table.on_parameter(header), Payload::kNothing, Emit::kNothing, Cause::kBadKind, false);
   expect(table.on_gradient(header, kNow), Payload::kNothing, Emit::kNothing, Cause::kBadKind,
          false);
@@ -245,7 +248,7 @@ TEST(AggregateTable, on_gradient__bad_input_is_counted_and_changes_nothing) {
 
 TEST(AggregateTable, on_gradient__too_many_elements_pass) {
   AggregateTable table = table_of(4);
-  AtpHeader header = gradient(0);
+  wire::AtpHeader header = gradient(0);
   header.elements = 65;
   expect(table.on_gradient(header, kNow), Payload::kNothing, Emit::kPacket, Cause::kTooLarge,
          false);
@@ -255,11 +258,11 @@ TEST(AggregateTable, on_gradient__too_many_elements_pass) {
 TEST(AggregateTable, on_gradient__a_job_takes_no_more_than_its_limit) {
   AggregateTable table = table_of(8, {kJob, 1, false, 8, 2});
   for (std::uint64_t s = 0; s < 4; ++s) {
-    AtpHeader header = gradient(0, s);
+    wire::AtpHeader header = gradient(0, s);
     EXPECT_EQ(table.on_gradient(header, kNow).cause, s < 2 ? Cause::kStored : Cause::kLimited);
   }
   (void)table.on_parameter(parameter(1));
-  AtpHeader header = gradient(0, 5);
+  wire::AtpHeader header = gradient(0, 5);
   EXPECT_EQ(table.on_gradient(header, kNow).cause, Cause::kStored);
   EXPECT_EQ(table.slots_in_use(), 2U);
 }
@@ -272,7 +275,7 @@ TEST(AggregateTable, on_gradient__sequences_of_a_job_do_not_collide_within_the_t
     AggregateTable table(options);
     ASSERT_TRUE(table.add_job({kJob, 1, false, 64, 0}).ok());
     for (std::uint64_t s = 1000; s < 1064; ++s) {
-      AtpHeader header = gradient(0, s);
+      wire::AtpHeader header = gradient(0, s);
       (void)table.on_gradient(header, kNow);
     }
     const std::uint64_t collisions = table.counters(kJob)->of(Cause::kCollision);
@@ -284,11 +287,11 @@ TEST(AggregateTable, on_gradient__places_of_a_job_lie_apart) {
   AggregateTable table = table_of(64, {kJob, 0b11, true, 16, 0});
   for (std::uint64_t s = 0; s < 21; ++s) {
     for (const std::uint8_t group : {std::uint8_t{0}, std::uint8_t{1}}) {
-      AtpHeader header = gradient(0, s);
+      wire::AtpHeader header = gradient(0, s);
       header.group = group;
       EXPECT_EQ(table.on_gradient(header, kNow).cause, Cause::kStored) << s;
     }
-    AtpHeader header = group_sum(0, s);
+    wire::AtpHeader header = group_sum(0, s);
     EXPECT_EQ(table.on_gradient(header, kNow).cause, Cause::kStored) << s;
   }
 }
@@ -296,14 +299,14 @@ TEST(AggregateTable, on_gradient__places_of_a_job_lie_apart) {
 TEST(AggregateTable, reclaim__a_sequence_two_windows_back_or_a_lifetime_old) {
   AggregateTable table = table_of(1);
   ASSERT_TRUE(table.add_job({8, 1, false, 8, 0}).ok());
-  AtpHeader header = gradient(0, 0);
+  wire::AtpHeader header = gradient(0, 0);
   (void)table.on_gradient(header, kNow);
   header = gradient(0, 15);
   EXPECT_EQ(table.on_gradient(header, kNow).cause, Cause::kCollision);
   header = gradient(0, 16);
   EXPECT_EQ(table.on_gradient(header, kNow).cause, Cause::kStored);
   EXPECT_EQ(table.counters(kJob)->reclaimed, 1U);
-  // An earlier one does not take it back.
+  // An earlier sequence does not take the slot back.
   header = gradient(0, 0);
   EXPECT_EQ(table.on_gradient(header, kNow).cause, Cause::kCollision);
 
@@ -321,7 +324,7 @@ TEST(AggregateTable, reclaim__a_sequence_two_windows_back_or_a_lifetime_old) {
 TEST(AggregateTable, sweep__goes_round_and_frees_what_is_old) {
   AggregateTable table = table_of(4);
   for (std::uint64_t s = 0; s < 4; ++s) {
-    AtpHeader header = gradient(0, s);
+    wire::AtpHeader header = gradient(0, s);
     (void)table.on_gradient(header, s == 3 ? kNow + Duration::milliseconds(5) : kNow);
   }
   table.sweep(kNow + Duration::milliseconds(10), 2);
@@ -340,7 +343,7 @@ TEST(AggregateTable, jobs__are_added_once_and_take_their_slots_with_them) {
   EXPECT_EQ(table.add_job({kJob, 1, false, 8, 0}).error().message(), "job 7 is here already");
   EXPECT_EQ(table.add_job({9, 1, false, 0, 0}).error().message(),
             "window = 0 of job 9: must be above 0");
-  AtpHeader header = gradient(0);
+  wire::AtpHeader header = gradient(0);
   (void)table.on_gradient(header, kNow);
   EXPECT_TRUE(table.remove_job(kJob));
   EXPECT_FALSE(table.remove_job(kJob));
@@ -356,7 +359,7 @@ TEST(AggregateTable, jobs__are_added_once_and_take_their_slots_with_them) {
 
 TEST(AggregateTable, saturated__stays_with_the_sum) {
   AggregateTable table = table_of(4);
-  AtpHeader header = gradient(0);
+  wire::AtpHeader header = gradient(0);
   const AggregateAction action = table.on_gradient(header, kNow);
   table.mark_saturated(action.slot);
   header = gradient(1, 0, true);
@@ -382,4 +385,4 @@ TEST(AggregateOptions, validate__names_field_value_and_range) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::switches

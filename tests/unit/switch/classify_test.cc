@@ -1,8 +1,8 @@
-#include "switch/classify.h"
+#include "switch/queueing/classify.h"
 
 #include <gtest/gtest.h>
 
-namespace thalweg {
+namespace thalweg::switches {
 namespace {
 
 TEST(DscpClassifier, queue_of__class_selectors) {
@@ -27,4 +27,4 @@ TEST(Classify, queue_of_priority__clamps) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::switches

@@ -1,4 +1,4 @@
-#include "switch/egress.h"
+#include "switch/queueing/egress.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "base/prng.h"
 
-namespace thalweg {
+namespace thalweg::switches {
 namespace {
 
 QueueEntry entry(std::uint32_t handle, std::uint32_t flow, std::uint32_t rank,
@@ -63,7 +63,7 @@ TEST(EgressQueues, pfabric__earliest_packet_of_the_best_flow) {
   EgressQueues queues(Discipline::kPFabric);
   queues.push(entry(1, 10, 500));
   queues.push(entry(2, 20, 300));
-  queues.push(entry(3, 10, 100));  // flow 10 owns the best rank; its packet 1 came first
+  queues.push(entry(3, 10, 100));  // flow 10 owns the best rank; its packet 1 arrived first
   EXPECT_EQ(drain(queues), (std::vector<std::uint32_t>{1, 3, 2}));
 }
 
@@ -88,7 +88,7 @@ TEST(EgressQueues, make_room__other_disciplines_never) {
   EXPECT_FALSE(queues.make_room(entry(2, 20, 1, 0), victim));
 }
 
-// The rules of pFabric written down plainly: a list in order of arrival and linear searches.
+// A plain implementation of pFabric's rules: a list in order of arrival, and linear searches.
 class PlainPFabric {
  public:
   void push(const QueueEntry& e) { waiting_.push_back(e); }
@@ -147,4 +147,4 @@ TEST(PFabricQueue, random__agrees_with_plain_rules) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::switches

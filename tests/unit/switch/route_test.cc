@@ -1,4 +1,4 @@
-#include "switch/route.h"
+#include "switch/queueing/route.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace thalweg {
+namespace thalweg::switches {
 namespace {
 
 TEST(PathChooser, flow_hash__same_flow_same_path_and_all_paths_used) {
@@ -65,4 +65,4 @@ TEST(PathChooser, label__is_not_used_up_where_there_is_no_choice) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::switches

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <future>
 #include <memory>
@@ -15,12 +18,12 @@
 #include "base/prng.h"
 #include "net/atp/node.h"
 #include "net/atp/switch_client.h"
-#include "net/system.h"
+#include "net/io/system.h"
 #include "switchd/daemon.h"
 
-namespace thalweg {
+namespace thalweg::switchd {
 
-inline Time soon() { return monotonic_now() + Duration::milliseconds(10'000); }
+inline Time soon() { return net::monotonic_now() + Duration::milliseconds(10'000); }
 
 inline std::unique_ptr<SwitchDaemon> start_switch(std::uint32_t aggregators, int shards = 1) {
   SwitchConfig config;
@@ -32,6 +35,26 @@ inline std::unique_ptr<SwitchDaemon> start_switch(std::uint32_t aggregators, int
   return std::move(*daemon);
 }
 
+// A job key for the communicators that are made while this lives.
+class ScopedJobKey {
+ public:
+  ScopedJobKey()
+      : file_(std::filesystem::temp_directory_path() /
+              ("thalweg-atp-key-" + std::to_string(net::random_number()))) {
+    std::ofstream(file_) << std::string(32, 'd') << "\n";
+    setenv("THALWEG_KEY_FILE", file_.c_str(), 1);
+  }
+  ~ScopedJobKey() {
+    unsetenv("THALWEG_KEY_FILE");
+    std::filesystem::remove(file_);
+  }
+  ScopedJobKey(const ScopedJobKey&) = delete;
+  ScopedJobKey& operator=(const ScopedJobKey&) = delete;
+
+ private:
+  std::filesystem::path file_;
+};
+
 using Tensors = std::vector<std::vector<std::int32_t>>;
 
 class LoopbackJob {
@@ -41,17 +64,19 @@ class LoopbackJob {
     int servers = 1;
     bool keyed = false;
     std::uint32_t elements = 64;
-    // Two levels: the ranks of each group, and the switch of each; the other is the servers'.
+    // For two levels: the ranks of each group, and the switch of each group. `daemon` is then the
+    // servers' switch.
     std::vector<std::uint8_t> groups = {};
     std::vector<SwitchDaemon*> edges = {};
   };
 
-  // `daemon`: null for none.
+  // `daemon`: null for a job without a switch.
   LoopbackJob(SwitchDaemon* daemon, const Options& options) : options_(options) {
-    AtpNodeOptions node;
-    JobRequest request;
+    net::AtpNodeOptions node;
+    net::JobRequest request;
     for (int w = 0; w < options.workers; ++w) {
-      nodes_.push_back(std::move(*AtpNode::bind(SocketAddress::resolve("127.0.0.1:0").value())));
+      nodes_.push_back(
+          std::move(*net::AtpNode::bind(net::SocketAddress::resolve("127.0.0.1:0").value())));
       node.members.push_back(nodes_.back()->address());
       request.workers.push_back(node.members.back().to_string());
       if (w < options.servers) request.servers.push_back(request.workers.back());
@@ -73,7 +98,7 @@ class LoopbackJob {
     }
   }
 
-  // Starts a reduction on every rank; the result is there when all have ended well.
+  // Starts a reduction on every rank; the tensors hold the result once all futures are ok.
   std::vector<std::future<Status>> start(Tensors& tensors) {
     std::vector<std::future<Status>> ends;
     for (std::size_t w = 0; w < nodes_.size(); ++w) {
@@ -93,7 +118,7 @@ class LoopbackJob {
       EXPECT_TRUE(status.ok()) << status.error().message();
     }
   }
-  // Random tensors, their sum compared with the serial one.
+  // Reduces random tensors, and compares their sum with the serial one.
   void expect_exact(std::size_t elements, std::uint64_t seed,
                     const std::function<void()>& meanwhile = {}) {
     std::vector<std::int32_t> wanted;
@@ -104,8 +129,8 @@ class LoopbackJob {
     for (const auto& tensor : tensors) EXPECT_EQ(tensor, wanted);
   }
 
-  AtpNode& node(std::size_t rank) { return *nodes_[rank]; }
-  SwitchClient& client() { return *client_; }
+  net::AtpNode& node(std::size_t rank) { return *nodes_[rank]; }
+  net::SwitchClient& client() { return *client_; }
   [[nodiscard]] std::uint32_t id() const { return id_; }
   // A counter of this job at the switch.
   std::uint64_t counter(const char* name) {
@@ -115,9 +140,9 @@ class LoopbackJob {
   }
 
  private:
-  // The servers' switch adds up what those of the groups send.
-  void join_racks(SwitchDaemon& top, const JobRequest& all, AtpNodeOptions& node) {
-    JobRequest request = all;
+  // Sets up two levels: the servers' switch adds what the switches of the groups send.
+  void join_racks(SwitchDaemon& top, const net::JobRequest& all, net::AtpNodeOptions& node) {
+    net::JobRequest request = all;
     request.workers.clear();
     for (SwitchDaemon* edge : options_.edges) {
       request.workers.push_back(edge->data_addresses().at(0));
@@ -134,25 +159,25 @@ class LoopbackJob {
       const auto first = all.workers.begin() + node.rank;
       request.workers.assign(first, first + options_.groups[g]);
       request.groups = 1U << g;
-      SwitchClient edge =
-          std::move(*SwitchClient::connect(options_.edges[g]->control_address(), "", soon()));
-      const Result<JobGrant> grant = edge.create(request, soon());
+      net::SwitchClient edge =
+          std::move(*net::SwitchClient::connect(options_.edges[g]->control_address(), "", soon()));
+      const Result<net::JobGrant> grant = edge.create(request, soon());
       ASSERT_TRUE(grant.ok()) << grant.error().message();
       EXPECT_EQ(grant->id, id_);
-      node.shards = numeric_addresses(grant->data).value();
+      node.shards = net::numeric_addresses(grant->data).value();
       for (int i = 0; i < options_.groups[g]; ++i, ++node.rank) {
         ASSERT_TRUE(nodes_[static_cast<std::size_t>(node.rank)]->join(node).ok());
       }
     }
   }
-  void create(SwitchDaemon& daemon, const JobRequest& request, AtpNodeOptions& node) {
-    client_ = std::make_unique<SwitchClient>(
-        std::move(*SwitchClient::connect(daemon.control_address(), "", soon())));
-    const Result<JobGrant> grant = client_->create(request, soon());
+  void create(SwitchDaemon& daemon, const net::JobRequest& request, net::AtpNodeOptions& node) {
+    client_ = std::make_unique<net::SwitchClient>(
+        std::move(*net::SwitchClient::connect(daemon.control_address(), "", soon())));
+    const Result<net::JobGrant> grant = client_->create(request, soon());
     ASSERT_TRUE(grant.ok()) << grant.error().message();
     id_ = node.job = grant->id;
-    if (!grant->key.empty()) node.key = JobKey::from_hex(grant->key).value();
-    node.shards = numeric_addresses(grant->data).value();
+    if (!grant->key.empty()) node.key = wire::JobKey::from_hex(grant->key).value();
+    node.shards = net::numeric_addresses(grant->data).value();
   }
   Tensors random(std::size_t elements, std::uint64_t seed, std::vector<std::int32_t>& sum) const {
     Prng prng(seed);
@@ -168,9 +193,9 @@ class LoopbackJob {
   }
 
   Options options_;
-  std::vector<std::unique_ptr<AtpNode>> nodes_;
-  std::unique_ptr<SwitchClient> client_;
+  std::vector<std::unique_ptr<net::AtpNode>> nodes_;
+  std::unique_ptr<net::SwitchClient> client_;
   std::uint32_t id_ = 0;
 };
 
-}  // namespace thalweg
+}  // namespace thalweg::switchd

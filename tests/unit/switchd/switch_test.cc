@@ -4,7 +4,7 @@
 
 #include "switchd/loopback_job.h"
 
-namespace thalweg {
+namespace thalweg::switchd {
 namespace {
 
 constexpr std::size_t kElements = 20'000;
@@ -15,7 +15,7 @@ TEST(Switch, reduce__sums_are_made_in_the_switch) {
   job.expect_exact(kElements, 1);
   const std::uint64_t blocks = (kElements + 63) / 64;
   EXPECT_GE(job.counter("completed"), blocks * 9 / 10);
-  // The server gets one sum a block where three contributions were sent.
+  // The server gets one sum per block, although three contributions were sent.
   EXPECT_LE(job.node(0).counters().server_packets, blocks * 12 / 10);
 }
 
@@ -56,9 +56,10 @@ TEST(Switch, reduce__goes_on_when_the_switch_dies) {
   for (std::size_t w = 0; w < 3; ++w) EXPECT_TRUE(job.node(w).counters().switch_gone);
 }
 
-// Of the only job of a switch.
+// A counter of the only job of a switch.
 std::uint64_t counter_at(const SwitchDaemon& daemon, const char* name) {
-  SwitchClient client = std::move(*SwitchClient::connect(daemon.control_address(), "", soon()));
+  net::SwitchClient client =
+      std::move(*net::SwitchClient::connect(daemon.control_address(), "", soon()));
   const auto answer = client.ask({{"op", "stats"}}, soon());
   EXPECT_TRUE(answer.ok());
   return answer->at("jobs").at(0).at("counters").at(name).get<std::uint64_t>();
@@ -68,7 +69,7 @@ TEST(Switch, two_levels__sums_of_racks_meet_at_the_servers_switch) {
   const auto top = start_switch(4096);
   auto left = start_switch(4096);
   const auto right = start_switch(4096);
-  // The numbers that switches give differ.
+  // This job makes the next numbers of the switches differ.
   LoopbackJob other(top.get(), {.workers = 2});
   LoopbackJob job(
       top.get(),
@@ -99,4 +100,4 @@ TEST(Switch, job__removed_under_way_is_exact_by_the_servers) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::switchd

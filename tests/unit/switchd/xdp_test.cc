@@ -9,19 +9,20 @@
 #include "switchd/xdp/frame.h"
 #include "switchd/xdp/xdp_plane.h"
 
-namespace thalweg {
+namespace thalweg::switchd {
 namespace {
 
 constexpr Duration kLifetime = Duration::milliseconds(3'600'000);
 constexpr std::uint32_t kSlots = 16;
 constexpr std::uint8_t kWorkers = 3;
 
-SocketAddress at(int host, int port) {
-  return SocketAddress::resolve("10.9.0." + std::to_string(host) + ":" + std::to_string(port))
+net::SocketAddress at(int host, int port) {
+  return net::SocketAddress::resolve("10.9.0." + std::to_string(host) + ":" + std::to_string(port))
       .value();
 }
 
-// Of the words of a frame's IPv4 header, its checksum among them: 0xffff if that is right.
+// The sum of the words of a frame's IPv4 header, checksum included: 0xffff if the checksum is
+// right.
 unsigned ip_sum(std::span<const std::byte> frame) {
   unsigned sum = 0;
   for (std::size_t i = 14; i < 34; i += 2) {
@@ -47,7 +48,8 @@ class LastPacket final : public DataPlane::Output {
   std::optional<std::vector<std::byte>> down;
 };
 
-// Both planes with the same two jobs; the second also is its own second level.
+// Both planes with the same two jobs. The switch is the first level of one job and the second level
+// of the other.
 class XdpTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -63,7 +65,7 @@ class XdpTest : public testing::Test {
       job.id = id;
       for (int w = 0; w < kWorkers; ++w) job.workers.push_back(at(10 + w, 6000));
       job.servers = {at(20, 6000), at(21, 6001)};
-      job.about.groups = id == 1 ? 1 : 3;
+      job.about.groups = id == 1 ? 1 : 0;
       job.about.second_level = id == 2;
       job.about.window = 4;
       ASSERT_TRUE(plane_.install(job).ok());
@@ -71,8 +73,8 @@ class XdpTest : public testing::Test {
     }
   }
 
-  // Gives a packet to both; they must agree in what becomes of it, and in every byte.
-  void check(std::span<const std::byte> packet, const SocketAddress& from,
+  // Gives a packet to both planes; they must agree on what happens to it, and on every byte.
+  void check(std::span<const std::byte> packet, const net::SocketAddress& from,
              const std::string& what) {
     output_.up.reset();
     output_.down.reset();
@@ -92,21 +94,23 @@ class XdpTest : public testing::Test {
     ASSERT_EQ(ip_sum(out), 0xffff) << what;
   }
 
-  // Any gradient, parameter, or nonsense near them.
-  AtpHeader random_header() {
-    AtpHeader h;
+  // Any gradient or parameter packet, valid or almost.
+  wire::AtpHeader random_header() {
+    wire::AtpHeader h;
     h.job = 1 + static_cast<std::uint32_t>(prng_.below(2));
-    h.kind = prng_.below(4) == 0 ? AtpKind::kParameter : AtpKind::kGradient;
+    h.kind = prng_.below(4) == 0 ? wire::AtpKind::kParameter : wire::AtpKind::kGradient;
     h.sequence = prng_.below(10);
     h.fan_in = prng_.below(20) == 0 ? std::uint8_t{2} : kWorkers;
-    h.group_count = h.job == 1 ? std::uint8_t{1} : std::uint8_t{2};
+    h.group_count = h.job == 1 ? std::uint8_t{1} : std::uint8_t{3};
     h.group = static_cast<std::uint8_t>(prng_.below(h.group_count));
     h.elements = prng_.below(4) == 0 ? std::uint16_t{5} : std::uint16_t{64};
     h.exponent = prng_.below(20) == 0 ? std::int8_t{1} : std::int8_t{0};
     h.next_exponent = static_cast<std::int8_t>(prng_.below(9));
+    h.needed_exponent = static_cast<std::int8_t>(prng_.below(256));
     h.congested = prng_.below(4) == 0;
-    if (h.kind == AtpKind::kParameter) {
-      h.groups = atp_all(h.group_count);
+    h.check = prng_.next();
+    if (h.kind == wire::AtpKind::kParameter) {
+      h.groups = wire::atp_all(h.group_count);
       return h;
     }
     h.resend = prng_.below(6) == 0;
@@ -114,26 +118,28 @@ class XdpTest : public testing::Test {
     h.saturated = prng_.below(12) == 0;
     h.level = static_cast<std::uint8_t>(prng_.below(h.job == 1 ? 2 : 3));
     if (h.level > 0 && prng_.below(2) == 0) {
-      h.groups = 1 + static_cast<std::uint32_t>(prng_.below(atp_all(h.group_count)));
-      if (!h.resend || (h.groups & atp_bit(h.group)) != 0) return h;
+      h.groups = 1 + static_cast<std::uint32_t>(prng_.below(wire::atp_all(h.group_count)));
+      if (!h.resend || (h.groups & wire::atp_bit(h.group)) != 0) return h;
     }
-    h.workers = 1 + static_cast<std::uint32_t>(prng_.below(atp_all(h.fan_in)));
+    h.workers = 1 + static_cast<std::uint32_t>(prng_.below(wire::atp_all(h.fan_in)));
     return h;
   }
 
-  std::vector<std::byte> packet_of(const AtpHeader& header) {
-    std::vector<std::byte> packet(atp_packet_size(header));
-    encode_atp_header(header, packet);
-    for (std::size_t i = kAtpHeaderSize; i < packet.size(); i += sizeof(std::int32_t)) {
+  std::vector<std::byte> packet_of(const wire::AtpHeader& header) {
+    std::vector<std::byte> packet(wire::atp_packet_size(header));
+    wire::encode_atp_header(header, packet);
+    for (std::size_t i = wire::kAtpHeaderSize; i < packet.size(); i += sizeof(std::int32_t)) {
       const auto value = static_cast<std::int32_t>(prng_.next()) >> (prng_.below(50) == 0 ? 0 : 4);
       std::memcpy(&packet[i], &value, sizeof(value));
     }
     return packet;
   }
 
-  SocketAddress data_ = at(1, 7800);
+  net::SocketAddress data_ = at(1, 7800);
   LastPacket output_;
-  DataPlane plane_{{.slots = kSlots, .slot_elements = 64, .lifetime = kLifetime}, 0, output_};
+  // The program in the kernel reports no missing packets.
+  DataPlane plane_{
+      {.slots = kSlots, .slot_elements = 64, .lifetime = kLifetime, .reordering = 0}, 0, output_};
   std::unique_ptr<XdpPlane> xdp_;
   Prng prng_{42};
 };
@@ -141,29 +147,34 @@ class XdpTest : public testing::Test {
 TEST_F(XdpTest, random_packets__as_in_the_process) {
   constexpr int kPackets = 30'000;
   for (int i = 0; i < kPackets && !HasFatalFailure(); ++i) {
-    const AtpHeader header = random_header();
-    if (check_atp_header(header) != WireError::kNone) continue;
+    const wire::AtpHeader header = random_header();
+    if (wire::check_atp_header(header) != wire::WireError::kNone) continue;
     std::vector<std::byte> packet = packet_of(header);
-    if (prng_.below(30) == 0) packet[prng_.below(kAtpHeaderSize)] ^= std::byte{1};
+    if (prng_.below(30) == 0) {
+      packet[prng_.below(wire::kAtpHeaderSize)] ^= std::byte{1};
+      // Otherwise the header check shows it.
+      if (prng_.below(2) == 0) wire::put_atp_header_check(packet);
+    }
     if (prng_.below(100) == 0) packet.resize(prng_.below(packet.size()));
     if (packet.empty()) continue;
-    const bool up = header.kind == AtpKind::kGradient;
+    const bool up = header.kind == wire::AtpKind::kGradient;
     const int host = prng_.below(50) == 0 ? 99 : up ? 10 : 20;
     check(packet, at(host, 6000), "packet " + std::to_string(i));
   }
-  // Every way through the stage was taken, and counted alike.
-  using Cause = AggregateAction::Cause;
+  // All these causes occurred, and both planes counted the same.
+  using Cause = switches::AggregateAction::Cause;
   for (const std::uint32_t job : {1U, 2U}) {
     const SwitchPlane::Counters counters = xdp_->counters(job);
     for (const Cause cause : {Cause::kStored, Cause::kAdded, Cause::kCompleted, Cause::kResent,
                               Cause::kFlushed, Cause::kCollision, Cause::kDuplicate,
                               Cause::kMismatch, Cause::kNotHere, Cause::kOverlap}) {
       const std::uint64_t wanted = plane_.table().counters(job)->of(cause);
-      EXPECT_EQ(counters[static_cast<std::size_t>(cause)].second, wanted) << name_of(cause);
-      EXPECT_GT(wanted, 0U) << name_of(cause) << " of job " << job;
+      EXPECT_EQ(counters[static_cast<std::size_t>(cause)].second, wanted)
+          << switches::name_of(cause);
+      EXPECT_GT(wanted, 0U) << switches::name_of(cause) << " of job " << job;
     }
   }
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::switchd

@@ -7,10 +7,10 @@
 
 #include "sync/random_world.h"
 
-namespace thalweg {
+namespace thalweg::sync {
 namespace {
 
-using testing::racks_of;
+using worlds::racks_of;
 
 Eigen::MatrixXd matrix_of(const Grouping& groups, int workers) {
   Eigen::MatrixXd matrix = Eigen::MatrixXd::Zero(workers, workers);
@@ -23,13 +23,13 @@ Eigen::MatrixXd matrix_of(const Grouping& groups, int workers) {
   return matrix;
 }
 
-// The whole product, multiplied out, and all its eigenvalues.
+// Multiplies out the whole product and computes all its eigenvalues.
 TEST(Mixing, mixing_of__is_that_of_the_dense_product) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     Prng random(seed);
-    const WorkerTree tree = *WorkerTree::from_rack_sizes(testing::random_racks(random));
+    const WorkerTree tree = *WorkerTree::from_rack_sizes(worlds::random_racks(random));
     const Schedule schedule =
-        *adjust_groups(tree, testing::random_bottlenecks(tree, random), random.next());
+        *adjust_groups(tree, worlds::random_bottlenecks(tree, random), random.next());
     const int n = schedule.workers;
     Eigen::MatrixXd product = Eigen::MatrixXd::Identity(n, n);
     for (const Grouping& groups : schedule.period) product = matrix_of(groups, n) * product;
@@ -38,7 +38,7 @@ TEST(Mixing, mixing_of__is_that_of_the_dense_product) {
     EXPECT_GE(product.minCoeff(), 0) << seed;
     product.array() -= 1.0 / n;
     const Mixing mixing = mixing_of(schedule);
-    // Of a defective eigenvalue near 0 rounding leaves the root of what it is.
+    // Rounding may move a defective eigenvalue near 0 by the root of the rounding error.
     EXPECT_NEAR(mixing.rho, product.eigenvalues().cwiseAbs().maxCoeff(), 2e-3) << "seed " << seed;
     EXPECT_LT(mixing.rho, 1) << seed;
     EXPECT_GT(mixing.iterations_to_consensus, 0) << seed;
@@ -90,4 +90,4 @@ TEST(Mixing, mixing_of__large_worlds_are_quick) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::sync

@@ -1,15 +1,15 @@
 #include "sync/schedule.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include "sync/random_world.h"
-#include "topology/load.h"
+#include "topology/format/load.h"
 
-namespace thalweg {
+namespace thalweg::sync {
 namespace {
 
-using testing::racks_of;
+using worlds::racks_of;
 
 std::vector<Group> groups(std::initializer_list<std::initializer_list<int>> lists) {
   std::vector<Group> result;
@@ -20,7 +20,7 @@ std::vector<Group> groups(std::initializer_list<std::initializer_list<int>> list
   return result;
 }
 
-// Figure 4: representatives by turns, the others in their racks.
+// Figure 4: representatives take turns, the others average in their racks.
 TEST(Schedule, init_groups__two_racks_take_turns) {
   const Schedule schedule = init_groups(racks_of({3, 3}), 1);
   ASSERT_EQ(schedule.period.size(), 3u);
@@ -31,7 +31,7 @@ TEST(Schedule, init_groups__two_racks_take_turns) {
   EXPECT_EQ(schedule.group_of(4, Rank(4)), (Group{Rank(1), Rank(4)}));
 }
 
-// Figure 5: the slow rack's representative in a pair, with another partner every iteration.
+// Figure 5: the slow rack's representative is in a pair, with another partner in every iteration.
 TEST(Schedule, adjust_groups__slow_rack_is_paired_by_turns) {
   const WorkerTree tree = racks_of({3, 3, 3, 3});
   const Schedule schedule =
@@ -40,7 +40,8 @@ TEST(Schedule, adjust_groups__slow_rack_is_paired_by_turns) {
   EXPECT_EQ(schedule.at(1), groups({{0, 2}, {1, 7}, {3, 5}, {4, 10}, {6, 8}, {9, 11}}));
 }
 
-// Figure 6 and table III: worker 4 in a pair of its rack, never a representative, the rest a hub.
+// Figure 6 and table III: worker 4 is in a pair of its rack and never a representative; the rest
+// are a hub.
 TEST(Schedule, adjust_groups__slow_nic_stays_in_its_rack) {
   const WorkerTree tree = racks_of({5, 3});
   const Schedule schedule =
@@ -60,7 +61,7 @@ TEST(Schedule, init_groups__one_rack_is_bsp_and_racks_of_one_are_too) {
   EXPECT_EQ(init_groups(racks_of({1, 1, 1}), 1).period, std::vector<Grouping>{groups({{0, 1, 2}})});
 }
 
-// In order alone, workers 0 and 2 would never hear of 1 and 3.
+// With turns in order alone, workers 0 and 2 would never be connected with 1 and 3.
 TEST(Schedule, init_groups__racks_of_two_do_not_turn_in_step_for_ever) {
   const WorkerTree tree = racks_of({2, 2});
   const Schedule schedule = init_groups(tree, 1);
@@ -69,20 +70,20 @@ TEST(Schedule, init_groups__racks_of_two_do_not_turn_in_step_for_ever) {
 }
 
 TEST(Schedule, init_groups__nested_regions_send_one_worker_each_across) {
-  const Topology topology = *topology_from_shorthand("fat-tree:k=4,host=10G");
+  const topology::Topology topology = *topology::topology_from_shorthand("fat-tree:k=4,host=10G");
   const WorkerTree tree = *WorkerTree::from_topology(topology);
   EXPECT_TRUE(check_schedule(init_groups(tree, 1), tree).ok());
 }
 
 void check_random(const WorkerTree& tree, Prng& random, const std::string& replay) {
-  const Bottlenecks slow = testing::random_bottlenecks(tree, random);
+  const Bottlenecks slow = worlds::random_bottlenecks(tree, random);
   const std::uint64_t seed = random.next();
   const Result<Schedule> schedule = adjust_groups(tree, slow, seed);
   ASSERT_TRUE(schedule.ok()) << replay << ": " << schedule.error().message();
   const Status proof = check_schedule(*schedule, tree);
   ASSERT_TRUE(proof.ok()) << replay << ": " << proof.error().message();
   ASSERT_EQ(*adjust_groups(tree, slow, seed), *schedule) << replay;
-  // A slow worker with company in its rack is in a pair at most.
+  // A slow worker that is not alone in its rack is at most in a pair.
   for (const Rank worker : slow.workers) {
     for (const Grouping& at : schedule->period) {
       for (const Group& group : at) {
@@ -96,7 +97,7 @@ void check_random(const WorkerTree& tree, Prng& random, const std::string& repla
 TEST(Schedule, adjust_groups__any_racks_and_bottlenecks) {
   for (std::uint64_t seed = 0; seed < 8000; ++seed) {
     Prng random(seed);
-    const WorkerTree tree = *WorkerTree::from_rack_sizes(testing::random_racks(random));
+    const WorkerTree tree = *WorkerTree::from_rack_sizes(worlds::random_racks(random));
     check_random(tree, random, fmt::format("racks, seed {}", seed));
     if (HasFatalFailure()) return;
   }
@@ -105,13 +106,13 @@ TEST(Schedule, adjust_groups__any_racks_and_bottlenecks) {
 TEST(Schedule, adjust_groups__any_nested_regions_and_bottlenecks) {
   for (std::uint64_t seed = 0; seed < 4000; ++seed) {
     Prng random(seed);
-    const WorkerTree tree = *WorkerTree::from_topology(testing::random_nested(random));
+    const WorkerTree tree = *WorkerTree::from_topology(worlds::random_nested(random));
     check_random(tree, random, fmt::format("nested, seed {}", seed));
     if (HasFatalFailure()) return;
   }
 }
 
-// Whatever is done to a good schedule, the checker finds it.
+// The checker finds every change to a good schedule.
 TEST(Schedule, check_schedule__finds_what_is_wrong) {
   const WorkerTree tree = racks_of({3, 3});
   const Schedule good = init_groups(tree, 1);
@@ -182,4 +183,4 @@ TEST(Schedule, check_words__names_the_rank_that_differs) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::sync

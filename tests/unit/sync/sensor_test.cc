@@ -1,6 +1,6 @@
 #include "sync/sensor.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,12 +8,12 @@
 
 #include "sync/random_world.h"
 
-namespace thalweg {
+namespace thalweg::sync {
 namespace {
 
-using testing::racks_of;
+using worlds::racks_of;
 
-// Workers that train by what their sensor says, on a network that is slow where the test says.
+// Workers that train by their sensor's decisions, on a network that is slow where the test says.
 class World {
  public:
   World(WorkerTree tree, double jitter, std::uint64_t seed)
@@ -23,7 +23,7 @@ class World {
         random_(seed),
         jitter_(jitter) {}
 
-  // Iterations until the bottlenecks were these and stayed so, or −1.
+  // Returns the iterations until the bottlenecks were these and stayed so, or −1.
   std::int64_t train(int iterations, const Bottlenecks& slow) {
     const std::int64_t start = iteration_;
     std::int64_t since = sensor_.bottlenecks() == slow ? 0 : -1;
@@ -35,7 +35,7 @@ class World {
     }
     return since;
   }
-  // How long everything takes.
+  // Multiplies all times by this factor.
   void set_pace(double pace) { pace_ = pace; }
   [[nodiscard]] int changes() const { return changes_; }
   [[nodiscard]] int region(const char* name) const { return *tree_.find(name); }
@@ -48,7 +48,7 @@ class World {
     for (int i = 0; i < kWindow; ++i) {
       for (const Group& group : schedule_.at(iteration_ + i)) {
         const double seconds = group.size() == 1 ? 0 : time_of(group, slow);
-        // Some began before the last was there, and waited.
+        // Some members began before the last one and waited for it.
         for (const Rank worker : group) {
           const double waited = worker == group.back() ? 0 : random_.real() * seconds;
           reports[worker.index()].seconds.push_back(seconds == 0 ? 0 : seconds + waited);
@@ -61,7 +61,8 @@ class World {
     schedule_ = *adjust_groups(tree_, sensor_.bottlenecks(), 1);
   }
 
-  // A ring is as slow as its slowest link; log-normal jitter, and one exchange in fifty stalls.
+  // A ring is as slow as its slowest link; there is log-normal jitter, and one exchange in fifty
+  // stalls.
   double time_of(const Group& group, const Bottlenecks& slow) {
     const auto m = static_cast<double>(group.size());
     double factor = 1;
@@ -110,7 +111,7 @@ TEST(Sensor, review__slow_nic_is_found_and_forgotten_within_200_iterations) {
   }
 }
 
-// One inter-rack group cannot tell whose link it is; the pairs that follow can.
+// One inter-rack group cannot tell whose link is slow; the pairs that follow can.
 TEST(Sensor, review__slow_rack_is_found_among_four_within_200_iterations) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     World world(racks_of({4, 4, 4, 4}), 0.15, seed);
@@ -165,4 +166,4 @@ TEST(Sensor, merge_reports__names_the_rank_that_differs) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::sync

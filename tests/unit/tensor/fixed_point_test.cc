@@ -11,7 +11,7 @@
 
 #include "tensor/reference.h"
 
-namespace thalweg {
+namespace thalweg::tensor {
 namespace {
 
 using reference::GuardedArray;
@@ -25,7 +25,7 @@ bool is_finite(DType type, std::uint64_t bits) {
   return std::abs(reference::decode(reference::format_of(type), bits)) < std::exp2(kMostExponent);
 }
 
-// Random elements; those that make a block kNotFinite become 0 unless they are asked for.
+// Random elements. With `finite`, those that would make a block kNotFinite are 0.
 Values numbers(DType type, std::size_t count, bool finite, Prng& prng) {
   Values values = reference::random_values(type, count, prng);
   for (std::uint64_t& value : values) {
@@ -65,6 +65,23 @@ Values floats(DType type, const std::vector<std::int32_t>& integers, std::size_t
   return out;
 }
 
+// What single blocks need is their exponent, but for blocks of zeros.
+void expect_needed(DType type, const Values& values, const std::vector<BlockExponent>& exponents,
+                   std::size_t block) {
+  const std::uint64_t magnitude = (std::uint64_t{1} << (8 * size_of(type) - 1)) - 1;
+  for (std::size_t i = 0; i < exponents.size(); ++i) {
+    const auto begin = values.begin() + static_cast<std::ptrdiff_t>(i * block);
+    const Values own(
+        begin, begin + static_cast<std::ptrdiff_t>(std::min(block, values.size() - i * block)));
+    GuardedArray array(type, own, i % 7);
+    const bool zeros =
+        std::ranges::all_of(own, [&](std::uint64_t bits) { return (bits & magnitude) == 0; });
+    const BlockExponent needed = needed_exponent(type, array.data(), own.size());
+    EXPECT_EQ(needed, zeros ? kNoExponent : exponents[i]) << name_of(type);
+    EXPECT_TRUE(is_needed_exponent(needed));
+  }
+}
+
 TEST(FixedPoint, exponent__is_the_least_above_every_element) {
   constexpr std::uint64_t kSeed = 1;
   SCOPED_TRACE(testing::Message() << "seed " << kSeed);
@@ -90,19 +107,20 @@ TEST(FixedPoint, exponent__is_the_least_above_every_element) {
       }
       reference::for_each_target([&](std::int64_t) {
         EXPECT_EQ(exponents_of(type, values, block, prng.below(64)), wanted) << name_of(type);
+        expect_needed(type, values, wanted, block);
       });
     }
   }
 }
 
-// What one element becomes, by doubles.
+// The integer that one element becomes, computed in doubles.
 std::int32_t nearest(double value, BlockExponent exponent, int contributions) {
   const double largest = std::exp2(31 - std::ceil(std::log2(contributions))) - 1;
   const double integer = std::nearbyint(value / fixed_point_quantum(exponent, contributions));
   return static_cast<std::int32_t>(std::clamp(integer, -largest, largest));
 }
 
-// The sum of all workers, through integers and back, against the sum of doubles.
+// Compares the sum of all workers, through integers and back, with the sum of doubles.
 TEST(FixedPoint, sum__is_within_the_bound_and_exact_in_integers) {
   constexpr std::uint64_t kSeed = 2;
   Prng prng(kSeed);
@@ -143,7 +161,7 @@ TEST(FixedPoint, sum__is_within_the_bound_and_exact_in_integers) {
       const double quantum = fixed_point_quantum(agreed[i / block], workers);
       const double each = workers <= 128 ? quantum / 2 : quantum;
       const double before_rounding = static_cast<double>(sums[i]) * quantum;
-      // Sums of doubles err too, by less than a quantum's 2^-20.
+      // Sums of doubles have an error too, below 2^-20 quanta.
       EXPECT_LE(std::abs(before_rounding - real[i]), workers * each * (1 + 1e-6));
       const auto once = static_cast<float>(before_rounding);
       EXPECT_EQ(back[i], reference::encode(format, double{once})) << before_rounding;
@@ -218,4 +236,4 @@ TEST(FixedPointDeathTest, wrong_use__is_a_bug) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::tensor

@@ -5,15 +5,15 @@
 #include "tensor/reduce.h"
 #include "tensor/reference.h"
 
-namespace thalweg {
+namespace thalweg::tensor {
 namespace {
 
 using reference::GuardedArray;
-using Values = std::vector<std::uint64_t>;
+using MeanValues = std::vector<std::uint64_t>;
 
-testing::AssertionResult divides(DType type, const Values& sums, std::int64_t contributions,
+testing::AssertionResult divides(DType type, const MeanValues& sums, std::int64_t contributions,
                                  std::size_t shift) {
-  Values wanted(sums.size());
+  MeanValues wanted(sums.size());
   for (std::size_t i = 0; i < sums.size(); ++i) {
     wanted[i] = reference::mean(type, sums[i], contributions);
   }
@@ -35,7 +35,8 @@ testing::AssertionResult divides(DType type, const Values& sums, std::int64_t co
   return result;
 }
 
-// Where the multiplier or the shift of the integer division changes, and beyond every type.
+// Divisors at which the multiplier or the shift of the integer division changes, and divisors
+// beyond the range of every type.
 std::vector<std::int64_t> hard_divisors() {
   std::vector<std::int64_t> divisors{1, 3, 5, 6, 7, 10, 12, 100, 641, 1000, 1'000'000'007};
   for (int bit = 1; bit < 63; ++bit) {
@@ -52,7 +53,7 @@ TEST(FinishMean, finish_mean__every_count_and_shift) {
   Prng prng(kSeed);
   for (const DType type : reference::all_types()) {
     for (std::size_t count = 0; count <= 70; ++count) {
-      const Values sums = reference::random_values(type, count, prng);
+      const MeanValues sums = reference::random_values(type, count, prng);
       const auto contributions = static_cast<std::int64_t>(1 + prng.below(40));
       ASSERT_TRUE(divides(type, sums, contributions, count % 64));
     }
@@ -65,8 +66,8 @@ TEST(FinishMean, finish_mean__hard_divisors) {
   Prng prng(kSeed);
   for (const DType type : reference::all_types()) {
     for (const std::int64_t contributions : hard_divisors()) {
-      Values sums = reference::random_values(type, 200, prng);
-      // Multiples of the divisor and their neighbours: where a quotient one off would show.
+      MeanValues sums = reference::random_values(type, 200, prng);
+      // Multiples of the divisor and their neighbours, where a quotient that is off by one shows.
       for (std::size_t i = 0; i < 200; ++i) {
         const std::uint64_t multiple =
             prng.next() % 1000 * static_cast<std::uint64_t>(contributions);
@@ -79,15 +80,26 @@ TEST(FinishMean, finish_mean__hard_divisors) {
 }
 
 TEST(FinishMean, finish_mean__every_int8_by_every_divisor) {
-  Values sums(256);
+  MeanValues sums(256);
   for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = i;
   for (std::int64_t contributions = 1; contributions <= 260; ++contributions) {
     ASSERT_TRUE(divides(DType::kInt8, sums, contributions, 0));
   }
 }
 
+// The division by one is the conversion to float32 and back.
+TEST(FinishMean, finish_mean__every_8_bit_float_by_every_divisor) {
+  MeanValues sums(256);
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = i;
+  for (const DType type : {DType::kFloat8E4m3fn, DType::kFloat8E5m2}) {
+    for (std::int64_t contributions = 1; contributions <= 260; ++contributions) {
+      ASSERT_TRUE(divides(type, sums, contributions, 0));
+    }
+  }
+}
+
 TEST(FinishMean, finish_mean__every_16_bit_value) {
-  Values sums(65536);
+  MeanValues sums(65536);
   for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = i;
   for (const DType type : {DType::kInt16, DType::kFloat16, DType::kBFloat16}) {
     for (const std::int64_t contributions : {2, 3, 7, 8, 10, 48, 1000, 32767, 32768, 70000}) {
@@ -122,4 +134,4 @@ TEST(FinishMean, finish_mean__without_contributions_is_a_bug) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::tensor

@@ -7,7 +7,7 @@
 #include "base/messages.h"
 #include "base/prng.h"
 
-namespace thalweg {
+namespace thalweg::tensor {
 namespace {
 
 Partition make(std::int64_t elements, std::int64_t element_size, std::int64_t payload) {
@@ -74,7 +74,7 @@ TEST(Partition, segment__outside_is_a_bug) {
   EXPECT_DEATH((void)partition.segment_at(Bytes(40)), "byte 40 of a tensor of 40");
 }
 
-// The invariants of the header, and segment_at against a walk over every byte.
+// Checks the invariants of the header, and compares segment_at() with a walk over every byte.
 TEST(Partition, random__segments_cover_the_tensor_with_whole_elements) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -105,4 +105,4 @@ TEST(Partition, random__segments_cover_the_tensor_with_whole_elements) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::tensor

@@ -8,17 +8,17 @@
 
 #include "tensor/reference.h"
 
-namespace thalweg {
+namespace thalweg::tensor {
 namespace {
 
 using reference::GuardedArray;
-using Values = std::vector<std::uint64_t>;
+using ReduceValues = std::vector<std::uint64_t>;
 
-// Which of its operands the result is written over.
+// Which of the operands the result overwrites.
 enum class Alias { kNone, kA, kB, kBoth };
 
-Values expected(DType type, ReduceOp op, const Values& a, const Values& b) {
-  Values result(a.size());
+ReduceValues expected(DType type, ReduceOp op, const ReduceValues& a, const ReduceValues& b) {
+  ReduceValues result(a.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
     result[i] = reference::reduce(type, op, a[i], b[i]);
   }
@@ -26,12 +26,12 @@ Values expected(DType type, ReduceOp op, const Values& a, const Values& b) {
 }
 
 // Reduces a and b, which start `shifts` bytes off alignment, and compares with `wanted`.
-testing::AssertionResult reduces_to(DType type, ReduceOp op, const Values& a, const Values& b,
-                                    const Values& wanted, Alias alias,
+testing::AssertionResult reduces_to(DType type, ReduceOp op, const ReduceValues& a,
+                                    const ReduceValues& b, const ReduceValues& wanted, Alias alias,
                                     std::array<std::size_t, 3> shifts) {
   GuardedArray x(type, a, shifts[0]);
   GuardedArray y(type, b, shifts[1]);
-  GuardedArray separate(type, Values(a.size(), 0x11), shifts[2]);
+  GuardedArray separate(type, ReduceValues(a.size(), 0x11), shifts[2]);
   GuardedArray& second = alias == Alias::kBoth ? x : y;
   GuardedArray& dst = alias == Alias::kNone ? separate : alias == Alias::kB ? y : x;
   reduce(type, op, dst.data(), x.data(), second.data(), a.size());
@@ -64,15 +64,15 @@ TEST(Reduce, reduce__every_count_and_random_shifts) {
   constexpr std::uint64_t kSeed = 1;
   SCOPED_TRACE(testing::Message() << "seed " << kSeed);
   Prng prng(kSeed);
-  Values counts{4099};
+  ReduceValues counts{4099};
   for (std::uint64_t count = 0; count <= 70; ++count) counts.push_back(count);
   for (const DType type : reference::all_types()) {
     for (const ReduceOp op : reference::all_ops()) {
       for (const std::uint64_t count : counts) {
-        const Values a = reference::random_values(type, count, prng);
-        const Values b = reference::random_values(type, count, prng);
-        const Values wanted = expected(type, op, a, b);
-        const Values wanted_squares = expected(type, op, a, a);
+        const ReduceValues a = reference::random_values(type, count, prng);
+        const ReduceValues b = reference::random_values(type, count, prng);
+        const ReduceValues wanted = expected(type, op, a, b);
+        const ReduceValues wanted_squares = expected(type, op, a, a);
         reference::for_each_target([&](std::int64_t) {
           const std::array<std::size_t, 3> shifts{prng.below(64), prng.below(64), prng.below(64)};
           for (const Alias alias : {Alias::kNone, Alias::kA, Alias::kB}) {
@@ -92,9 +92,9 @@ TEST(Reduce, reduce__every_misalignment_of_every_pointer) {
   SCOPED_TRACE(testing::Message() << "seed " << kSeed);
   Prng prng(kSeed);
   for (const DType type : reference::all_types()) {
-    const Values a = reference::random_values(type, kCount, prng);
-    const Values b = reference::random_values(type, kCount, prng);
-    const Values wanted = expected(type, ReduceOp::kSum, a, b);
+    const ReduceValues a = reference::random_values(type, kCount, prng);
+    const ReduceValues b = reference::random_values(type, kCount, prng);
+    const ReduceValues wanted = expected(type, ReduceOp::kSum, a, b);
     reference::for_each_target([&](std::int64_t) {
       for (std::size_t i = 0; i < 512; ++i) {
         ASSERT_TRUE(reduces_to(type, ReduceOp::kSum, a, b, wanted, Alias::kNone,
@@ -107,8 +107,8 @@ TEST(Reduce, reduce__every_misalignment_of_every_pointer) {
 
 TEST(Reduce, reduce__every_pair_of_special_values) {
   for (const DType type : reference::all_types()) {
-    Values a;
-    Values b;
+    ReduceValues a;
+    ReduceValues b;
     for (const std::uint64_t x : reference::special_values(type)) {
       for (const std::uint64_t y : reference::special_values(type)) {
         a.push_back(x);
@@ -116,7 +116,7 @@ TEST(Reduce, reduce__every_pair_of_special_values) {
       }
     }
     for (const ReduceOp op : reference::all_ops()) {
-      const Values wanted = expected(type, op, a, b);
+      const ReduceValues wanted = expected(type, op, a, b);
       // The reference is commutative to the bit, so the kernels are too.
       ASSERT_EQ(wanted, expected(type, op, b, a));
       reference::for_each_target([&](std::int64_t) {
@@ -127,21 +127,40 @@ TEST(Reduce, reduce__every_pair_of_special_values) {
   }
 }
 
-// Every 16-bit pattern against partners that make rounding, overflow and underflow hard.
+// Every 16-bit pattern with partners that make rounding, overflow and underflow hard.
 TEST(Reduce, reduce__every_16_bit_float) {
   for (const DType type : {DType::kFloat16, DType::kBFloat16}) {
     const reference::FloatFormat format = reference::format_of(type);
-    Values a(65536);
+    ReduceValues a(65536);
     for (std::size_t i = 0; i < a.size(); ++i) a[i] = i;
     for (const double partner : {0.0, 1.0, -0.3333, 0.00006103515625, 1e-7, 47.0, 65504.0, -3e-5}) {
-      const Values b(a.size(), reference::encode(format, partner));
+      const ReduceValues b(a.size(), reference::encode(format, partner));
       for (const ReduceOp op : reference::all_ops()) {
-        const Values wanted = expected(type, op, a, b);
+        const ReduceValues wanted = expected(type, op, a, b);
         reference::for_each_target([&](std::int64_t) {
           ASSERT_TRUE(reduces_to(type, op, a, b, wanted, Alias::kA, {0, 0, 0}));
         });
         if (HasFatalFailure()) return;
       }
+    }
+  }
+}
+
+TEST(Reduce, reduce__every_pair_of_8_bit_floats) {
+  ReduceValues a(65536);
+  ReduceValues b(a.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    a[i] = i / 256;
+    b[i] = i % 256;
+  }
+  for (const DType type : {DType::kFloat8E4m3fn, DType::kFloat8E5m2}) {
+    for (const ReduceOp op : reference::all_ops()) {
+      const ReduceValues wanted = expected(type, op, a, b);
+      ASSERT_EQ(wanted, expected(type, op, b, a));
+      reference::for_each_target([&](std::int64_t) {
+        ASSERT_TRUE(reduces_to(type, op, a, b, wanted, Alias::kNone, {0, 0, 0}));
+      });
+      if (HasFatalFailure()) return;
     }
   }
 }
@@ -193,6 +212,29 @@ TEST(Reduce, reduce__float16_overflow_and_ties) {
   });
 }
 
+// 448 is the largest e4m3fn, its unit is 32; 57,344 is the largest e5m2, its unit is 8192.
+TEST(Reduce, reduce__float8_overflow_and_ties) {
+  reference::for_each_target([](std::int64_t) {
+    const auto sum = [](DType type, std::uint8_t a, std::uint8_t b) {
+      return reduce_one(type, ReduceOp::kSum, a, b);
+    };
+    const DType e4m3fn = DType::kFloat8E4m3fn;
+    EXPECT_EQ(sum(e4m3fn, 0x38, 0x38), 0x40);  // 1 + 1
+    EXPECT_EQ(sum(e4m3fn, 0x7e, 0x58), 0x7e);  // 448 + 16: a tie, and the even one is below
+    EXPECT_EQ(sum(e4m3fn, 0x7e, 0x59), 0x7e);  // 448 + 18: 480 would be next, which is NaN
+    EXPECT_EQ(sum(e4m3fn, 0xfe, 0xfe), 0xfe);  // -896 is too large
+    EXPECT_EQ(sum(e4m3fn, 0x01, 0x01), 0x02);  // subnormals, of 2^-9
+    EXPECT_EQ(sum(e4m3fn, 0xff, 0x38), 0x7f);  // NaN + 1
+    const DType e5m2 = DType::kFloat8E5m2;
+    EXPECT_EQ(sum(e5m2, 0x3c, 0x3c), 0x40);  // 1 + 1
+    EXPECT_EQ(sum(e5m2, 0x7b, 0x6c), 0x7c);  // 57,344 + 4096: a tie, and the even one is infinity
+    EXPECT_EQ(sum(e5m2, 0x7b, 0x6b), 0x7b);  // 57,344 + 3584
+    EXPECT_EQ(sum(e5m2, 0xfb, 0xfb), 0xfc);  // negative infinity
+    EXPECT_EQ(sum(e5m2, 0x7c, 0xfc), 0x7f);  // infinity - infinity
+    EXPECT_EQ(sum(e5m2, 0x03, 0x01), 0x04);  // from subnormals, of 2^-16, to the least normal one
+  });
+}
+
 TEST(Reduce, reduce__partial_overlap_is_a_bug) {
   std::array<float, 16> data{};
   EXPECT_DEATH(
@@ -204,4 +246,4 @@ TEST(Reduce, reduce__partial_overlap_is_a_bug) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::tensor

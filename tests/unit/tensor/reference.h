@@ -1,5 +1,5 @@
-// The reductions once more, one element at a time and in the most obvious way: what the kernels
-// are tested against. An element is its bit pattern in the low bits of a uint64.
+// A reference implementation of the reductions, one element at a time and in the most obvious way;
+// tests compare the kernels with it. An element is its bit pattern in the low bits of a uint64.
 #pragma once
 
 #include <hwy/targets.h>
@@ -16,22 +16,29 @@
 #include "base/check.h"
 #include "base/prng.h"
 
-namespace thalweg::reference {
+namespace thalweg::tensor::reference {
 
 // The parts of a floating-point format.
 struct FloatFormat {
   int mantissa_bits;
   int exponent_bits;
+  bool has_infinity = true;
+  bool full_nan = false;  // all bits of the canonical NaN's mantissa are set
 
   [[nodiscard]] int bias() const { return (1 << (exponent_bits - 1)) - 1; }
   [[nodiscard]] std::uint64_t sign() const {
     return std::uint64_t{1} << (mantissa_bits + exponent_bits);
   }
+  // Infinity. In a format without it, the only NaN, where infinity would follow the numbers.
   [[nodiscard]] std::uint64_t infinity() const {
-    return ((std::uint64_t{1} << exponent_bits) - 1) << mantissa_bits;
+    return has_infinity ? ((std::uint64_t{1} << exponent_bits) - 1) << mantissa_bits : sign() - 1;
+  }
+  // What becomes of numbers that are too large.
+  [[nodiscard]] std::uint64_t overflow() const {
+    return has_infinity ? infinity() : infinity() - 1;
   }
   [[nodiscard]] std::uint64_t canonical_nan() const {
-    return infinity() | std::uint64_t{1} << (mantissa_bits - 1);
+    return full_nan ? sign() - 1 : infinity() | std::uint64_t{1} << (mantissa_bits - 1);
   }
 };
 
@@ -39,10 +46,12 @@ inline constexpr FloatFormat kFloat16{10, 5};
 inline constexpr FloatFormat kBFloat16{7, 8};
 inline constexpr FloatFormat kFloat32{23, 8};
 inline constexpr FloatFormat kFloat64{52, 11};
+inline constexpr FloatFormat kFloat8E4m3fn{3, 4, false, true};
+inline constexpr FloatFormat kFloat8E5m2{2, 5, true, true};
 
 inline bool is_float(DType type) {
   return type == DType::kFloat32 || type == DType::kFloat64 || type == DType::kFloat16 ||
-         type == DType::kBFloat16;
+         type == DType::kBFloat16 || type == DType::kFloat8E4m3fn || type == DType::kFloat8E5m2;
 }
 
 inline FloatFormat format_of(DType type) {
@@ -53,6 +62,10 @@ inline FloatFormat format_of(DType type) {
       return kBFloat16;
     case DType::kFloat32:
       return kFloat32;
+    case DType::kFloat8E4m3fn:
+      return kFloat8E4m3fn;
+    case DType::kFloat8E5m2:
+      return kFloat8E5m2;
     default:
       CHECK(type == DType::kFloat64);
       return kFloat64;
@@ -63,6 +76,9 @@ inline double decode(FloatFormat format, std::uint64_t bits) {
   const double sign = (bits & format.sign()) != 0 ? -1 : 1;
   const std::uint64_t magnitude = bits & (format.sign() - 1);
   if (magnitude > format.infinity()) return std::numeric_limits<double>::quiet_NaN();
+  if (magnitude == format.infinity() && !format.has_infinity) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
   if (magnitude == format.infinity()) return sign * std::numeric_limits<double>::infinity();
   const auto exponent = static_cast<int>(magnitude >> format.mantissa_bits);
   const std::uint64_t one = std::uint64_t{1} << format.mantissa_bits;
@@ -72,19 +88,19 @@ inline double decode(FloatFormat format, std::uint64_t bits) {
   return sign * std::ldexp(static_cast<double>(mantissa), scale);
 }
 
-// Rounds to nearest even: to a multiple of the unit that the magnitude has in the format.
+// Rounds to nearest even, to a multiple of the unit of the magnitude's exponent in the format.
 inline std::uint64_t encode(FloatFormat format, double value) {
   if (std::isnan(value)) return format.canonical_nan();
   const std::uint64_t sign = std::signbit(value) ? format.sign() : 0;
   const double magnitude = std::abs(value);
-  if (std::isinf(magnitude)) return sign | format.infinity();
+  if (std::isinf(magnitude)) return sign | format.overflow();
   const int lowest = 1 - format.bias();
   const int exponent = magnitude == 0 ? lowest : std::max(std::ilogb(magnitude), lowest);
   const double units = std::nearbyint(std::ldexp(magnitude, format.mantissa_bits - exponent));
-  // Counting units from those of the lowest exponent up makes carries come out right.
+  // Counting units from the lowest exponent up makes carries correct.
   const auto base = static_cast<std::uint64_t>(exponent - lowest) << format.mantissa_bits;
   const std::uint64_t result = base + static_cast<std::uint64_t>(units);
-  return sign | std::min(result, format.infinity());
+  return sign | std::min(result, format.overflow());
 }
 
 inline double extreme(ReduceOp op, double a, double b) {
@@ -93,7 +109,7 @@ inline double extreme(ReduceOp op, double a, double b) {
   return a_below == (op == ReduceOp::kMin) ? a : b;
 }
 
-// Real is the type the arithmetic is done in.
+// Real is the type in which it computes.
 template <class Real>
 std::uint64_t reduce_floats(FloatFormat format, ReduceOp op, std::uint64_t a, std::uint64_t b) {
   const auto x = static_cast<Real>(decode(format, a));
@@ -165,12 +181,13 @@ inline std::vector<std::uint64_t> special_values(DType type) {
     values.insert(values.end(), {sign - 1, sign - 2, sign / 2, mask_of(type) / 3});
   }
   const std::size_t positive = values.size();
+  for (std::size_t i = 0; i < positive; ++i) values[i] &= mask_of(type);
   for (std::size_t i = 0; i < positive; ++i) values.push_back(values[i] | sign);
   values.push_back(mask_of(type));
   return values;
 }
 
-// Half of them special, half any bits.
+// Random values: half of them special, half random bits.
 inline std::vector<std::uint64_t> random_values(DType type, std::size_t count, Prng& prng) {
   const std::vector<std::uint64_t> special = special_values(type);
   std::vector<std::uint64_t> values(count);
@@ -222,8 +239,8 @@ class GuardedArray {
   std::vector<std::byte> memory_;
 };
 
-// Runs `body` with each instruction set that was compiled and that this machine has in turn.
-// Whoever uses it must check simd_target().
+// Runs `body` in turn with each instruction set that was compiled and that this machine has. The
+// caller must check simd_target().
 template <class Body>
 void for_each_target(const Body& body) {
   const std::vector<std::int64_t> targets = hwy::SupportedAndGeneratedTargets();
@@ -248,4 +265,4 @@ inline std::vector<ReduceOp> all_ops() {
   return ops;
 }
 
-}  // namespace thalweg::reference
+}  // namespace thalweg::tensor::reference

@@ -9,7 +9,7 @@
 
 #include "base/prng.h"
 
-namespace thalweg {
+namespace thalweg::tensor {
 namespace {
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
@@ -56,4 +56,4 @@ TEST(SaturatingAdd, add__ends_of_the_range) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::tensor

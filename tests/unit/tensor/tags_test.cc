@@ -11,14 +11,15 @@
 
 #include "base/prng.h"
 #include "tensor/magnitude.h"
+#include "tensor/reference.h"
 
-namespace thalweg {
+namespace thalweg::tensor {
 namespace {
 
 constexpr std::array<DType, 4> kFloats{DType::kFloat32, DType::kFloat64, DType::kFloat16,
                                        DType::kBFloat16};
 
-// Small whole numbers, exact in every type: one written into an array of that type.
+// Writes a small whole number, which is exact in every type, into an array of that type.
 void put_number(DType type, std::byte* at, int value) {
   const auto as_float = static_cast<float>(value);
   std::uint32_t bits = 0;
@@ -114,6 +115,37 @@ TEST(Tags, mean_magnitudes__exact_for_every_type_and_length) {
             << name_of(type) << ' ' << count << ' ' << stretch << ' ' << s;
       }
     }
+  }
+}
+
+TEST(Tags, mean_magnitudes__every_8_bit_float) {
+  for (const DType type : {DType::kFloat8E4m3fn, DType::kFloat8E5m2}) {
+    reference::for_each_target([&](std::int64_t) {
+      for (int bits = 0; bits < 256; ++bits) {
+        // Every place in a vector has the element once, among zeros.
+        const auto element = static_cast<std::uint8_t>(bits);
+        const double wanted = std::abs(reference::decode(reference::format_of(type), element));
+        for (std::size_t at = 0; at < 67; ++at) {
+          std::vector<std::uint8_t> data(67);
+          data[at] = element;
+          double mean = 0;
+          mean_magnitudes(type, data.data(), data.size(), data.size(), &mean);
+          if (std::isnan(wanted)) {
+            ASSERT_TRUE(std::isnan(mean)) << name_of(type) << ' ' << bits << ' ' << at;
+          } else {
+            ASSERT_EQ(mean, wanted / 67) << name_of(type) << ' ' << bits << ' ' << at;
+          }
+        }
+      }
+    });
+    if (HasFatalFailure()) return;
+    std::vector<std::uint8_t> sample(1001);
+    for (std::size_t i = 0; i < sample.size(); ++i) {
+      sample[i] = static_cast<std::uint8_t>((i % 2 == 0 ? 0x80 : 0) | 0x30 | i % 7);
+    }
+    std::vector<std::uint64_t> scratch;
+    EXPECT_EQ(sampled_median(type, sample.data(), sample.size(), {.sample = 1}, scratch),
+              reference::decode(reference::format_of(type), 0x33));
   }
 }
 
@@ -275,7 +307,7 @@ TEST(Dscp, traffic_class__there_and_back) {
       EXPECT_EQ(byte & 3, important ? 2 : 0);
       EXPECT_EQ(tag_of_traffic_class(byte), tag);
     }
-    // Marked on the way: it was capable.
+    // A packet that a switch marked was ECN-capable.
     const std::uint8_t sent = traffic_class_of({.priority = p, .important = true});
     EXPECT_EQ(tag_of_traffic_class(sent | 3), (SegmentTag{.priority = p, .important = true}));
   }
@@ -283,4 +315,4 @@ TEST(Dscp, traffic_class__there_and_back) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::tensor

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "topology/load.h"
+#include "topology/format/load.h"
 
-namespace thalweg {
+namespace thalweg::topology {
 namespace {
 
 Topology topology_of(const char* text) { return topology_from_shorthand(text).value(); }
@@ -15,7 +15,7 @@ std::vector<Rank> ranks(std::initializer_list<int> numbers) {
   return result;
 }
 
-// Two racks of 4, and a third.
+// Three racks of 4.
 constexpr const char* kRacks = "leaf-spine:racks=3,hosts=4,spines=2";
 
 TEST(AggregationGroups, racks__are_groups_that_the_servers_switch_joins) {
@@ -86,4 +86,4 @@ TEST(AggregationGroups, host_without_edge_switch__is_named) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::topology

@@ -1,14 +1,14 @@
-// The files under topologies/, each read as a user would have it read.
+// The files under topologies/, each read as for a user.
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
+#include "topology/format/load.h"
 #include "topology/invariants.h"
-#include "topology/load.h"
 
-namespace thalweg {
+namespace thalweg::topology {
 namespace {
 
 std::filesystem::path folder() {
@@ -88,4 +88,4 @@ TEST(TopologyFiles, ending__unknown_lists_them) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::topology

@@ -1,11 +1,11 @@
-// What the files of other tools become, and what is wrong with bad ones.
+// What the files of other tools become, and the errors for bad ones.
 #include <gtest/gtest.h>
 
 #include "base/messages.h"
+#include "topology/format/load.h"
 #include "topology/invariants.h"
-#include "topology/load.h"
 
-namespace thalweg {
+namespace thalweg::topology {
 namespace {
 
 Bandwidth rate_between(const Topology& t, std::string_view a, std::string_view b) {
@@ -15,7 +15,7 @@ Bandwidth rate_between(const Topology& t, std::string_view a, std::string_view b
   return {};
 }
 
-// Two servers of two GPUs and an NVSwitch each, one switch between them.
+// Two servers, each with two GPUs and an NVSwitch, and one switch between them.
 constexpr std::string_view kSimai = R"(7 2 2 1 8 H100
 4 5 6
 0 4 3600Gbps 0.000025ms 0
@@ -125,13 +125,13 @@ TEST(Htsim, three_tiers__as_htsim_wires_them) {
   EXPECT_EQ(t.region(t.region(t.region_of(Rank(12))).parent).name, "pod1");
   EXPECT_DOUBLE_EQ(t.region(t.find_region("rack0")).oversubscription, 2);
   EXPECT_DOUBLE_EQ(t.region(t.find_region("pod0")).oversubscription, 2);
-  // Aggregation switch u of a pod meets cores u and u + 2.
+  // Aggregation switch u of a pod has links to cores u and u + 2.
   EXPECT_NE(rate_between(t, "agg1", "core3"), Bandwidth());
   EXPECT_NE(rate_between(t, "agg3", "core1"), Bandwidth());
   EXPECT_EQ(rate_between(t, "agg1", "core2"), Bandwidth());
   const Routing routing(t);
   EXPECT_EQ(routing.paths(Rank(0), Rank(15), 99).size(), 4U);
-  // Links 500, 1000 and 2000 ns up and down again, two ToRs of 100 ns, a core of 50 ns.
+  // Links of 500, 1000 and 2000 ns, up and down again; two ToRs of 100 ns, a core of 50 ns.
   EXPECT_EQ(routing.delay(Rank(0), Rank(15)), Duration::nanoseconds(7000 + 200 + 50));
 }
 
@@ -236,16 +236,16 @@ TEST(Nccl, good__rates_and_places) {
   const Topology& t = *result;
   EXPECT_EQ(broken_invariant(t), "");
   ASSERT_EQ(t.host_count(), 2);
-  // By rank, not by place in the file.
+  // Hosts are numbered by rank, not by place in the file.
   EXPECT_EQ(t.node(t.host(Rank(0))).name, "gpu1");
   EXPECT_EQ(t.region(t.region_of(Rank(0))).name, "numa1");
-  // 16 GT/s: 12 Gb/s a lane; an unknown speed and width: 16 lanes of 6 Gb/s.
+  // 16 GT/s is 12 Gb/s per lane; an unknown speed and width count as 16 lanes of 6 Gb/s.
   EXPECT_EQ(rate_between(t, "slot-gpu0", "pci-10"), Bandwidth::gbps(96));
   EXPECT_EQ(rate_between(t, "pci-10", "cpu0"), Bandwidth::gbps(192));
   EXPECT_EQ(rate_between(t, "slot-gpu1", "cpu1"), Bandwidth::gbps(96));
   EXPECT_EQ(rate_between(t, "nic-12", "pci-10"), Bandwidth::gbps(96));
   EXPECT_EQ(rate_between(t, "nic-12", "net0"), Bandwidth::gbps(100));
-  // 22 GB/s between these CPUs, 20.6 GB/s an NVLink.
+  // 22 GB/s between these CPUs, 20.6 GB/s per NVLink.
   EXPECT_EQ(rate_between(t, "cpu0", "cpu1"), Bandwidth::gbps(176));
   EXPECT_EQ(rate_between(t, "gpu0", "nvswitch"), Bandwidth::bits_per_second(329'600'000'000));
   const auto paths = Routing(t).paths(Rank(0), Rank(1), 9);
@@ -322,4 +322,4 @@ TEST(Nccl, hostile__deep_nesting_is_an_error) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::topology

@@ -1,8 +1,8 @@
-// What must hold for every Topology and its Routing, whoever built them. For unit tests and
+// What must hold for every Topology and its Routing, however they were built. For unit tests and
 // fuzzers.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <set>
@@ -12,7 +12,7 @@
 #include "topology/routing.h"
 #include "topology/topology.h"
 
-namespace thalweg {
+namespace thalweg::topology {
 
 inline std::string broken_region_invariant(const Topology& t) {
   std::set<std::string> names;
@@ -72,7 +72,8 @@ inline std::string broken_invariant(const Topology& t) {
   return broken_region_invariant(t);
 }
 
-// What enters a node of the flow leaves it, all of it starts at `from` and ends at `to`.
+// Checks that a flow leaves each node as it enters it, and starts at `from` and ends at `to` in
+// full.
 inline std::string broken_conservation(const Topology& t, const Routing& routing, Rank from,
                                        Rank to) {
   std::vector<double> balance(t.nodes().size());
@@ -102,4 +103,4 @@ inline std::string broken_conservation(const Topology& t, const Routing& routing
   return "";
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::topology

@@ -3,12 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "base/prng.h"
-#include "topology/load.h"
+#include "topology/format/load.h"
 
-namespace thalweg {
+namespace thalweg::topology {
 namespace {
 
-// Racks of these sizes: round trips and rates within and across, all a little off.
+// Racks of these sizes, with round trips and rates within and across racks, all with a little
+// noise.
 struct Network {
   std::vector<int> racks;
   double within_us = 20;
@@ -53,7 +54,7 @@ TEST(Probe, topology__racks_by_round_trips) {
   EXPECT_GT(probed->confidence, 0.5);
   EXPECT_EQ(probed->topology.host_count(), 12);
   EXPECT_EQ(probed->topology.regions().size(), 4U);
-  // What it says can be read again.
+  // The topology it gives can be read back.
   EXPECT_TRUE(topology_from_yaml(topology_to_yaml(probed->topology), "probed").ok());
 }
 
@@ -64,7 +65,7 @@ TEST(Probe, topology__racks_by_rates_where_round_trips_say_nothing) {
   EXPECT_EQ(probed->regions, 2);
   EXPECT_EQ(probed->by, "rates");
   const Topology& topology = probed->topology;
-  // Hosts send faster together than their region's uplink carries.
+  // Hosts together send faster than their region's uplink carries.
   EXPECT_GT(topology.region(topology.region_of(Rank(0))).oversubscription, 1.5);
 }
 
@@ -93,4 +94,4 @@ TEST(Probe, topology__samples_that_are_missing_or_wrong) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::topology

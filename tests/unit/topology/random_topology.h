@@ -1,17 +1,18 @@
-// Networks without any regularity, for tests that compare with an obvious implementation.
+// Irregular networks, for tests that compare with an obvious implementation.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <vector>
 
 #include "base/prng.h"
 #include "topology/topology.h"
 
-namespace thalweg {
+namespace thalweg::topology {
 
-// A random tree of switches with further links among them; hosts hang on one to three switches, and
-// some have a link to each other. Regions nest at random. Hosts and switches interleave.
+// A random tree of switches with further links among them; hosts are attached to one to three
+// switches, and some have a link to each other. Regions nest at random. Hosts and switches
+// interleave.
 inline Topology random_topology(std::uint64_t seed) {
   Prng prng(seed);
   TopologyBuilder builder(fmt::format("random \"{}\" \\ é", seed));
@@ -60,4 +61,4 @@ inline Topology random_topology(std::uint64_t seed) {
   return std::move(builder).build().value();
 }
 
-}  // namespace thalweg
+}  // namespace thalweg::topology

@@ -5,16 +5,16 @@
 #include <algorithm>
 #include <limits>
 
+#include "topology/format/load.h"
 #include "topology/invariants.h"
-#include "topology/load.h"
 #include "topology/random_topology.h"
 
-namespace thalweg {
+namespace thalweg::topology {
 namespace {
 
 Topology shorthand(std::string_view text) { return topology_from_shorthand(text).value(); }
 
-// Bellman–Ford over nodes, hosts not forwarding: the obvious distances to compare with.
+// Bellman–Ford over nodes, with hosts that do not forward: the obvious distances to compare with.
 std::vector<int> distances_to(const Topology& t, Rank to) {
   constexpr int kFar = std::numeric_limits<int>::max() / 2;
   std::vector<int> distance(t.nodes().size(), kFar);
@@ -35,7 +35,7 @@ std::vector<int> distances_to(const Topology& t, Rank to) {
 TEST(Routing, paths__fat_tree_k4) {
   const Topology t = shorthand("fat-tree:k=4");
   const Routing routing(t);
-  // Hosts 0 and 1 share a rack, 0 and 2 a pod, 0 and 15 nothing.
+  // Hosts 0 and 1 share a rack, 0 and 2 a pod, and 0 and 15 nothing.
   EXPECT_EQ(routing.paths(Rank(0), Rank(1), 100).size(), 1U);
   EXPECT_EQ(routing.paths(Rank(0), Rank(2), 100).size(), 2U);
   EXPECT_EQ(routing.paths(Rank(0), Rank(15), 100).size(), 4U);
@@ -167,15 +167,15 @@ TEST(Routing, regular_networks__agree_with_the_obvious) {
   }
 }
 
-// A switch spreads over 2, each of them over 2 …: fractions halve far below the smallest double,
-// and every arc still comes once.
+// A switch spreads over 2, each of them over 2, and so on: fractions halve far below the smallest
+// double, and every arc must still come once.
 TEST(Routing, shares__fractions_that_underflow) {
   TopologyBuilder builder("");
   const LinkSpec spec{Bandwidth::gbps(1), {}, {}};
   const NodeId a = builder.add_host("a", kWholeNetwork).value();
   const NodeId b = builder.add_host("b", kWholeNetwork).value();
   constexpr int kLevels = 1200;
-  // Level i goes on to level i+1 or leaves for a chain of the same length.
+  // Level i leads to level i+1, or leaves for a chain of the same length.
   std::vector<NodeId> left;
   std::vector<NodeId> right;
   for (int i = 0; i < kLevels; ++i) {
@@ -195,4 +195,4 @@ TEST(Routing, shares__fractions_that_underflow) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::topology

@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
 
 #include "base/messages.h"
+#include "topology/format/load.h"
 #include "topology/invariants.h"
-#include "topology/load.h"
 
-namespace thalweg {
+namespace thalweg::topology {
 namespace {
 
 std::string error_of(std::string_view text) { return message_of(topology_from_shorthand(text)); }
@@ -156,4 +156,4 @@ TEST(Shorthand, is_shorthand__by_the_name_of_a_kind) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::topology

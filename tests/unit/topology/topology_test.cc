@@ -4,11 +4,11 @@
 
 #include "base/messages.h"
 #include "base/prng.h"
+#include "topology/format/load.h"
 #include "topology/invariants.h"
-#include "topology/load.h"
 #include "topology/random_topology.h"
 
-namespace thalweg {
+namespace thalweg::topology {
 namespace {
 
 constexpr LinkSpec kLink{Bandwidth::gbps(10), Duration::microseconds(1), Bytes(1000)};
@@ -51,7 +51,7 @@ TEST(TopologyBuilder, build__unreachable_host_is_named) {
             "host 'b' cannot be reached from host 'a' (hosts do not forward)");
 }
 
-// a is joined to both others, they to each other only through a.
+// a is joined to both others, which are joined to each other only through a.
 TEST(TopologyBuilder, build__hosts_do_not_forward) {
   TwoHosts net;
   const NodeId c = net.builder.add_host("c", kWholeNetwork).value();
@@ -63,7 +63,7 @@ TEST(TopologyBuilder, build__hosts_do_not_forward) {
             "host 'c' cannot be reached from host 'b' (hosts do not forward)");
 }
 
-// No switch touches all three hosts, yet every two have a path.
+// No switch is linked to all three hosts, yet every two have a path.
 TEST(TopologyBuilder, build__pairwise_paths_are_enough) {
   TwoHosts net;
   const NodeId c = net.builder.add_host("c", kWholeNetwork).value();
@@ -153,7 +153,7 @@ TEST(Topology, accessors__a_small_network) {
   EXPECT_EQ(t.arcs_from(leaf).size(), 3U);
   EXPECT_EQ(t.region(pod).hosts, (std::vector{Rank(0), Rank(1)}));
   EXPECT_EQ(t.region(pod).children, std::vector{rack});
-  // The rack is left by the links to b and c; one host of 10 Gb/s is in it.
+  // The links to b and c leave the rack; one host of 10 Gb/s is in it.
   EXPECT_DOUBLE_EQ(t.region(rack).oversubscription, 10.0 / 50);
   EXPECT_DOUBLE_EQ(t.region(pod).oversubscription, 20.0 / 40);
   EXPECT_EQ(t.region(kWholeNetwork).oversubscription, 0);
@@ -214,4 +214,4 @@ TEST(Topology, invariants__random_networks) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::topology

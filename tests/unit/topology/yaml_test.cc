@@ -1,12 +1,12 @@
 #include <gtest/gtest.h>
 
 #include "base/messages.h"
+#include "topology/format/load.h"
+#include "topology/format/text.h"
 #include "topology/invariants.h"
-#include "topology/load.h"
 #include "topology/random_topology.h"
-#include "topology/text.h"
 
-namespace thalweg {
+namespace thalweg::topology {
 namespace {
 
 constexpr std::string_view kGood = R"(name: good
@@ -26,13 +26,13 @@ links:
   - {between: [s, b], delay: 0, buffer: 0}
 )";
 
-std::string error_of(std::string_view text) {
+std::string yaml_error_of(std::string_view text) {
   return message_of(topology_from_yaml(text, "net.yaml"));
 }
 
 // kGood with one piece of text replaced.
 std::string error_with(std::string_view old_text, std::string_view new_text) {
-  return error_of(replaced(kGood, old_text, new_text));
+  return yaml_error_of(replaced(kGood, old_text, new_text));
 }
 
 TEST(Yaml, good__every_field) {
@@ -74,7 +74,7 @@ TEST(Yaml, parallel_links__are_kept) {
 TEST(Yaml, unknown_key__lists_the_keys) {
   EXPECT_EQ(error_with("switches:", "swiches:"),
             "net.yaml: line 10: unknown key 'swiches' in the topology; keys: hosts, name, "
-            "defaults, regions, switches, links");
+            "defaults, regions, switches, links; did you mean 'switches'?");
   EXPECT_EQ(error_with("{name: b}", "{name: b, rack: 1}"),
             "net.yaml: line 9: unknown key 'rack' in a host; keys: name, region");
   EXPECT_EQ(error_with("delay: 0, ", "latency: 0, "),
@@ -144,18 +144,19 @@ TEST(Yaml, bad_ends__named) {
 TEST(Yaml, unreachable_host__named_with_its_line) {
   EXPECT_EQ(error_with("  - {between: [s, b], delay: 0, buffer: 0}\n", ""),
             "net.yaml: line 9: host 'b' cannot be reached: it has no link");
-  EXPECT_EQ(error_of("hosts:\n"
-                     "  - {name: a}\n"
-                     "  - {name: b}\n"
-                     "switches: [{name: s}, {name: t}]\n"
-                     "links: [{between: [a, s], rate: 1G}, {between: [b, t], rate: 1G}]\n"),
+  EXPECT_EQ(yaml_error_of("hosts:\n"
+                          "  - {name: a}\n"
+                          "  - {name: b}\n"
+                          "switches: [{name: s}, {name: t}]\n"
+                          "links: [{between: [a, s], rate: 1G}, {between: [b, t], rate: 1G}]\n"),
             "net.yaml: line 3: host 'b' cannot be reached from host 'a' (line 2); hosts do not "
             "forward");
 }
 
 TEST(Yaml, no_hosts__named) {
-  EXPECT_EQ(error_of("switches: [{name: s}]\n"), "net.yaml: line 1: the topology has no 'hosts'");
-  EXPECT_EQ(error_of("switches: [{name: s}]\nhosts: []\n"),
+  EXPECT_EQ(yaml_error_of("switches: [{name: s}]\n"),
+            "net.yaml: line 1: the topology has no 'hosts'");
+  EXPECT_EQ(yaml_error_of("switches: [{name: s}]\nhosts: []\n"),
             "net.yaml: line 2: 'hosts' is empty: at least one host is needed");
 }
 
@@ -175,14 +176,14 @@ TEST(Yaml, unknown_region__named) {
 }
 
 TEST(Yaml, wrong_shapes__named) {
-  EXPECT_EQ(error_of("- a\n- b\n"),
+  EXPECT_EQ(yaml_error_of("- a\n- b\n"),
             "net.yaml: line 1: the topology must be a map with the keys hosts, name, defaults, "
             "regions, switches, links");
-  EXPECT_EQ(error_of("hosts: 8\n"), "net.yaml: line 1: 'hosts' must be a list");
-  EXPECT_EQ(error_of("hosts: [a]\n"),
+  EXPECT_EQ(yaml_error_of("hosts: 8\n"), "net.yaml: line 1: 'hosts' must be a list");
+  EXPECT_EQ(yaml_error_of("hosts: [a]\n"),
             "net.yaml: line 1: a host must be a map with the keys name, region");
-  EXPECT_EQ(error_of("hosts: [{region: x}]\n"), "net.yaml: line 1: a host has no 'name'");
-  EXPECT_EQ(error_of("hosts: [{name: {x: y}}]\n"),
+  EXPECT_EQ(yaml_error_of("hosts: [{region: x}]\n"), "net.yaml: line 1: a host has no 'name'");
+  EXPECT_EQ(yaml_error_of("hosts: [{name: {x: y}}]\n"),
             "net.yaml: line 1: 'name' must be a single value, not a map");
   EXPECT_EQ(error_with("name: good", "name: [good]"),
             "net.yaml: line 1: 'name' must be a single value, not a list");
@@ -192,14 +193,14 @@ TEST(Yaml, wrong_shapes__named) {
 }
 
 TEST(Yaml, not_yaml__named) {
-  EXPECT_NE(error_of("hosts: [{name: a}\nlinks:").find("not YAML"), std::string::npos);
-  EXPECT_EQ(error_of(""), "net.yaml: line 1: the file is empty");
-  EXPECT_EQ(error_of("hosts: [{name: a}]\n---\nhosts: [{name: b}]\n"),
+  EXPECT_NE(yaml_error_of("hosts: [{name: a}\nlinks:").find("not YAML"), std::string::npos);
+  EXPECT_EQ(yaml_error_of(""), "net.yaml: line 1: the file is empty");
+  EXPECT_EQ(yaml_error_of("hosts: [{name: a}]\n---\nhosts: [{name: b}]\n"),
             "net.yaml: more than one YAML document, or text after its end");
-  EXPECT_EQ(error_of("hosts:\n  - {name: \xff\xfe}\n"),
+  EXPECT_EQ(yaml_error_of("hosts:\n  - {name: \xff\xfe}\n"),
             "net.yaml: line 2: byte 0xff is not text: UTF-8 without control characters is "
             "expected");
-  EXPECT_EQ(error_of(std::string_view("a\n\n\0", 4)),
+  EXPECT_EQ(yaml_error_of(std::string_view("a\n\n\0", 4)),
             "net.yaml: line 3: byte 0x00 is not text: UTF-8 without control characters is "
             "expected");
 }
@@ -208,25 +209,25 @@ TEST(Yaml, hostile__deep_nesting_and_alias_bombs_are_errors) {
   for (const std::string_view unit : {"[", "{a: ", "- ", "? ", "&a ", "!a "}) {
     std::string text;
     for (int i = 0; i < 100'000; ++i) text += unit;
-    EXPECT_NE(error_of(text), "no error") << unit;
+    EXPECT_NE(yaml_error_of(text), "no error") << unit;
   }
   std::string bomb = "a: &a0 [x]\n";
   for (int i = 1; i < 40; ++i) {
     bomb += fmt::format("b{}: &a{} [*a{}, *a{}]\n", i, i, i - 1, i - 1);
   }
-  EXPECT_NE(error_of(bomb).find("unknown key 'a'"), std::string::npos);
-  EXPECT_NE(error_of("hosts: &h [*h]\n"), "no error");
+  EXPECT_NE(yaml_error_of(bomb).find("unknown key 'a'"), std::string::npos);
+  EXPECT_NE(yaml_error_of("hosts: &h [*h]\n"), "no error");
 }
 
 // YAML::LoadAll of yaml-cpp 0.7 does not return on these.
 TEST(Yaml, hostile__stray_brackets_are_errors) {
   for (const std::string_view text : {",o\nthc]s", "]", "hosts: [{name: a}]\n]", "}", "a: b\n,"}) {
-    EXPECT_NE(error_of(text), "no error") << text;
+    EXPECT_NE(yaml_error_of(text), "no error") << text;
   }
 }
 
 TEST(Yaml, too_large__refused) {
-  EXPECT_NE(error_of(std::string(kMaxFileBytes + 1, ' ')).find("bytes are too many"),
+  EXPECT_NE(yaml_error_of(std::string(kMaxFileBytes + 1, ' ')).find("bytes are too many"),
             std::string::npos);
 }
 
@@ -276,4 +277,4 @@ links:
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::topology

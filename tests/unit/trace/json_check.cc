@@ -2,7 +2,7 @@
 
 #include <cctype>
 
-namespace thalweg {
+namespace thalweg::trace {
 namespace {
 
 // A recursive-descent recognizer; each function consumes what it names, or returns false.
@@ -106,4 +106,4 @@ class Recognizer {
 
 bool is_json(std::string_view text) { return Recognizer(text).document(); }
 
-}  // namespace thalweg
+}  // namespace thalweg::trace

@@ -1,10 +1,10 @@
-// Whether a text is JSON by the letter of RFC 8259.
+// Checks whether a text is JSON, strictly by RFC 8259.
 #pragma once
 
 #include <string_view>
 
-namespace thalweg {
+namespace thalweg::trace {
 
 bool is_json(std::string_view text);
 
-}  // namespace thalweg
+}  // namespace thalweg::trace

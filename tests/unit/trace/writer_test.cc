@@ -1,6 +1,6 @@
 #include "trace/writer.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include "trace/format.h"
 #include "trace/json_check.h"
 
-namespace thalweg {
+namespace thalweg::trace {
 namespace {
 
 constexpr Time at_ps(std::int64_t ps) { return Time::at(Duration::picoseconds(ps)); }
@@ -61,6 +61,50 @@ mark at_us=0.000003 rank=3 what="iteration 1"
 mark at_us=0.000004 what="link down"
 drop at_us=0.000005 place="leaf0:2" reason="buffer full" bytes=1500
 )");
+}
+
+const std::vector<Event>& events_within_a_call() {
+  static const std::vector<Event> events{
+      StepEvent{.start = at_ps(1'000'000),
+                .end = at_ps(3'000'000),
+                .rank = Rank(0),
+                .peer = Rank(2),
+                .step = "send",
+                .chunk = ChunkIndex(1),
+                .size = Bytes(512),
+                .group = "world",
+                .number = CallNumber(7)},
+      StepEvent{.start = at_ps(0),
+                .end = at_ps(1'000'000),
+                .rank = Rank(0),
+                .peer = Rank(2),
+                .step = "stall"},
+      LossEvent{.at = at_ps(3'000'000),
+                .rank = Rank(0),
+                .peer = Rank(2),
+                .loss = "sent again",
+                .count = Count(3)},
+  };
+  return events;
+}
+
+TEST(TextWriter, write__what_happens_within_a_call) {
+  EXPECT_EQ(
+      written<TextWriter>(events_within_a_call()),
+      R"(step start_us=1.000000 end_us=3.000000 rank=0 peer=2 step="send" chunk=1 bytes=512 group="world" number=7
+step start_us=0.000000 end_us=1.000000 rank=0 peer=2 step="stall" bytes=0
+loss at_us=3.000000 rank=0 peer=2 loss="sent again" count=3
+)");
+}
+
+TEST(ChromeTraceWriter, write__steps_are_on_tracks_to_and_from_the_other_rank) {
+  const std::string text = written<ChromeTraceWriter>(events_within_a_call());
+  EXPECT_TRUE(is_json(text)) << text;
+  for (const char* part :
+       {R"("name":"send chunk 1")", R"("name":"to rank 2")", R"("name":"from rank 2")",
+        R"("ph":"i","name":"sent again")", R"("count":3)"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
+  }
 }
 
 TEST(JsonLinesWriter, write__golden) {
@@ -116,13 +160,13 @@ TEST(ChromeTraceWriter, write__names_and_lanes) {
                                .chunk = {},
                                .size = Bytes(9),
                                .job = "resnet",
-                               .lane = Lane(1)});
+                               .row = Row(1)});
     writer.write(ComputeEvent{.start = at_ps(0),
                               .end = at_ps(1'000'000),
                               .rank = Rank(2),
                               .what = "conv1",
                               .job = "vgg",
-                              .lane = Lane(2)});
+                              .row = Row(2)});
   }
   EXPECT_EQ(out.str(), R"text({"displayTimeUnit":"ns","traceEvents":[
 {"ph":"M","name":"process_name","pid":2,"tid":0,"args":{"name":"left"}},
@@ -221,7 +265,7 @@ TEST(TraceFormat, string__random_bytes_give_json) {
         DropEvent{.at = {}, .place = text, .reason = text, .size = Bytes(1)},
         CounterEvent{.at = {}, .rank = {}, .counter = text, .value = prng.real()}};
     ASSERT_TRUE(is_json(written<ChromeTraceWriter>(events)));
-    // One line an event, whatever is in the strings.
+    // One line per event, whatever is in the strings.
     const std::string lines = written<TextWriter>(events);
     ASSERT_EQ(std::count(lines.begin(), lines.end(), '\n'), 3);
   }
@@ -239,4 +283,4 @@ TEST(JsonCheck, is_json__accepts_and_rejects) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::trace

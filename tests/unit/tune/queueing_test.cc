@@ -8,7 +8,7 @@
 
 #include "base/prng.h"
 
-namespace thalweg {
+namespace thalweg::tune {
 namespace {
 
 // The stationary distribution of M/M/1/m by its balance equations: p_k ∝ ρ^k.
@@ -30,7 +30,7 @@ TEST(Queueing, log_loss__is_the_stationary_probability_of_a_full_queue) {
 }
 
 TEST(Queueing, log_loss__known_values) {
-  EXPECT_DOUBLE_EQ(log_loss(0.7, 0), 0);                         // no room: all is lost
+  EXPECT_DOUBLE_EQ(log_loss(0.7, 0), 0);                         // without room everything is lost
   EXPECT_DOUBLE_EQ(std::exp(log_loss(0.5, 1)), 0.5 / 1.5);       // Erlang B with one server
   EXPECT_NEAR(std::exp(log_loss(1 - 1e-9, 9)), 1.0 / 10, 1e-6);  // ρ → 1: 1/(m + 1)
   EXPECT_EQ(log_loss(0, 3), -std::numeric_limits<double>::infinity());
@@ -70,7 +70,7 @@ TEST(Queueing, queue_utilizations__product_form_of_the_paper) {
     EXPECT_NEAR(utilizations[i], load * shares[i] / service, 1e-12);
     service *= 1 - utilizations[i];
   }
-  EXPECT_NEAR(service, 1 - load, 1e-12);  // what nobody uses
+  EXPECT_NEAR(service, 1 - load, 1e-12);  // capacity that no queue uses
 }
 
 TEST(Queueing, queue_utilizations__below_one_for_any_shares) {
@@ -89,4 +89,4 @@ TEST(Queueing, queue_utilizations__below_one_for_any_shares) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::tune

@@ -7,7 +7,7 @@
 #include "base/segment_tag.h"
 #include "tensor/tags.h"
 
-namespace thalweg {
+namespace thalweg::tune {
 namespace {
 
 SwitchSettings settings_of(std::vector<std::string> ports) {
@@ -33,7 +33,7 @@ TEST(SwitchSettings, sonic__every_tag_reaches_its_queue) {
     const auto& map = json["PORT_QOS_MAP"][port];
     for (std::uint8_t q = 0; q < kPriorityCount; ++q) {
       const std::string tc = json["DSCP_TO_TC_MAP"][map["dscp_to_tc_map"].get<std::string>()]
-                                 [std::to_string(dscp_of(q))];
+                                 [std::to_string(tensor::dscp_of(q))];
       const std::string queue =
           json["TC_TO_QUEUE_MAP"][map["tc_to_queue_map"].get<std::string>()][tc];
       EXPECT_EQ(queue, std::to_string(7 - q));  // SONiC serves the highest first
@@ -64,7 +64,8 @@ TEST(SwitchSettings, cumulus__commands) {
   EXPECT_TRUE(has(text, first + "red enable\n"));
   EXPECT_TRUE(has(text, first + "ecn enable\n"));
   EXPECT_TRUE(has(text, first + "min-threshold 10000\n"));
-  EXPECT_FALSE(has(text, "congestion-control default-global traffic-class 7 "));  // control
+  // The control queue.
+  EXPECT_FALSE(has(text, "congestion-control default-global traffic-class 7 "));
   EXPECT_TRUE(text.ends_with("nv config apply\n"));
 }
 
@@ -75,7 +76,7 @@ TEST(SwitchSettings, onyx__commands_for_every_port) {
     EXPECT_TRUE(has(text, interface + "qos trust L3\n"));
     EXPECT_TRUE(has(text, interface + "qos map dscp 51 to switch-priority 6\n"));
     EXPECT_TRUE(has(text, interface + "traffic-class 7 dcb ets strict\n"));
-    // 70,000 bytes in whole KiB.
+    // 70,000 bytes, rounded to whole KiB.
     EXPECT_TRUE(has(text, interface + "traffic-class 0 congestion-control both minimum-absolute 68 "
                                       "maximum-absolute 68\n"));
     EXPECT_FALSE(has(text, interface + "traffic-class 7 congestion-control"));
@@ -93,4 +94,4 @@ TEST(SwitchSettings, scenario__both_thresholds_of_every_queue) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::tune

@@ -9,7 +9,7 @@
 #include "base/prng.h"
 #include "tune/queueing.h"
 
-namespace thalweg {
+namespace thalweg::tune {
 namespace {
 
 ThresholdProblem even_problem(std::size_t queues, double buffer) {
@@ -49,7 +49,7 @@ double total_of(const std::vector<QueueRooms>& rooms) {
   return total;
 }
 
-// A feasible point: random rooms above the least, scaled to use all of the buffer.
+// A feasible point: random rooms above the least, scaled to use the whole buffer.
 std::vector<QueueRooms> random_rooms(const ThresholdProblem& problem, Prng& prng) {
   const double ratio = (1 - problem.small_fraction) / problem.small_fraction;
   std::vector<QueueRooms> rooms(problem.shares.size());
@@ -100,7 +100,7 @@ TEST(Thresholds, solve__not_worse_than_random_feasible_points) {
   }
 }
 
-// From the optimum no exchange of a little room between two queues is a gain.
+// At the optimum, moving a little room from one queue to another gains nothing.
 TEST(Thresholds, solve__not_worse_than_its_neighbours) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -137,8 +137,8 @@ TEST(Thresholds, solve__one_queue_of_two_equal_halves_is_split_evenly) {
   EXPECT_NEAR(solution->queues[0].threshold, 60, 1e-6);
 }
 
-// Far from empty the loss is (1 − ρ)·ρ^m, and equal savings mean
-// L' − S' = ln(f^L / f^S) / ln(1/ρ).
+// For a large buffer the loss is (1 − ρ)·ρ^m, and equal savings mean L' − S' = ln(f^L / f^S) /
+// ln(1/ρ).
 TEST(Thresholds, solve__large_buffer_has_the_closed_form) {
   ThresholdProblem problem = even_problem(1, 2000);
   problem.load = 0.5;
@@ -150,7 +150,7 @@ TEST(Thresholds, solve__large_buffer_has_the_closed_form) {
   EXPECT_NEAR(q.large_room + q.small_room, 2000, 1e-6);
 }
 
-// Where small gradients weigh more than large ones, S_i = L_i binds.
+// If small gradients weigh more than large ones, S_i = L_i binds.
 TEST(Thresholds, solve__threshold_never_above_the_limit) {
   ThresholdProblem problem = even_problem(3, 90);
   for (LossWeights& weights : problem.weights) weights = {.small = 1000, .large = 1};
@@ -263,4 +263,4 @@ TEST(Thresholds, fit_arithmetic__never_falls_and_never_starts_at_nothing) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::tune

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace thalweg {
+namespace thalweg::tune {
 namespace {
 
 std::string error_of(std::string_view text) {
@@ -76,4 +76,4 @@ TEST(Weights, queue_loads__unknown_layer) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::tune

@@ -2,16 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
 #include "base/prng.h"
 #include "wire/atp_seal.h"
 
-namespace thalweg {
+namespace thalweg::wire {
 namespace {
 
-AtpHeader random_header(Prng& prng) {
+AtpHeader random_atp_header(Prng& prng) {
   AtpHeader header;
   do {
     constexpr std::array kKinds = {AtpKind::kGradient, AtpKind::kParameter, AtpKind::kAbort,
@@ -29,9 +30,11 @@ AtpHeader random_header(Prng& prng) {
     if (prng.chance(0.5)) header.groups = 0;
     header.exponent = static_cast<std::int8_t>(prng.next());
     header.next_exponent = static_cast<std::int8_t>(prng.next());
+    header.needed_exponent = static_cast<std::int8_t>(prng.next());
     header.elements = header.kind == AtpKind::kAbort
                           ? std::uint16_t{0}
                           : static_cast<std::uint16_t>(1 + prng.below(kAtpMostElements));
+    header.check = prng.next();
     header.resend = prng.chance(0.3);
     header.collision = prng.chance(0.3);
     header.congested = prng.chance(0.5);
@@ -50,13 +53,13 @@ AtpHeader gradient() {
   return header;
 }
 
-std::vector<std::byte> packet_of(const AtpHeader& header) {
+std::vector<std::byte> atp_packet_of(const AtpHeader& header) {
   std::vector<std::byte> packet(atp_packet_size(header), std::byte{0x5a});
   encode_atp_header(header, packet);
   return packet;
 }
 
-WireError decode(std::span<const std::byte> packet) {
+WireError decode_atp(std::span<const std::byte> packet) {
   AtpHeader header;
   return decode_atp_header(packet, header);
 }
@@ -73,15 +76,19 @@ TEST(AtpPacket, encode__bytes_as_documented) {
   header.group_count = 3;
   header.exponent = -2;
   header.next_exponent = 7;
+  header.needed_exponent = -3;
   header.elements = 1;
   header.resend = true;
   header.congested = true;
-  const std::vector<std::uint8_t> expected = {1,    'G',  5,    1,    0x11, 0x12, 0x13, 0x14, 0x21,
-                                              0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, 3,    0,
-                                              0,    0,    5,    0,    0,    0,    1,    4,    3,
-                                              0xfe, 7,    0,    1,    0,    0x5a, 0x5a, 0x5a, 0x5a};
+  header.check = 0x3837363534333231;
+  const std::vector<std::uint8_t> expected = {
+      5,    'G',  5,    1,    0x11, 0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0x24,
+      0x25, 0x26, 0x27, 0x28, 3,    0,    0,    0,    5,    0,    0,    0,
+      1,    4,    3,    0xfe, 7,    0xfd, 1,    0,    0x31, 0x32, 0x33, 0x34,
+      0x35, 0x36, 0x37, 0x38, 0xeb, 0x7c, 0x83, 0x84, 0x5a, 0x5a, 0x5a, 0x5a};
   std::vector<std::uint8_t> bytes;
-  for (const std::byte byte : packet_of(header)) bytes.push_back(static_cast<std::uint8_t>(byte));
+  for (const std::byte byte : atp_packet_of(header))
+    bytes.push_back(static_cast<std::uint8_t>(byte));
   EXPECT_EQ(bytes, expected);
 }
 
@@ -89,8 +96,8 @@ TEST(AtpPacket, decode__gives_what_was_encoded) {
   Prng prng(1);
   for (int i = 0; i < 5'000; ++i) {
     SCOPED_TRACE(i);
-    const AtpHeader header = random_header(prng);
-    const std::vector<std::byte> packet = packet_of(header);
+    const AtpHeader header = random_atp_header(prng);
+    const std::vector<std::byte> packet = atp_packet_of(header);
     AtpHeader decoded;
     ASSERT_EQ(decode_atp_header(packet, decoded), WireError::kNone);
     ASSERT_EQ(decoded, header);
@@ -104,35 +111,35 @@ TEST(AtpPacket, decode__every_truncation_is_refused) {
   for (const bool keyed : {false, true}) {
     AtpHeader header = gradient();
     header.keyed = keyed;
-    std::vector<std::byte> packet = packet_of(header);
+    std::vector<std::byte> packet = atp_packet_of(header);
     for (std::size_t size = 0; size < packet.size(); ++size) {
-      EXPECT_EQ(decode(std::span(packet).first(size)),
+      EXPECT_EQ(decode_atp(std::span(packet).first(size)),
                 size < kAtpHeaderSize ? WireError::kShort : WireError::kLength);
     }
     packet.push_back(std::byte{0});
-    EXPECT_EQ(decode(packet), WireError::kLength);
+    EXPECT_EQ(decode_atp(packet), WireError::kLength);
   }
 }
 
 TEST(AtpPacket, decode__names_what_is_wrong) {
-  const std::vector<std::byte> good = packet_of(gradient());
-  ASSERT_EQ(decode(good), WireError::kNone);
+  const std::vector<std::byte> good = atp_packet_of(gradient());
+  ASSERT_EQ(decode_atp(good), WireError::kNone);
   const auto with = [&](std::size_t place, int value) {
     std::vector<std::byte> packet = good;
     packet[place] = static_cast<std::byte>(value);
-    return decode(packet);
+    put_atp_header_check(packet);
+    return decode_atp(packet);
   };
-  EXPECT_EQ(with(0, 2), WireError::kVersion);
+  EXPECT_EQ(with(0, 4), WireError::kVersion);
   EXPECT_EQ(with(1, 'D'), WireError::kKind);
   for (int bit = 5; bit < 8; ++bit) EXPECT_EQ(with(2, 1 << bit), WireError::kReserved);
-  EXPECT_EQ(with(29, 1), WireError::kReserved);
   EXPECT_EQ(with(3, 3), WireError::kField);        // no such level
   EXPECT_EQ(with(3, 1), WireError::kField);        // a single contribution at the second level
   EXPECT_EQ(with(16, 0b1000), WireError::kField);  // a worker beyond the fan-in
-  EXPECT_EQ(with(16, 0), WireError::kField);       // nobody's
+  EXPECT_EQ(with(16, 0), WireError::kField);       // no contribution
   EXPECT_EQ(with(20, 0b100), WireError::kField);   // a group beyond the groups
-  EXPECT_EQ(with(20, 0b010), WireError::kField);   // a whole group before the first level
-  EXPECT_EQ(with(24, 2), WireError::kField);       // of no group
+  EXPECT_EQ(with(20, 0b010), WireError::kField);   // a whole group at the first level
+  EXPECT_EQ(with(24, 2), WireError::kField);       // a group that does not exist
   EXPECT_EQ(with(25, 0), WireError::kField);       // fan-in 0
   EXPECT_EQ(with(25, 33), WireError::kField);
   EXPECT_EQ(with(26, 0), WireError::kField);
@@ -140,6 +147,38 @@ TEST(AtpPacket, decode__names_what_is_wrong) {
   EXPECT_EQ(with(30, 0), WireError::kLength);
   EXPECT_EQ(with(31, 0x80), WireError::kLength);
   EXPECT_EQ(with(1, 'A'), WireError::kLength);  // an abort has no elements
+}
+
+TEST(AtpPacket, decode__every_flipped_bit_of_the_header_is_found) {
+  Prng prng(2);
+  for (int i = 0; i < 200; ++i) {
+    std::vector<std::byte> packet = atp_packet_of(random_atp_header(prng));
+    for (std::size_t bit = 0; bit < kAtpHeaderSize * 8; ++bit) {
+      packet[bit / 8] ^= std::byte{1} << (bit % 8);
+      ASSERT_EQ(decode_atp(packet), bit < 8 ? WireError::kVersion : WireError::kChecksum) << bit;
+      packet[bit / 8] ^= std::byte{1} << (bit % 8);
+    }
+  }
+}
+
+// With the first words of the elements, so that words change places across the header's end, too.
+TEST(AtpPacket, decode__every_two_words_of_the_header_that_changed_places_are_found) {
+  Prng prng(3);
+  for (int i = 0; i < 200; ++i) {
+    AtpHeader header = random_atp_header(prng);
+    header.keyed = false;
+    std::vector<std::byte> packet = atp_packet_of(header);
+    const std::size_t end = std::min<std::size_t>(packet.size(), kAtpHeaderSize + 8);
+    for (std::size_t a = 0; a < kAtpHeaderSize; a += 2) {
+      for (std::size_t b = a + 2; b < end; b += 2) {
+        const auto swap = [&] { std::swap_ranges(&packet[a], &packet[a] + 2, &packet[b]); };
+        if (packet[a] == packet[b] && packet[a + 1] == packet[b + 1]) continue;
+        swap();
+        ASSERT_NE(decode_atp(packet), WireError::kNone) << a << " and " << b;
+        swap();
+      }
+    }
+  }
 }
 
 TEST(AtpPacket, check__nobody_twice_and_flags_only_on_the_way_up) {
@@ -157,20 +196,33 @@ TEST(AtpPacket, check__nobody_twice_and_flags_only_on_the_way_up) {
   EXPECT_EQ(check_atp_header(header), WireError::kReserved);
 }
 
-JobKey key_of(int seed) {
+JobKey atp_key_of(int seed) {
   std::array<std::byte, kJobKeySize> bytes{};
   bytes[3] = static_cast<std::byte>(seed);
   return JobKey(bytes);
 }
 
+TEST(AtpPacket, repetition__goes_to_the_same_server) {
+  for (const std::uint64_t sequence : {std::uint64_t{0}, std::uint64_t{1} << 60}) {
+    EXPECT_FALSE(atp_is_repetition(sequence));
+    EXPECT_EQ(atp_first_time(sequence), sequence);
+    const std::uint64_t again = kAtpRepetition + sequence;
+    EXPECT_TRUE(atp_is_repetition(again));
+    EXPECT_EQ(atp_first_time(again), sequence);
+    for (std::uint32_t servers = 1; servers <= kAtpMostServersOfRepetitions; ++servers) {
+      EXPECT_EQ(again % servers, sequence % servers) << servers;
+    }
+  }
+}
+
 TEST(AtpSeal, genuine__any_member_and_nobody_else) {
   AtpHeader header = gradient();
   header.keyed = true;
-  std::vector<std::byte> packet = packet_of(header);
-  AtpVerifier verifier(key_of(1));
-  AtpVerifier other(key_of(2));
+  std::vector<std::byte> packet = atp_packet_of(header);
+  AtpVerifier verifier(atp_key_of(1));
+  AtpVerifier other(atp_key_of(2));
   for (const std::uint16_t member : {std::uint16_t{1}, std::uint16_t{2}}) {
-    AtpSealer sealer(key_of(1), {member, 7, 100});
+    AtpSealer sealer(atp_key_of(1), {member, 7, 100});
     sealer.seal(packet);
     const std::vector<std::byte> first = packet;
     EXPECT_TRUE(verifier.genuine(packet));
@@ -184,9 +236,9 @@ TEST(AtpSeal, genuine__any_member_and_nobody_else) {
 TEST(AtpSeal, genuine__every_changed_bit_is_a_forgery) {
   AtpHeader header = gradient();
   header.keyed = true;
-  std::vector<std::byte> packet = packet_of(header);
-  AtpSealer(key_of(1), {}).seal(packet);
-  AtpVerifier verifier(key_of(1));
+  std::vector<std::byte> packet = atp_packet_of(header);
+  AtpSealer(atp_key_of(1), {}).seal(packet);
+  AtpVerifier verifier(atp_key_of(1));
   for (std::size_t i = 0; i < packet.size(); ++i) {
     for (int bit = 0; bit < 8; ++bit) {
       packet[i] ^= static_cast<std::byte>(1 << bit);
@@ -198,4 +250,4 @@ TEST(AtpSeal, genuine__every_changed_bit_is_a_forgery) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::wire

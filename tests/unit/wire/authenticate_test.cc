@@ -12,7 +12,7 @@
 #include "base/prng.h"
 #include "wire/byte_io.h"
 
-namespace thalweg {
+namespace thalweg::wire {
 namespace {
 
 constexpr JobToken kJob = 0x1234'5678'9abc'def0;
@@ -102,9 +102,9 @@ TEST(Gmac, tag__does_not_depend_on_where_the_bytes_are_split) {
   }
 }
 
-// Against libcrypto's own GMAC, under the key that the scope and channel derive.
+// Compares with libcrypto's own GMAC, under the key derived from the scope and the WireChannel.
 TEST(Gmac, tag__is_aes_128_gmac) {
-  // HMAC-SHA-256 of the key over the label, the channel, and the scope's numbers.
+  // HMAC-SHA-256 with the job key over the label, the WireChannel, and the scope's numbers.
   constexpr std::string_view kLabel = "thalweg wire 1 AES-128-GMAC";
   std::vector<std::byte> context(kLabel.size() + 25);
   ByteWriter writer(context);
@@ -222,7 +222,7 @@ TEST(Verifier, check_data__of_another_session_is_forged) {
   EXPECT_EQ(check_data(verifier, sealed_data(sealer, 0)), Refusal::kForged);
 }
 
-// The sender's number marks its packets, so that they are known as old without their key.
+// The sender's session marks its packets, so that old ones are recognized without their key.
 TEST(Verifier, check_data__of_another_session_of_the_sender_is_stale) {
   KeyScope now = kScope;
   now.sender_session = kScope.sender_session + 1;
@@ -280,7 +280,7 @@ TEST(Verifier, check_control__counts_up_by_one) {
   EXPECT_EQ(check_control(verifier, sealed(2)), Refusal::kNone);
 }
 
-// A data packet's tag does not pass for a message's, nor the other way round.
+// A data packet's tag is not accepted for a message, nor a message's tag for a data packet.
 TEST(Verifier, check__channels_do_not_mix) {
   Sealer sealer(key_of(), kScope);
   Verifier verifier(kJob, key_of(), kScope);
@@ -292,7 +292,7 @@ TEST(Verifier, check__channels_do_not_mix) {
   EXPECT_EQ(check_control(verifier, bytes), Refusal::kForged);
 }
 
-// Against the plainest possible model: a set of all numbers ever accepted.
+// Compares with the simplest model: a set of all numbers ever accepted.
 TEST(ReplayWindow, property__same_as_a_set) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -351,4 +351,4 @@ TEST(Verifier, property__delivers_each_sealed_packet_at_most_once_and_nothing_el
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::wire

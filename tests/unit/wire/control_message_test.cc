@@ -5,8 +5,9 @@
 #include <vector>
 
 #include "base/prng.h"
+#include "base/segment_tag.h"
 
-namespace thalweg {
+namespace thalweg::wire {
 namespace {
 
 std::uint32_t any32(Prng& prng) { return static_cast<std::uint32_t>(prng.next()); }
@@ -47,7 +48,8 @@ ControlMessage random_message(Prng& prng) {
                           static_cast<std::uint32_t>(prng.below(1'000'000'000)),
                           static_cast<DType>(prng.below(kDTypeCount))};
     case 1:
-      return StopMessage{any32(prng), any32(prng), prng.next(), any32(prng)};
+      return StopMessage{any32(prng), any32(prng), prng.next(), any32(prng),
+                         static_cast<std::uint8_t>(prng.below(kPriorityCount))};
     case 2:
       return random_resend(prng);
     case 3:
@@ -67,7 +69,7 @@ std::vector<std::byte> bytes_of(const ControlMessage& message, const ControlEnve
   return bytes;
 }
 
-WireError decode(std::span<const std::byte> bytes) {
+WireError decode_message(std::span<const std::byte> bytes) {
   ControlMessage message;
   ControlEnvelope about;
   return decode_control(bytes, message, about);
@@ -75,8 +77,9 @@ WireError decode(std::span<const std::byte> bytes) {
 
 TEST(ControlMessage, encode__bytes_as_documented) {
   const ControlMessage message = ResendMessage{0x34333231, 7, true, {{0x0101, 2}}};
-  const ControlEnvelope about{0x1817161514131211, 0x2827262524232221, true};
-  std::vector<std::uint8_t> expected = {1,    3,    1,    0,    59,   0,    0,    0,    0x11, 0x12,
+  const ControlEnvelope about{
+      .job = 0x1817161514131211, .sequence = 0x2827262524232221, .keyed = true};
+  std::vector<std::uint8_t> expected = {3,    3,    1,    0,    59,   0,    0,    0,    0x11, 0x12,
                                         0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x21, 0x22, 0x23, 0x24,
                                         0x25, 0x26, 0x27, 0x28, 0x31, 0x32, 0x33, 0x34,  // header
                                         7,    0,    0,    0,    1,    1,    0,           // resend
@@ -89,10 +92,25 @@ TEST(ControlMessage, encode__bytes_as_documented) {
   EXPECT_EQ(bytes, expected);
 }
 
+TEST(ControlMessage, decode__finds_every_flipped_bit_of_a_message_with_a_checksum) {
+  const ControlMessage message = ResendMessage{7, 8, true, {{9, 2}}};
+  const std::vector<std::byte> good = bytes_of(message, {.job = 1, .checked = true});
+  EXPECT_EQ(good.size(), bytes_of(message, {.job = 1}).size() + kChecksumSize);
+  ASSERT_EQ(decode_message(good), WireError::kNone);
+  for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
+    std::vector<std::byte> bad = good;
+    bad[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+    ControlMessage read;
+    ControlEnvelope about;
+    const bool passes = decode_control(bad, read, about) == WireError::kNone && about.checked;
+    EXPECT_FALSE(passes) << bit;
+  }
+}
+
 TEST(ControlMessage, encode__sizes_as_documented) {
   const auto size = [](const ControlMessage& message) { return control_size(message, {}); };
   EXPECT_EQ(size(ReadyMessage()), 28U + 25);
-  EXPECT_EQ(size(StopMessage()), 28U + 16);
+  EXPECT_EQ(size(StopMessage()), 28U + 17);
   EXPECT_EQ(size(ResendMessage()), 28U + 7);
   EXPECT_EQ(size(FinishMessage()), 28U + 4);
   EXPECT_EQ(size(ConfirmMessage()), 28U);
@@ -129,14 +147,14 @@ TEST(ControlMessage, decode__every_other_length_is_refused) {
     const ControlEnvelope about{1, 2, prng.chance(0.5)};
     std::vector<std::byte> bytes = bytes_of(random_message(prng), about);
     for (std::size_t size = 0; size < bytes.size(); ++size) {
-      ASSERT_EQ(decode(std::span(bytes).first(size)), WireError::kShort);
+      ASSERT_EQ(decode_message(std::span(bytes).first(size)), WireError::kShort);
     }
     bytes.push_back(std::byte{0});
-    ASSERT_EQ(decode(bytes), WireError::kLength);
+    ASSERT_EQ(decode_message(bytes), WireError::kLength);
     // The length field agrees with the bytes, and the message is still too long.
     bytes[4] = static_cast<std::byte>(bytes.size() & 0xff);
     bytes[5] = static_cast<std::byte>(bytes.size() >> 8);
-    ASSERT_NE(decode(bytes), WireError::kNone);
+    ASSERT_NE(decode_message(bytes), WireError::kNone);
   }
 }
 
@@ -144,19 +162,20 @@ TEST(ControlMessage, decode__names_what_is_wrong) {
   const auto changed = [](const ControlMessage& message, std::size_t place, int value) {
     std::vector<std::byte> bytes = bytes_of(message, {});
     bytes[place] = static_cast<std::byte>(value);
-    return decode(bytes);
+    return decode_message(bytes);
   };
   constexpr std::size_t kBody = kControlHeaderSize;
   EXPECT_EQ(changed(ConfirmMessage(), 0, 9), WireError::kVersion);
   EXPECT_EQ(changed(ConfirmMessage(), 1, 0), WireError::kKind);
   EXPECT_EQ(changed(ConfirmMessage(), 1, 8), WireError::kKind);
-  EXPECT_EQ(changed(ConfirmMessage(), 2, 2), WireError::kReserved);
+  EXPECT_EQ(changed(ConfirmMessage(), 2, 3), WireError::kReserved);
   EXPECT_EQ(changed(ConfirmMessage(), 3, 1), WireError::kReserved);
   EXPECT_EQ(changed(ConfirmMessage(), 4, 27), WireError::kLength);
   EXPECT_EQ(changed(ConfirmMessage(), 2, 1), WireError::kLength);  // keyed without room for a tag
   EXPECT_EQ(changed(ConfirmMessage(), 7, 1), WireError::kLength);  // 16 MiB and more
   EXPECT_EQ(changed(ReadyMessage(), kBody + 24, kDTypeCount), WireError::kField);
   EXPECT_EQ(changed(ReadyMessage(), kBody + 23, 0x7f), WireError::kField);  // bound of 1 and more
+  EXPECT_EQ(changed(StopMessage(), kBody + 16, kPriorityCount), WireError::kField);
   EXPECT_EQ(changed(ResendMessage(), kBody + 4, 2), WireError::kReserved);
   EXPECT_EQ(changed(ResendMessage(), kBody + 5, 1), WireError::kLength);
   EXPECT_EQ(changed(ResendMessage(), kBody + 6, 2), WireError::kField);  // 512 ranges
@@ -169,7 +188,7 @@ TEST(ControlMessage, decode__names_what_is_wrong) {
   EXPECT_EQ(changed(CancelMessage(), kBody + 1, kCancelReasonCount), WireError::kField);
   EXPECT_EQ(changed(CancelMessage(), kBody + 2, 1), WireError::kLength);
   EXPECT_EQ(changed(CancelMessage(), kBody + 3, 3), WireError::kField);
-  EXPECT_EQ(changed(ReportMessage(), 24, 1), WireError::kReserved);  // about no one transfer
+  EXPECT_EQ(changed(ReportMessage(), 24, 1), WireError::kReserved);  // a report names no transfer
   ReportMessage by_path;
   by_path.paths = 4;
   EXPECT_EQ(changed(by_path, kBody + 32, 0), WireError::kField);
@@ -188,4 +207,4 @@ TEST(ControlMessage, peek__asks_for_more_only_while_the_length_is_not_there) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::wire

@@ -6,7 +6,7 @@
 
 #include "base/prng.h"
 
-namespace thalweg {
+namespace thalweg::wire {
 namespace {
 
 DataHeader random_header(Prng& prng) {
@@ -27,6 +27,10 @@ DataHeader random_header(Prng& prng) {
 std::vector<std::byte> packet_of(const DataHeader& header) {
   std::vector<std::byte> packet(data_overhead(header.keyed) + header.length, std::byte{0x5a});
   encode_data_header(header, packet);
+  if (!header.keyed) {
+    const auto head = std::span(packet).first(data_overhead(false));
+    put_checksum(head, std::span(packet).subspan(head.size()));
+  }
   return packet;
 }
 
@@ -46,9 +50,10 @@ TEST(DataHeader, encode__bytes_as_documented) {
   header.tag = {.priority = 5, .important = true};
   header.retransmission = true;
   const std::vector<std::uint8_t> expected = {
-      1,    'D',  1,    0x0d, 0x31, 0x32, 0x33, 0x34, 0x11, 0x12, 0x13, 0x14, 0x15,
-      0x16, 0x17, 0x18, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, 0x41, 0x42,
-      0x43, 0x44, 0x51, 0x52, 0x53, 0x54, 2,    0,    0,    0,    0x5a, 0x5a};
+      3,    'D',  1,    0x0d, 0x31, 0x32, 0x33, 0x34, 0x11, 0x12, 0x13, 0x14,
+      0x15, 0x16, 0x17, 0x18, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28,
+      0x41, 0x42, 0x43, 0x44, 0x51, 0x52, 0x53, 0x54, 2,    0,    0,    0,  // header
+      0xbf, 0x3c, 0xab, 0xc0, 0x5a, 0x5a};                                  // checksum, payload
   std::vector<std::uint8_t> bytes;
   for (const std::byte byte : packet_of(header)) bytes.push_back(static_cast<std::uint8_t>(byte));
   EXPECT_EQ(bytes, expected);
@@ -63,6 +68,7 @@ TEST(DataHeader, decode__gives_what_was_encoded) {
     DataHeader decoded;
     ASSERT_EQ(decode_data_header(packet, decoded), WireError::kNone);
     ASSERT_EQ(decoded, header);
+    ASSERT_TRUE(header.keyed || data_is_intact(packet));
     const auto payload = data_payload(packet, decoded);
     ASSERT_EQ(payload.size(), header.length);
     ASSERT_EQ(payload.data() + payload.size(), packet.data() + packet.size());
@@ -84,6 +90,52 @@ TEST(DataHeader, decode__every_truncation_is_refused) {
     longer.push_back(std::byte{0});
     EXPECT_EQ(decode(longer), WireError::kLength);
   }
+}
+
+// Swapped words of 16 bits are what the checksums of UDP and TCP do not notice.
+TEST(DataHeader, data_is_intact__finds_every_flipped_bit_and_swapped_words) {
+  Prng prng(2);
+  DataHeader header = random_header(prng);
+  header.keyed = false;
+  header.session = 0;
+  header.length = 64;
+  std::vector<std::byte> good = packet_of(header);
+  for (std::size_t i = data_overhead(false); i < good.size(); ++i) {
+    good[i] = static_cast<std::byte>(prng.next());
+  }
+  put_checksum(std::span(good).first(data_overhead(false)),
+               std::span(good).subspan(data_overhead(false)));
+  ASSERT_TRUE(data_is_intact(good));
+  for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
+    std::vector<std::byte> bad = good;
+    bad[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+    EXPECT_FALSE(data_is_intact(bad)) << bit;
+  }
+  for (std::size_t a = 0; a + 1 < good.size(); a += 2) {
+    for (std::size_t b = a + 2; b + 1 < good.size(); b += 2) {
+      std::vector<std::byte> bad = good;
+      std::swap(bad[a], bad[b]);
+      std::swap(bad[a + 1], bad[b + 1]);
+      EXPECT_EQ(data_is_intact(bad), bad == good) << a << ", " << b;
+    }
+  }
+}
+
+TEST(DataHeader, data_is_intact__zero_is_no_checksum) {
+  DataHeader header;
+  header.length = 8;
+  std::vector<std::byte> packet = packet_of(header);
+  std::fill_n(packet.begin() + kDataHeaderSize, kChecksumSize, std::byte{0});
+  packet.back() ^= std::byte{1};
+  EXPECT_TRUE(data_is_intact(packet));
+}
+
+TEST(Checksum, crc32c__as_published) {
+  constexpr std::string_view kDigits = "123456789";
+  const auto bytes = std::as_bytes(std::span(kDigits));
+  EXPECT_EQ(crc32c(bytes), 0xe3069283U);
+  EXPECT_EQ(crc32c(bytes.first(4), bytes.subspan(4)), 0xe3069283U);
+  EXPECT_EQ(crc32c({}), 0U);
 }
 
 TEST(DataHeader, decode__names_what_is_wrong) {
@@ -118,4 +170,4 @@ TEST(WireClock, wire_clock__whole_microseconds_that_wrap) {
 }
 
 }  // namespace
-}  // namespace thalweg
+}  // namespace thalweg::wire

@@ -1,6 +1,6 @@
 #include "fabric.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <ns3/boolean.h>
 #include <ns3/data-rate.h>
 #include <ns3/double.h>
@@ -31,16 +31,16 @@ class PathRoutingHelper : public ns3::Ipv4RoutingHelper {
 };
 
 // Links from every node to `target`; hosts do not forward.
-std::vector<int> distances_to(const Topology& topology, NodeId target) {
+std::vector<int> distances_to(const topology::Topology& topology, topology::NodeId target) {
   std::vector<int> distance(topology.nodes().size(), -1);
-  std::deque<NodeId> open{target};
+  std::deque<topology::NodeId> open{target};
   distance[target.index()] = 0;
   while (!open.empty()) {
-    const NodeId at = open.front();
+    const topology::NodeId at = open.front();
     open.pop_front();
-    if (at != target && topology.node(at).kind == NodeKind::kHost) continue;
-    for (const ArcId arc : topology.arcs_from(at)) {
-      const NodeId next = topology.arc(arc).to;
+    if (at != target && topology.node(at).kind == topology::NodeKind::kHost) continue;
+    for (const topology::ArcId arc : topology.arcs_from(at)) {
+      const topology::NodeId next = topology.arc(arc).to;
       if (distance[next.index()] >= 0) continue;
       distance[next.index()] = distance[at.index()] + 1;
       open.push_back(next);
@@ -69,7 +69,7 @@ QueueLength with_ppp(QueueLength port, const PeerOptions& options) {
 
 }  // namespace
 
-Fabric::Fabric(const Topology& topology, const PeerOptions& options, int path_count)
+Fabric::Fabric(const topology::Topology& topology, const PeerOptions& options, int path_count)
     : topology_(topology), options_(options), path_count_(path_count) {
   add_nodes();
   add_links();
@@ -85,7 +85,7 @@ void Fabric::add_nodes() {
     stack.Install(node);
     const auto routing =
         ns3::DynamicCast<PathRouting>(node->GetObject<ns3::Ipv4>()->GetRoutingProtocol());
-    routing->set_host(topology_.rank_of(NodeId(static_cast<std::int32_t>(n))),
+    routing->set_host(topology_.rank_of(topology::NodeId(static_cast<std::int32_t>(n))),
                       topology_.host_count(), path_count_);
     nodes_.push_back(node);
     routing_.push_back(routing);
@@ -94,13 +94,13 @@ void Fabric::add_nodes() {
 
 void Fabric::add_links() {
   for (std::size_t l = 0; l < topology_.links().size(); ++l) {
-    const Arc there = topology_.arc(ArcId(static_cast<std::int32_t>(2 * l)));
-    const Arc back = topology_.arc(ArcId(static_cast<std::int32_t>(2 * l + 1)));
+    const topology::Arc there = topology_.arc(topology::ArcId(static_cast<std::int32_t>(2 * l)));
+    const topology::Arc back = topology_.arc(topology::ArcId(static_cast<std::int32_t>(2 * l + 1)));
     const auto channel = ns3::CreateObject<ns3::PointToPointChannel>();
     channel->SetAttribute(
         "Delay",
         ns3::TimeValue(ns3::PicoSeconds(static_cast<std::uint64_t>(there.spec.delay.ps()))));
-    for (const Arc& arc : {there, back}) {
+    for (const topology::Arc& arc : {there, back}) {
       Port port = make_port(arc);
       port.device->Attach(channel);
       add_interface(port, arc.from);
@@ -109,9 +109,9 @@ void Fabric::add_links() {
   }
 }
 
-Fabric::Port Fabric::make_port(const Arc& arc) {
+Fabric::Port Fabric::make_port(const topology::Arc& arc) {
   Port port;
-  port.of_switch = topology_.node(arc.from).kind == NodeKind::kSwitch;
+  port.of_switch = topology_.node(arc.from).kind == topology::NodeKind::kSwitch;
   const bool marks = port.of_switch && options_.transport != PeerTransport::kNewReno;
   port.device = ns3::CreateObject<ns3::PointToPointNetDevice>();
   port.device->SetAddress(ns3::Mac48Address::Allocate());
@@ -139,7 +139,7 @@ Fabric::Port Fabric::make_port(const Arc& arc) {
 // With MinTh = MaxTh, the average equal to the instantaneous length (QW = 1) and neither Gentle nor
 // UseHardDrop, every ECN-capable arrival that finds MinTh or more in the disc is marked, and none
 // else. One above K makes that "more than K", which is how our switch counts.
-void Fabric::add_disc(Port& port, const Arc& arc) {
+void Fabric::add_disc(Port& port, const topology::Arc& arc) {
   const QueueLength limit = behind_device(options_.buffer, options_);
   const auto threshold = static_cast<double>(behind_device(options_.mark, options_).count + 1);
   ns3::TrafficControlHelper helper;
@@ -155,7 +155,7 @@ void Fabric::add_disc(Port& port, const Arc& arc) {
   port.disc = helper.Install(port.device).Get(0);
 }
 
-void Fabric::add_interface(const Port& port, NodeId node) {
+void Fabric::add_interface(const Port& port, topology::NodeId node) {
   const auto ipv4 = nodes_[node.index()]->GetObject<ns3::Ipv4>();
   const std::uint32_t interface = ipv4->AddInterface(port.device);
   const Rank rank = topology_.rank_of(node);
@@ -170,14 +170,15 @@ void Fabric::add_routes() {
   for (std::int32_t h = 0; h < topology_.host_count(); ++h) {
     const std::vector<int> distance = distances_to(topology_, topology_.host(Rank(h)));
     for (std::size_t n = 0; n < nodes_.size(); ++n) {
-      std::vector<ArcId> nearer;
-      for (const ArcId arc : topology_.arcs_from(NodeId(static_cast<std::int32_t>(n)))) {
+      std::vector<topology::ArcId> nearer;
+      for (const topology::ArcId arc :
+           topology_.arcs_from(topology::NodeId(static_cast<std::int32_t>(n)))) {
         const int there = distance[topology_.arc(arc).to.index()];
         if (there >= 0 && there == distance[n] - 1) nearer.push_back(arc);
       }
       if (nearer.empty()) continue;
       for (int path = 0; path < path_count_; ++path) {
-        const ArcId arc = nearer[static_cast<std::size_t>(path) % nearer.size()];
+        const topology::ArcId arc = nearer[static_cast<std::size_t>(path) % nearer.size()];
         routing_[n]->set_next(Rank(h), path, ports_[arc.index()].device);
       }
     }

@@ -30,7 +30,7 @@ class Fabric {
  public:
   // Equal shortest paths are numbered in the order of the links of each node; a node with fewer
   // than `path_count` of them uses the remainder.
-  Fabric(const Topology& topology, const PeerOptions& options, int path_count);
+  Fabric(const topology::Topology& topology, const PeerOptions& options, int path_count);
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;
 
@@ -51,13 +51,13 @@ class Fabric {
   void add_nodes();
   void add_links();
   void add_routes();
-  Port make_port(const Arc& arc);
-  void add_disc(Port& port, const Arc& arc);
-  void add_interface(const Port& port, NodeId node);
+  Port make_port(const topology::Arc& arc);
+  void add_disc(Port& port, const topology::Arc& arc);
+  void add_interface(const Port& port, topology::NodeId node);
   void on_transmitted(ns3::Ptr<const ns3::Packet> packet);
   [[nodiscard]] FabricCounters totals() const;
 
-  const Topology& topology_;
+  const topology::Topology& topology_;
   const PeerOptions& options_;
   int path_count_;
   std::vector<ns3::Ptr<ns3::Node>> nodes_;      // by NodeId

@@ -1,6 +1,6 @@
 // ns3_peer: runs a .flows file over a topology in ns-3 and prints what happened as JSON.
 // tests/validation/README.md says what is compared, with which settings, and why.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "run.h"
-#include "topology/load.h"
+#include "topology/format/load.h"
 
 namespace thalweg {
 namespace {
@@ -80,10 +80,10 @@ Result<std::string> read_file(const std::string& path) {
   return std::move(text).str();
 }
 
-Result<Topology> load_topology(const std::string& argument) {
-  if (is_topology_shorthand(argument)) return topology_from_shorthand(argument);
+Result<topology::Topology> load_topology(const std::string& argument) {
+  if (topology::is_topology_shorthand(argument)) return topology::topology_from_shorthand(argument);
   THALWEG_TRY(const std::string text, read_file(argument));
-  return topology_from_file_text(text, argument);
+  return topology::topology_from_file_text(text, argument);
 }
 
 // Leaves `out` as it is where the option was not given.
@@ -190,7 +190,7 @@ nlohmann::ordered_json result_json(const Arguments& a, const std::vector<PeerFlo
 
 Status run(Arguments& a) {
   THALWEG_TRY_STATUS(parse_units(a));
-  THALWEG_TRY(const Topology topology, load_topology(a.topology));
+  THALWEG_TRY(const topology::Topology topology, load_topology(a.topology));
   THALWEG_TRY(const std::string text, read_file(a.flows));
   THALWEG_TRY(const std::vector<PeerFlow> flows, parse_flows(text, a.flows, topology.host_count()));
   THALWEG_TRY(const PeerResult result, run_peer(topology, flows, a.options));

@@ -1,6 +1,6 @@
 #include "run.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <ns3/boolean.h>
 #include <ns3/config.h>
 #include <ns3/double.h>
@@ -213,7 +213,7 @@ class Run {
 
 }  // namespace
 
-Result<PeerResult> run_peer(const Topology& topology, const std::vector<PeerFlow>& flows,
+Result<PeerResult> run_peer(const topology::Topology& topology, const std::vector<PeerFlow>& flows,
                             const PeerOptions& options) {
   ns3::Time::SetResolution(ns3::Time::PS);
   std::int64_t largest = 0;

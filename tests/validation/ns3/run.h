@@ -33,7 +33,7 @@ struct PeerResult {
 };
 
 // May be called once in a process: ns-3's settings and clock are global.
-Result<PeerResult> run_peer(const Topology& topology, const std::vector<PeerFlow>& flows,
+Result<PeerResult> run_peer(const topology::Topology& topology, const std::vector<PeerFlow>& flows,
                             const PeerOptions& options);
 
 }  // namespace thalweg

@@ -7,7 +7,7 @@
 #include <charconv>
 #include <optional>
 
-#include "topology/text.h"
+#include "topology/format/text.h"
 
 namespace thalweg {
 namespace {
@@ -42,13 +42,13 @@ Result<std::optional<PeerFlow>> parse_line(std::string_view line, int host_count
   if (words.size() != 4 && words.size() != 5) {
     return Error(fmt::format("{} words; allowed: src dst bytes start_us [spine]", words.size()));
   }
-  THALWEG_TRY(const std::int64_t source, parse_whole("src", words[0], 0, host_count - 1));
-  THALWEG_TRY(const std::int64_t target, parse_whole("dst", words[1], 0, host_count - 1));
-  THALWEG_TRY(const std::int64_t bytes, parse_whole("bytes", words[2], 1, kMaxFlowBytes));
+  THALWEG_TRY(const std::int64_t source, topology::parse_whole("src", words[0], 0, host_count - 1));
+  THALWEG_TRY(const std::int64_t target, topology::parse_whole("dst", words[1], 0, host_count - 1));
+  THALWEG_TRY(const std::int64_t bytes, topology::parse_whole("bytes", words[2], 1, kMaxFlowBytes));
   THALWEG_TRY(const Duration start, parse_start(words[3]));
   std::int64_t path = 0;
   if (words.size() == 5) {
-    THALWEG_TRY(path, parse_whole("spine", words[4], 0, kMaxPaths - 1));
+    THALWEG_TRY(path, topology::parse_whole("spine", words[4], 0, kMaxPaths - 1));
   }
   if (source == target) return Error(fmt::format("a flow from host {} to itself", source));
   return std::optional(PeerFlow{.source = Rank(static_cast<std::int32_t>(source)),
@@ -66,7 +66,7 @@ Result<std::vector<PeerFlow>> parse_flows(std::string_view text, std::string_vie
   for (int line = 1; !text.empty(); ++line) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     const Result<std::optional<PeerFlow>> flow = parse_line(text.substr(0, end), host_count);
-    if (!flow.ok()) return error_at(source, line, flow.error().message());
+    if (!flow.ok()) return topology::error_at(source, line, flow.error().message());
     if (*flow) flows.push_back(**flow);
     text.remove_prefix(std::min(end + 1, text.size()));
   }
@@ -102,7 +102,7 @@ Result<QueueLength> parse_queue_length(std::string_view text) {
     return Error(fmt::format("queue length '{}'; allowed: packets as 65p, bytes as 97500B", text));
   }
   THALWEG_TRY(const std::int64_t count,
-              parse_whole("queue length", text.substr(0, text.size() - 1), 2, kMost));
+              topology::parse_whole("queue length", text.substr(0, text.size() - 1), 2, kMost));
   return QueueLength{.count = count, .in_bytes = text.back() == 'B'};
 }
 

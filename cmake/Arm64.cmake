@@ -1,0 +1,16 @@
+# The toolchain of `make test-arm64` (tools/arm64): Debian's cross compiler, libraries from a folder of arm64 packages,
+# and qemu for the programs that are built.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES THALWEG_SYSROOT)
+set(CMAKE_SYSROOT ${THALWEG_SYSROOT})
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+set(CMAKE_FIND_ROOT_PATH ${THALWEG_SYSROOT})
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+set(ENV{PKG_CONFIG_SYSROOT_DIR} ${THALWEG_SYSROOT})
+set(ENV{PKG_CONFIG_LIBDIR} ${THALWEG_SYSROOT}/usr/lib/aarch64-linux-gnu/pkgconfig:${THALWEG_SYSROOT}/usr/share/pkgconfig)
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64;-L;${THALWEG_SYSROOT})

@@ -1,0 +1,1 @@
+"""Draws figures from plain data (draw), and checks that data (check)."""

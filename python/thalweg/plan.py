@@ -1,0 +1,203 @@
+"""Plans of collectives: how long each scheme takes on a network, which is best, and proofs.
+
+    import thalweg.plan as p
+    network = p.Topology.of("leaf-spine", racks=2, hosts=4, spines=1, host="10G", uplink="10G")
+    print(p.best(topology=network, size="97MB"))
+    p.plan(network, "97MB", scheme="rat")        # Jupyter draws it
+
+The planner is that of the `thalweg` program, and answers are the program's (docs/python.md).
+"""
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from thalweg._program import ProgramError, Rows, answer, written
+
+__all__ = ["Parameter", "Plan", "ProgramError", "Rows", "Scheme", "Topology", "Verdict", "best", "compare", "plan",
+           "schemes", "verify"]
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A network: a shorthand ("single-switch:hosts=8,host=10G"), the path of a file, or the name of
+    one of Thalweg's own ("two-racks").
+
+    Nothing is read before a plan is asked for.
+    """
+
+    text: str
+
+    @classmethod
+    def of(cls, kind: str, **parameters: object) -> "Topology":
+        """Returns the shorthand of a kind: Topology.of("single-switch", hosts=8, host="10G")."""
+        return cls(f"{kind}:" + ",".join(f"{name.replace('_', '-')}={value}" for name, value in parameters.items()))
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan that was proved, on a network, with its predicted cost.
+
+    Attributes
+    ----------
+    scheme: with its parameters, as "rat:trees=8".
+    predicted_ms: as packets, passed on in messages.
+    fluid_ms: bytes alone; limit_ms: what the slowest link needs for its bytes.
+    limiting_link: that link.
+    numbers: all that the program says of the plan, by name.
+    reason, candidates: why best() chose it, and what else it looked at; otherwise empty.
+    """
+
+    scheme: str
+    topology: Topology
+    size: str
+    predicted_ms: float
+    fluid_ms: float
+    limit_ms: float
+    limiting_link: str
+    steps: int
+    numbers: Mapping[str, Any] = field(repr=False)
+    command: tuple[str, ...] = field(repr=False, compare=False)
+    reason: str = ""
+    candidates: Rows = field(default_factory=Rows, repr=False)
+
+    @cached_property
+    def svg(self) -> str:
+        """The plan drawn on its network. Made when it is first asked for."""
+        return written("--svg", ".svg", *self.command)
+
+    @cached_property
+    def transfers(self) -> dict[str, Any]:
+        """The plan itself: chunks and transfers (docs/plan-format.md). verify() takes it."""
+        return json.loads(written("--plan", ".json", *self.command))
+
+    @cached_property
+    def timeline(self) -> str:
+        """The predicted transfers as a Chrome trace, for ui.perfetto.dev."""
+        return written("--timeline", ".json", *self.command)
+
+    @cached_property
+    def msccl(self) -> str:
+        """The plan as XML of MSCCL."""
+        return written("--xml", ".xml", *self.command)
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def __str__(self) -> str:
+        text = (f"{self.scheme}: {self.predicted_ms:.3g} ms for {self.size} on {self.topology}, {self.steps} steps; "
+                f"{self.limiting_link} needs {self.limit_ms:.3g} ms")
+        return f"{text}\n{self.reason}" if self.reason else text
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a scheme."""
+
+    name: str
+    default: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A scheme that the planner knows."""
+
+    name: str
+    summary: str
+    collectives: tuple[str, ...]
+    parameters: tuple[Parameter, ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a plan is right. True in conditions if it is; `error` says what is wrong."""
+
+    correct: bool
+    error: str
+    numbers: Mapping[str, Any] = field(repr=False)
+
+    def __bool__(self) -> bool:
+        return self.correct
+
+
+def plan(topology: Topology | str, size: str | int, scheme: str, *, pipeline: int | None = None,
+         collective: str = "allreduce", root: int | None = None, element_bytes: int | None = None,
+         timeout: float | None = None) -> Plan:
+    """Makes the plan of a scheme for a tensor of `size`: "97MB", "64KiB", or a number of bytes.
+
+    pipeline: cut every chunk into this many parts.
+    """
+    words = ["plan", "show", *_subject(topology, size, collective, root, element_bytes), "--scheme", scheme]
+    if pipeline is not None:
+        words += ["--pipeline", str(pipeline)]
+    return _plan_of(answer(*words, timeout=timeout), topology, size, words)
+
+
+def best(topology: Topology | str, size: str | int, *, collective: str = "allreduce", root: int | None = None,
+         element_bytes: int | None = None, timeout: float | None = None) -> Plan:
+    """Returns the plan that is predicted to be the fastest, with the reason."""
+    words = ["plan", "best", *_subject(topology, size, collective, root, element_bytes)]
+    return _plan_of(answer(*words, timeout=timeout), topology, size, words)
+
+
+def compare(topology: Topology | str, size: str | int, *, collective: str = "allreduce", root: int | None = None,
+            element_bytes: int | None = None, timeout: float | None = None) -> Rows:
+    """Returns one row for every scheme, with its cost. `.frame()` makes it a pandas DataFrame."""
+    words = ["plan", "compare", *_subject(topology, size, collective, root, element_bytes)]
+    return Rows(answer(*words, timeout=timeout))
+
+
+def verify(transfers: Plan | Mapping[str, Any] | str | Path, topology: Topology | str | None = None, *,
+           timeout: float | None = None) -> Verdict:
+    """Proves a plan: a Plan, the dict of one (Plan.transfers), or the path of a file.
+
+    topology: also count its cost on this network.
+    """
+    if isinstance(transfers, (str, Path)):
+        return _verdict(Path(transfers), topology, timeout)
+    content = transfers.transfers if isinstance(transfers, Plan) else transfers
+    with tempfile.TemporaryDirectory(prefix="thalweg-") as folder:
+        file = Path(folder) / "plan.json"
+        file.write_text(json.dumps(dict(content)))
+        return _verdict(file, topology, timeout)
+
+
+def schemes() -> list[Scheme]:
+    """Returns the schemes that the planner knows, with their parameters."""
+    return [Scheme(each["scheme"], each["summary"], tuple(each["collectives"]),
+                   tuple(Parameter(p["name"], p["default"], p["meaning"]) for p in each.get("parameters", ())))
+            for each in answer("plan", "schemes")]
+
+
+def _subject(topology: Topology | str, size: str | int, collective: str, root: int | None,
+             element_bytes: int | None) -> list[str]:
+    words = ["--topology", str(topology), "--size", _size(size), "--collective", collective]
+    if root is not None:
+        words += ["--root", str(root)]
+    if element_bytes is not None:
+        words += ["--element-bytes", str(element_bytes)]
+    return words
+
+
+def _size(size: str | int) -> str:
+    return f"{size}B" if isinstance(size, int) else size
+
+
+def _plan_of(numbers: dict[str, Any], topology: Topology | str, size: str | int, words: list[str]) -> Plan:
+    return Plan(scheme=numbers["scheme"], topology=Topology(str(topology)), size=_size(size),
+                predicted_ms=numbers["predicted_ms"], fluid_ms=numbers["fluid_ms"], limit_ms=numbers["limit_ms"],
+                limiting_link=numbers["limiting_link"], steps=numbers["steps"], numbers=numbers, command=tuple(words),
+                reason=numbers.get("reason", ""), candidates=Rows(numbers.get("candidates", ())))
+
+
+def _verdict(file: Path, topology: Topology | str | None, timeout: float | None) -> Verdict:
+    network = [] if topology is None else ["--topology", str(topology)]
+    numbers = answer("plan", "verify", file, *network, timeout=timeout, also=(1,))
+    return Verdict(numbers["verified"], numbers.get("error", ""), numbers)

@@ -1,0 +1,60 @@
+#include "lab/bench/allreduce/simulated.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "sim/scenario/scenario.h"
+#include "sim/scenario/scenario_run.h"
+
+namespace thalweg::lab::allreduce {
+namespace {
+
+// A communicator passes on the bytes of a chunk as they arrive. The simulator does so in parts of
+// this size.
+constexpr const char* kPart = "64KiB";
+
+// The scenario of the call. Buffers are those of the emulated network (emulated_network.cc), the
+// minimum of the retransmission timer is the kernel's, and delays are the topology's, which the
+// emulated network does not add.
+std::string scenario_text(const topology::Topology& topology, const SimulatedCall& call) {
+  const std::string transport = call.transport == "dlcp"
+                                    ? fmt::format("{{kind: dlcp, bound: {}}}", call.bound)
+                                    : std::string("{kind: cubic, rto_min: 200ms}");
+  std::string text = fmt::format(
+      "topology: given\ntransport: {}\nnetwork: {{port_buffer: 10MB, host_queue: 64kB}}\n"
+      "until: 600s\njobs:\n"
+      "  - {{size: {}B, scheme: \"{}\", overlap: none, partition: {}, iterations: {}}}\n",
+      transport, call.size.count(), call.scheme, kPart, call.calls);
+  if (call.loss == 0) return text;
+  text += "faults:\n";
+  for (const topology::Link& link : topology.links()) {
+    if (!topology.rank_of(link.a).valid() && !topology.rank_of(link.b).valid()) continue;
+    // A fault acts in both directions, so a packet from host to host meets two of them.
+    text += fmt::format("  - {{at: 0ms, link: [\"{}\", \"{}\"], loss: {}}}\n",
+                        topology.node(link.a).name, topology.node(link.b).name, call.loss / 2);
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<Duration> simulate(const topology::Topology& topology, const SimulatedCall& call) {
+  const sim::ScenarioLoaders loaders{
+      .topology = [&](const std::string&) -> Result<topology::Topology> { return topology; },
+      .model = {}};
+  THALWEG_TRY(const sim::Scenario scenario,
+              sim::scenario_from_yaml(scenario_text(topology, call), "simulation", loaders));
+  THALWEG_TRY(const sim::ScenarioResult result, sim::run_scenario(scenario, {}));
+  if (!result.violations.empty()) return Error("simulation: " + result.violations.front());
+  if (!result.finished) return Error("simulation: not over after 600 s");
+  std::vector<Duration> times;
+  for (const sim::IterationResult& iteration : result.jobs.front().iterations) {
+    times.push_back(iteration.duration());
+  }
+  std::ranges::sort(times);
+  return times[times.size() / 2];
+}
+
+}  // namespace thalweg::lab::allreduce

@@ -1,0 +1,26 @@
+// The time that the simulator predicts for an allreduce that `thalweg bench allreduce` measures.
+#pragma once
+
+#include <string>
+
+#include <thalweg/result.h>
+
+#include "base/units.h"
+#include "topology/topology.h"
+
+namespace thalweg::lab::allreduce {
+
+struct SimulatedCall {
+  std::string transport;  // tcp or dlcp
+  std::string scheme;     // as `thalweg plan` takes it
+  Bytes size;
+  double loss = 0;   // of the packets that arrive at every host
+  double bound = 0;  // of DLCP's loss
+  int calls = 11;    // made one after the other
+};
+
+// The median time of the calls. Switches have the buffers of the emulated
+// network. Processors and kernels take no time.
+Result<Duration> simulate(const topology::Topology& topology, const SimulatedCall& call);
+
+}  // namespace thalweg::lab::allreduce

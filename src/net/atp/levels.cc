@@ -1,0 +1,239 @@
+#include "net/atp/levels.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <future>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "net/atp/placement.h"
+#include "net/io/system.h"
+#include "wire/atp_packet.h"
+
+namespace thalweg::net {
+namespace {
+
+using nlohmann::json;
+
+// A switch that does not answer within this time counts as absent. Long enough for a busy machine,
+// since only a switch that is silent costs it.
+constexpr Duration kAnswerTime = Duration::milliseconds(5'000);
+// How many numbers a job over several switches tries, until all of them take one.
+constexpr int kNumberTries = 16;
+
+// A switch of the list that answers.
+struct Present {
+  std::unique_ptr<SwitchClient> client;
+  // What the switch said of itself; asked only if there are several switches. A job over several
+  // switches uses the first shard of each, so that all senders choose the same.
+  std::string data;
+};
+
+Time answer_time(Time until) { return std::min(until, monotonic_now() + kAnswerTime); }
+
+// The client is null if the switch does not answer.
+Result<Present> find_switch(const ListedSwitch& at, const std::string& token, bool several,
+                            Time by) {
+  Result<SwitchClient> client = SwitchClient::connect(at.address, token, by);
+  if (!client.ok()) return Present{};
+  Present present{.client = std::make_unique<SwitchClient>(std::move(*client)), .data = {}};
+  if (!several) return present;
+  const Result<json> about = present.client->ask({{"op", "list"}}, by);
+  if (!about.ok() && !present.client->answered()) return Present{};
+  if (!about.ok()) return about.error().within(at.name);
+  const Result<JobGrant> said = job_grant_from({{"data", about->value("data", json())}});
+  if (!said.ok()) return said.error().within(at.text());
+  if (said->data.empty()) return Error(at.text() + ": the switch has no data address");
+  present.data = said->data.front();
+  return present;
+}
+
+Result<std::vector<Present>> find_switches(const AtpLevelsOptions& options, Time until) {
+  const Time by = answer_time(until);
+  const bool several = options.switches.size() > 1;
+  std::vector<std::future<Result<Present>>> asked;
+  for (const ListedSwitch& at : options.switches) {
+    asked.push_back(std::async(std::launch::async, [&options, &at, several, by] {
+      return find_switch(at, options.token, several, by);
+    }));
+  }
+  std::vector<Present> found;
+  for (std::future<Result<Present>>& one : asked) {
+    THALWEG_TRY(Present present, one.get());
+    found.push_back(std::move(present));
+  }
+  return found;
+}
+
+// One attempt to create the job at all switches of its placement.
+class Attempt {
+ public:
+  // All arguments outlive this.
+  Attempt(const AtpLevelsOptions& options, const AtpPlacement& placement,
+          std::vector<Present>& switches, std::vector<std::string>& without_room)
+      : options_(options), placement_(placement), switches_(switches), without_room_(without_room) {
+    for (const int rank : placement.order) {
+      members_.push_back(options.members[static_cast<std::size_t>(rank)]);
+    }
+    servers_ = placement.most_servers;
+    if (options.servers != 0) servers_ = std::min(servers_, options.servers);
+    sites_.push_back(placement.top);
+    for (const std::size_t at : placement.switches) {
+      if (std::ranges::find(sites_, at) == sites_.end()) sites_.push_back(at);
+    }
+  }
+
+  // False: a switch did not answer or has no room, and is no longer present; or one has given the
+  // job's number before. The job is then at none of them, as after an error.
+  Result<bool> create(Time until) {
+    const std::uint32_t number =
+        placement_.two_levels() ? 1 + static_cast<std::uint32_t>(random_number() % kMaxJobId) : 0;
+    for (const std::size_t at : sites_) {
+      SwitchClient& client = *switches_[at].client;
+      Result<JobGrant> grant = client.create(request_at(at, number), answer_time(until));
+      if (grant.ok()) {
+        grants_.push_back(std::move(*grant));
+        continue;
+      }
+      const bool answered = client.answered();
+      const Error refusal = grant.error().within(options_.switches[at].text());
+      undo(number, until);
+      const bool full = answered && refusal.code() == ErrorCode::kNoResource;
+      if (full) without_room_.push_back(refusal.message());
+      if (!answered || full) switches_[at].client.reset();
+      const bool taken = refusal.message().find(kNumberTaken) != std::string::npos;
+      if (!answered || full || (number != 0 && taken)) return false;
+      return refusal;
+    }
+    return true;
+  }
+
+  // Requires that create() returned true.
+  AtpLevels take() {
+    AtpLevels levels;
+    levels.job.grant = grants_.front();
+    levels.job.servers = static_cast<std::uint32_t>(servers_);
+    for (std::size_t i = 0; i < sites_.size(); ++i) {
+      levels.leases.push_back({.address = options_.switches[sites_[i]].address,
+                               .request = request_at(sites_[i], grants_[i].id),
+                               .grant = grants_[i],
+                               .client = std::move(switches_[sites_[i]].client)});
+    }
+    for (const JobGrant& grant : grants_) {
+      levels.job.grant.elements = std::min(levels.job.grant.elements, grant.elements);
+    }
+    levels.job.grant.elements = std::min(levels.job.grant.elements, options_.elements);
+    if (!std::ranges::is_sorted(placement_.order)) {
+      levels.job.order.assign(placement_.order.begin(), placement_.order.end());
+    }
+    if (!placement_.two_levels()) return levels;
+    levels.job.order.assign(placement_.order.begin(), placement_.order.end());
+    levels.job.grant.data = {switches_[placement_.top].data};
+    levels.job.groups.assign(placement_.groups.begin(), placement_.groups.end());
+    for (const std::size_t at : placement_.switches) {
+      levels.job.switches.push_back(switches_[at].data);
+    }
+    return levels;
+  }
+
+ private:
+  // The switches of the racks have the servers' switch as their server, and it has them as workers.
+  [[nodiscard]] JobRequest request_at(std::size_t at, std::uint32_t number) const {
+    JobRequest request;
+    request.id = number;
+    request.name = options_.name;
+    request.window = options_.window;
+    request.lease = true;
+    request.keyed = !options_.key.empty();
+    request.key = options_.key;
+    const bool top = at == placement_.top;
+    request.servers = {switches_[placement_.top].data};
+    if (top) request.servers.assign(members_.begin(), members_.begin() + servers_);
+    request.second_level = top && placement_.two_levels();
+    request.groups = 0;
+    auto member = members_.begin();
+    for (std::size_t g = 0; g < placement_.groups.size(); ++g) {
+      const auto end = member + placement_.groups[g];
+      if (placement_.switches[g] == at) {
+        request.workers.insert(request.workers.end(), member, end);
+        request.groups |= wire::atp_bit(static_cast<unsigned>(g));
+      } else if (top) {
+        request.workers.push_back(switches_[placement_.switches[g]].data);
+      }
+      member = end;
+    }
+    return request;
+  }
+
+  // Removes the job where it was created. A switch that does not answer ends it with the
+  // connection.
+  void undo(std::uint32_t number, Time until) {
+    for (std::size_t i = 0; i < grants_.size(); ++i) {
+      std::unique_ptr<SwitchClient>& client = switches_[sites_[i]].client;
+      const json request{{"op", "remove"}, {"job", number}};
+      if (!client->ask(request, answer_time(until)).ok()) client.reset();
+    }
+    grants_.clear();
+  }
+
+  const AtpLevelsOptions& options_;
+  const AtpPlacement& placement_;
+  std::vector<Present>& switches_;
+  std::vector<std::string>& without_room_;
+  std::vector<std::string> members_;  // in the order of the job
+  std::vector<std::size_t> sites_;    // the switches of the job, the servers' first
+  std::vector<JobGrant> grants_;      // of the first sites
+  int servers_ = 1;
+};
+
+// The job without a switch. Its number is random, so that stray packets of other jobs do not match.
+AtpLevels on_servers_alone(const AtpLevelsOptions& options) {
+  constexpr std::uint32_t kMostId = 0x7fff'ffff;
+  AtpLevels levels;
+  levels.job.grant.id = static_cast<std::uint32_t>(random_number() & kMostId);
+  levels.job.grant.elements = options.elements;
+  levels.job.servers = static_cast<std::uint32_t>(options.servers);
+  if (options.servers == 0) {
+    levels.job.servers = static_cast<std::uint32_t>(options.members.size());
+  }
+  return levels;
+}
+
+}  // namespace
+
+Result<AtpLevels> admit_at_levels(const AtpLevelsOptions& options, Time until) {
+  if (options.members.size() > kMaxJobWorkers) {
+    return Error(fmt::format("ranks of a job over atp: {}; from 1 to {} are allowed",
+                             options.members.size(), kMaxJobWorkers));
+  }
+  std::optional<AtpNetwork> network;
+  std::vector<topology::NodeId> nodes;
+  const bool named = !options.switches.empty() && !options.switches.front().name.empty();
+  if (named && !options.topology.empty()) {
+    THALWEG_TRY(network, atp_network(options.topology, options.hosts));
+    THALWEG_TRY(nodes, nodes_of(options.switches, network->topology));
+  }
+  THALWEG_TRY(std::vector<Present> switches, find_switches(options, until));
+  const auto ranks = static_cast<int>(options.members.size());
+  const int tries = kNumberTries + static_cast<int>(switches.size());
+  std::vector<std::string> without_room;
+  const auto told = [&](AtpLevels levels) {
+    levels.without_room = without_room;
+    return levels;
+  };
+  for (int i = 0; i < tries; ++i) {
+    std::vector<bool> present;
+    for (const Present& one : switches) present.push_back(one.client != nullptr);
+    if (std::ranges::find(present, true) == present.end()) return told(on_servers_alone(options));
+    THALWEG_TRY(const AtpPlacement placement,
+                place_atp_job(network ? &*network : nullptr, ranks, nodes, present));
+    Attempt attempt(options, placement, switches, without_room);
+    THALWEG_TRY(const bool created, attempt.create(until));
+    if (created) return told(attempt.take());
+  }
+  return Error(fmt::format("the switches took none of {} numbers for the job", tries));
+}
+
+}  // namespace thalweg::net

@@ -1,0 +1,141 @@
+// The addresses by which a communicator's ranks find each other, the streams between them, and the
+// channels.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "base/prng.h"
+#include "net/group/api/communicator_core.h"
+#include "net/io/system.h"
+#include "net/io/tcp.h"
+#include "net/job/interfaces.h"
+
+namespace thalweg {
+
+Result<Communicator::Core::Listening> Communicator::Core::prepare_streams(
+    net::EngineOptions& engine, const std::string& prefix, Time until) {
+  const net::Environment& environment = job_->environment;
+  if (job_->sockets) return use_places(engine);
+  Listening listening{.addresses = {*net::SocketAddress::numeric("127.0.0.1:0")}};
+  if (job_->client) {
+    THALWEG_TRY(listening.addresses,
+                net::rank_addresses(environment.interfaces, job_->own_address));
+  }
+  std::vector<std::string> places;
+  for (const net::SocketAddress& address : listening.addresses) {
+    THALWEG_TRY(net::Fd socket, net::listen_tcp(address.to_string()));
+    places.push_back(net::SocketAddress::local_of(socket.get()).unmapped().to_string());
+    listening.sockets.push_back(std::move(socket));
+  }
+  if (job_->job_key) {
+    engine.key = std::make_shared<net::StreamKey>(*job_->job_key, engine.signature,
+                                                  net::random_number(), environment.encrypt);
+  }
+  listening.own = fmt::format("{}", fmt::join(places, ","));
+  if (engine.key) listening.own = engine.key->address(listening.own);
+  if (job_->client) {
+    THALWEG_TRY_STATUS(job_->set(fmt::format("{}{}", prefix, rank_), listening.own, until));
+  }
+  engine.connect = [job = job_, prefix, key = engine.key, own = listening.addresses](
+                       int rank, std::uint32_t lane, Time by) -> Result<net::DialedStream> {
+    const Result<std::string> address = job->get(fmt::format("{}{}", prefix, rank), by);
+    if (!address.ok()) {
+      // The rank has not come, unless the store itself is the problem.
+      const bool late = address.error().code() == ErrorCode::kTimeout;
+      return late ? address.error().blaming(rank) : address.error();
+    }
+    const auto each = static_cast<std::size_t>(job->environment.streams);
+    Result<net::DialedStream> stream =
+        net::connect_stream(*address, key.get(), by, {.own = own, .each = each, .stream = lane});
+    if (!stream.ok()) return stream.error().blaming(rank);
+    return stream;
+  };
+  return listening;
+}
+
+// The other ranks know this one's addresses already, and this one theirs.
+Result<Communicator::Core::Listening> Communicator::Core::use_places(net::EngineOptions& engine) {
+  net::PlaceSockets own = *std::exchange(job_->sockets, std::nullopt);
+  if (job_->job_key) {
+    engine.key = std::make_shared<net::StreamKey>(*job_->job_key, engine.signature, own.challenge,
+                                                  job_->environment.encrypt);
+  }
+  engine.refusals_are_final = true;
+  engine.connect = [streams = std::exchange(job_->streams, {}), key = engine.key,
+                    addresses = own.addresses,
+                    each = static_cast<std::size_t>(job_->environment.streams)](
+                       int rank, std::uint32_t lane, Time by) -> Result<net::DialedStream> {
+    Result<net::DialedStream> stream =
+        net::connect_stream(streams[static_cast<std::size_t>(rank)], key.get(), by,
+                            {.own = addresses, .each = each, .stream = lane, .listens = true});
+    if (!stream.ok()) return stream.error().blaming(rank);
+    return stream;
+  };
+  return Listening{std::move(own.addresses), std::move(own.sockets), std::move(own.streams)};
+}
+
+Status Communicator::Core::prepare_channels(net::EngineOptions& engine, const std::string& prefix,
+                                            Time until) {
+  if (size_ == 1) return ok_status();
+  if (options_.channel_bytes == 0) return Error("channel_bytes: 0; it must be above 0");
+  const net::Environment& environment = job_->environment;
+  net::ChannelsOptions channels;
+  channels.least_part = options_.channel_bytes;
+  channels.is_first = rank_ == 0;
+  channels.log = job_->log;
+  channels.at_once = environment.channels.has_value();
+  channels.most = static_cast<std::size_t>(environment.channels.value_or(
+      net::usual_channels(environment.local_size.value_or(environment.size))));
+  channels.say = [job = job_, prefix](std::size_t from, const std::string& word, Time by) {
+    return job->set(fmt::format("{}channels/{}", prefix, from), word, by);
+  };
+  channels.hear = [job = job_, prefix](std::size_t from, Time by) {
+    return job->get(fmt::format("{}channels/{}", prefix, from), by);
+  };
+  // Only Channels::start() calls this, so the Core that it uses still exists.
+  channels.make_engine = [this, prefix, like = engine](
+                             std::size_t number, auto on_broken,
+                             Time by) -> Result<std::shared_ptr<net::Engine>> {
+    net::EngineOptions options = like;
+    options.signature = mix_bits(like.signature + number);
+    options.on_broken = std::move(on_broken);
+    options.works_alone = true;
+    // The first engine compares calls and announces failures.
+    options.compare_calls = nullptr;
+    options.announce_failure = nullptr;
+    options.log = job_->log.quieter();
+    THALWEG_TRY(Listening listening,
+                prepare_streams(options, fmt::format("{}channel/{}/", prefix, number), by));
+    return net::Engine::make(std::move(options), std::move(listening.sockets));
+  };
+  channels_ = std::make_shared<net::Channels>(std::move(channels));
+  engine.on_broken = [channels = std::weak_ptr(channels_)](const Error& why) {
+    if (const auto alive = channels.lock()) alive->broken(why);
+  };
+  return channels_->open(until);
+}
+
+void Communicator::Core::prepare_messages(net::EngineOptions& engine, const std::string& own) {
+  messages_ = std::make_shared<Messages>();
+  messages_->options = {
+      .rank = rank_,
+      .size = size_,
+      .signature = engine.signature,
+      .checks = engine.checks,
+      .on_spoiled_frame = engine.on_spoiled_frame,
+      .connect = [connect = engine.connect](int rank, Time by) { return connect(rank, 0, by); },
+      .broken = {}};
+  engine.on_message_stream = [messages = messages_](int rank, net::CheckedStream stream) {
+    const Result<std::shared_ptr<net::Mailbox>> box = messages->get();
+    if (box.ok()) (*box)->adopt(rank, std::move(stream));
+  };
+  // A process that is alone can still send to itself.
+  if (!job_->client) {
+    messages_->options.connect = [own, key = engine.key](int /*rank*/, Time by) {
+      return net::connect_stream(own, key.get(), by);
+    };
+  }
+}
+
+}  // namespace thalweg

@@ -1,0 +1,289 @@
+#include "net/group/atp/atp_engine.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "net/atp/levels.h"
+#include "net/atp/member.h"
+#include "net/atp/switch_list.h"
+#include "net/auth/atp_key.h"
+#include "net/io/control_connection.h"
+#include "net/io/system.h"
+
+namespace thalweg::net {
+namespace {
+
+// How long rank 0 waits for the others to read that the switch refused.
+constexpr Duration kRefusalTime = Duration::milliseconds(2'000);
+// How long a server stays for ranks that have not published that they are done.
+constexpr Duration kStayTime = Duration::milliseconds(5'000);
+constexpr Duration kStayTurn = Duration::milliseconds(50);
+// How often the engine checks whether the communicator is broken.
+constexpr auto kLook = std::chrono::milliseconds(50);
+
+// The address in what a rank published: "host:port" and, after a space, the rank's host in the
+// topology.
+std::string address_in(const std::string& member) { return member.substr(0, member.find(' ')); }
+std::string host_in(const std::string& member) {
+  const std::size_t space = member.find(' ');
+  return space == std::string::npos ? std::string() : member.substr(space + 1);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<AtpEngine>> AtpEngine::make(AtpEngineOptions options, Time until) {
+  std::shared_ptr<AtpEngine> engine(new AtpEngine(std::move(options)));
+  const Result<bool> made = engine->set_up(until);
+  if (!made.ok()) return made.error().within("transport atp");
+  if (!*made) return std::shared_ptr<AtpEngine>();
+  engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });
+  return engine;
+}
+
+Result<bool> AtpEngine::set_up(Time until) {
+  THALWEG_TRY(node_, AtpNode::bind(options_.local));
+  THALWEG_TRY_STATUS(options_.publish(fmt::format("member/{}", options_.rank),
+                                      node_->address().unmapped().to_string() + " " + options_.host,
+                                      until));
+  std::vector<std::string> members;
+  for (int r = 0; r < options_.size; ++r) {
+    THALWEG_TRY(std::string member, options_.find(fmt::format("member/{}", r), until));
+    members.push_back(std::move(member));
+  }
+  if (options_.rank == 0) {
+    const Result<AtpJob> job = admit(members, until);
+    const nlohmann::json told = job.ok() ? to_json(*job) : refusal_of(job.error());
+    THALWEG_TRY_STATUS(options_.publish("job", told.dump(), until));
+  }
+  THALWEG_TRY(const std::string text, options_.find("job", until));
+  THALWEG_TRY(const nlohmann::json fields, parse_control_line(text));
+  if (fields.contains("error")) {
+    if (options_.only_with_switch) return false;
+    // A switch refuses the job. All ranks return its error.
+    meet("refused", std::min(until, monotonic_now() + kRefusalTime));
+    return refusal_in(fields);
+  }
+  THALWEG_TRY(const AtpJob job, atp_job_from(fields));
+  has_switch_ = !job.grant.data.empty();
+  if (options_.only_with_switch && !has_switch_) return false;
+  THALWEG_TRY(const AtpNodeOptions node, node_options(job, members));
+  elements_ = node.elements;
+  options_.servers = node.servers;
+  is_server_ = node.rank < node.servers;
+  levels_ = job.groups.empty() ? 1 : 2;
+  THALWEG_TRY_STATUS(node_->join(node));
+  return true;
+}
+
+Result<AtpNodeOptions> AtpEngine::node_options(const AtpJob& job,
+                                               const std::vector<std::string>& members) const {
+  std::vector<std::string> ordered;
+  AtpNodeOptions node;
+  node.rank = options_.rank;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const std::size_t rank = i < job.order.size() ? job.order[i] : i;
+    if (rank >= members.size()) return Error(fmt::format("the job has no rank {}", rank));
+    if (rank == static_cast<std::size_t>(options_.rank)) node.rank = static_cast<int>(i);
+    ordered.push_back(address_in(members[rank]));
+  }
+  THALWEG_TRY(node.members, numeric_addresses(ordered));
+  THALWEG_TRY(node.shards, numeric_addresses(job.grant.data));
+  node.job = job.grant.id;
+  node.servers = static_cast<int>(job.servers);
+  node.elements = job.grant.elements;
+  node.checks = job.checks;
+  if (job.salt.has_value() != options_.job_key.has_value()) {
+    return Error(
+        fmt::format("rank {} and rank 0: one has a job key and the other has none", options_.rank));
+  }
+  if (options_.job_key) node.key = atp_key(*options_.job_key, *job.salt);
+  if (job.groups.empty()) return node;
+  node.groups.assign(job.groups.begin(), job.groups.end());
+  node.server_shards = node.shards;
+  THALWEG_TRY(node.shards, numeric_addresses({job.switches[atp_place(node).group]}));
+  if (node.shards == node.server_shards) node.server_shards.clear();
+  return node;
+}
+
+// Rank 0 waits for the others because the store may run in its process.
+void AtpEngine::meet(const std::string& where, Time until) const {
+  const auto key = [&](int rank) { return fmt::format("{}/{}", where, rank); };
+  if (!options_.publish(key(options_.rank), "1", until).ok() || options_.rank != 0) return;
+  for (int r = 0; r < options_.size; ++r) {
+    if (!options_.find(key(r), until).ok()) return;
+  }
+}
+
+Result<AtpJob> AtpEngine::admit(const std::vector<std::string>& members, Time until) {
+  AtpLevelsOptions levels;
+  Result<std::vector<ListedSwitch>> switches = read_switch_list(options_.switches);
+  if (!switches.ok()) return switches.error().within("the switches");
+  levels.switches = std::move(*switches);
+  levels.token = options_.switch_token;
+  levels.topology = options_.topology;
+  levels.name = options_.name;
+  const std::uint64_t salt = random_number();
+  if (options_.job_key) levels.key = hex_of(atp_key(*options_.job_key, salt));
+  for (const std::string& member : members) {
+    levels.members.push_back(address_in(member));
+    levels.hosts.push_back(host_in(member));
+  }
+  levels.servers = options_.servers;
+  levels.elements = options_.elements;
+  levels.window = AtpNodeOptions().window;
+  THALWEG_TRY(AtpLevels admitted, admit_at_levels(levels, until));
+  leases_ = std::make_unique<AtpLeases>(std::move(admitted.leases), options_.switch_token);
+  // The others make the key themselves: it must not lie in the store.
+  admitted.job.grant.key.clear();
+  if (options_.job_key) admitted.job.salt = salt;
+  admitted.job.checks = options_.checks;
+  for (const std::string& reason : admitted.without_room) {
+    fmt::print(stderr, "thalweg: warning: the job {} goes on without a switch: {}\n", options_.name,
+               reason);
+  }
+  return std::move(admitted.job);
+}
+
+void AtpEngine::start(const std::shared_ptr<Operation::State>& op,
+                      const std::shared_ptr<Operation::State>& comparison,
+                      const std::function<void()>& compare) {
+  const auto entry = std::make_shared<Entry>(Entry{.op = op, .comparison = comparison});
+  AtpReduction reduction;
+  reduction.type = op->type;
+  reduction.data = op->tensor;
+  reduction.elements = op->elements;
+  reduction.purpose = static_cast<std::uint8_t>(op->op);
+  reduction.deadline = op->limit;
+  reduction.done = [this, entry](Status status) {
+    const std::lock_guard lock(mutex_);
+    entry->sum = std::move(status);
+    pass_on(entry);
+  };
+  bool given = false;
+  {
+    const std::lock_guard lock(mutex_);
+    given = !leaving_ && node_->reduce(std::move(reduction));
+    if (given) ++in_flight_;
+  }
+  // Nobody else has seen the operation yet.
+  if (!given) op->end(has_left().within(op->text));
+  compare();
+  if (!given) return;
+  const std::lock_guard lock(mutex_);
+  entry->compares = true;
+  pass_on(entry);
+  changed_.notify_all();  // the thread watches operations in flight
+}
+
+void AtpEngine::pass_on(const std::shared_ptr<Entry>& entry) {
+  if (!entry->compares || !entry->sum) return;
+  ended_.push_back(entry);
+  changed_.notify_all();
+}
+
+std::uint64_t AtpEngine::corrupt() {
+  const std::lock_guard lock(asking_);
+  return node_ ? node_->counters().corrupt : corrupt_;
+}
+
+Status AtpEngine::wait(Operation::State& op) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return op.result.has_value(); });
+  return *op.result;
+}
+
+bool AtpEngine::over(const Operation::State& op) {
+  const std::lock_guard lock(mutex_);
+  return op.result.has_value();
+}
+
+void AtpEngine::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    const auto due = [&] { return !ended_.empty() || (leaving_ && in_flight_ == 0); };
+    const auto watches = [&] { return in_flight_ > 0 && !failed_; };
+    if (!watches()) {
+      changed_.wait(lock, [&] { return due() || watches(); });
+      if (!due()) continue;
+    } else if (!changed_.wait_for(lock, kLook, due)) {
+      lock.unlock();
+      const std::optional<Error> cause = options_.broken();
+      if (cause) node_->fail(*cause);
+      lock.lock();
+      failed_ = cause.has_value();
+      continue;
+    }
+    if (ended_.empty()) return;
+    const std::shared_ptr<Entry> entry = std::move(ended_.front());
+    ended_.pop_front();
+    --in_flight_;
+    lock.unlock();
+    finish(*entry);
+    lock.lock();
+  }
+}
+
+// If the sum is there, all ranks have made the call, so the comparison ends soon; otherwise at its
+// deadline at the latest. It knows better why there is no sum.
+void AtpEngine::finish(const Entry& entry) {
+  Operation::State& op = *entry.op;
+  const Status compared = entry.comparison->host->wait(*entry.comparison);
+  const Status status =
+      compared.ok() && !entry.sum->ok() ? Status(entry.sum->error().within(op.text)) : compared;
+  if (status.ok() && op.last_step) op.last_step();
+  {
+    const std::lock_guard lock(mutex_);
+    op.end(status);
+  }
+  changed_.notify_all();
+}
+
+void AtpEngine::settle() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(leaving_, true)) return;
+    if (in_flight_ > 0) return;
+  }
+  if (thread_.joinable()) wait_for_others();
+}
+
+void AtpEngine::leave() {
+  {
+    const std::lock_guard lock(mutex_);
+    leaving_ = true;
+    if (std::exchange(left_, true)) return;
+  }
+  if (!thread_.joinable()) return;
+  node_->fail(has_left());
+  changed_.notify_all();
+  thread_.join();
+  {
+    const std::lock_guard lock(asking_);
+    corrupt_ = node_->counters().corrupt;
+    node_.reset();
+  }
+  leases_.reset();
+}
+
+// Stays for ranks whose last sum was lost and which ask a server for it again.
+void AtpEngine::wait_for_others() {
+  const Time until = monotonic_now() + kStayTime;
+  if (!options_.publish(fmt::format("done/{}", options_.rank), "1", until).ok()) return;
+  if (!is_server_) return;
+  for (int r = 0; r < options_.size;) {
+    const Time turn = std::min(until, monotonic_now() + kStayTurn);
+    if (options_.find(fmt::format("done/{}", r), turn).ok()) {
+      ++r;
+      continue;
+    }
+    // The store failed well before the limit: it is gone, and with it the ranks to wait for.
+    const bool gone = monotonic_now() + kStayTurn / 2 < turn;
+    if (gone || monotonic_now() >= until || options_.broken()) return;
+  }
+}
+
+}  // namespace thalweg::net

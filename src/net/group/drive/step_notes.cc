@@ -1,0 +1,73 @@
+#include "net/group/drive/step_notes.h"
+
+#include <utility>
+
+namespace thalweg::net {
+namespace {
+
+template <class Note>
+void keep(std::vector<Note>& notes, const Note& note, std::size_t& left_out) {
+  if (notes.size() < StepNotes::kMostNotes) {
+    notes.push_back(note);
+  } else {
+    ++left_out;
+  }
+}
+
+}  // namespace
+
+void StepNotes::begin(const exec::RankPlan& plan) {
+  plan_ = &plan;
+  sent_.assign(plan.sends().size(), 0);
+  arrived_.assign(plan.arrivals().size(), 0);
+}
+
+void StepNotes::on_send(std::uint32_t send, Time now) {
+  if (std::exchange(sent_[send], 1) == 0) open_.push_back({send, true, now});
+}
+
+void StepNotes::on_arrival(std::uint32_t slot, Time now) {
+  if (std::exchange(arrived_[slot], 1) == 0) open_.push_back({slot, false, now});
+}
+
+void StepNotes::look(const exec::Executor& executor, Time now) {
+  std::erase_if(open_, [&](const Open& open) {
+    const bool over =
+        open.sends ? executor.sent_all(open.index) : executor.outstanding(open.index) == 0;
+    if (over) end(open, now);
+    return over;
+  });
+}
+
+void StepNotes::add_send(std::uint32_t send, Time start, Time end_of) {
+  end({send, true, start}, end_of);
+}
+
+void StepNotes::add_arrival(std::uint32_t slot, Time start, Time end_of) {
+  end({slot, false, start}, end_of);
+}
+
+void StepNotes::add_loss(const Loss& loss) { keep(losses_, loss, left_out_); }
+
+void StepNotes::add_stall(const Stall& stall) { keep(stalls_, stall, left_out_); }
+
+void StepNotes::close(Time now) {
+  for (const Open& open : std::exchange(open_, {})) end(open, now);
+}
+
+void StepNotes::end(const Open& open, Time now) {
+  const std::uint32_t number =
+      open.sends ? plan_->sends()[open.index].buffer : plan_->arrivals()[open.index].buffer;
+  const exec::RankPlan::Buffer& buffer = plan_->buffers()[number];
+  keep(steps_,
+       {.start = open.start,
+        .end = now,
+        .peer =
+            open.sends ? plan_->sends()[open.index].target : plan_->arrivals()[open.index].source,
+        .sends = open.sends,
+        .chunk = buffer.chunk,
+        .bytes = buffer.bytes},
+       left_out_);
+}
+
+}  // namespace thalweg::net

@@ -1,0 +1,217 @@
+// The lanes of a connection.
+#include <fmt/core.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+#include "net/group/drive/operation.h"
+#include "net/group/streams/connection.h"
+#include "net/io/system.h"
+#include "net/job/interfaces.h"
+
+namespace thalweg::net {
+namespace {
+
+// Bytes of a stream that the system has and has not sent for the first time. 0 if it cannot say.
+int unsent_of(int fd) {
+  int unsent = 0;
+  return ioctl(fd, SIOCOUTQNSD, &unsent) == 0 ? unsent : 0;
+}
+
+// Sets the options of one of several streams.
+void prepare_lane(int fd) {
+  // The system reports room when less than half of this is unsent: when unsent_of() is below
+  // kLaneBacklog.
+  set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, 2 * kLaneBacklog);
+  // Makes the receive buffer at least this large, for what arrives while another lane is read.
+  // Unlike SO_RCVBUF, this lets the system enlarge the buffer further.
+  set_option(fd, SOL_SOCKET, SO_RCVLOWAT, kLaneRoom);
+  set_option(fd, SOL_SOCKET, SO_RCVLOWAT, 1);
+}
+
+}  // namespace
+
+bool Connection::add_lane(std::uint32_t number, Fd fd, std::vector<std::byte> due) {
+  CHECK(number >= 1 && number <= wire::kMaxLane);
+  if (!over_.empty() || shared_) return false;
+  if (number <= lanes_.size() && lanes_[number - 1].fd.valid()) return false;
+  // This frame began when there was no lane.
+  if (!has_lanes() && !out_.bytes.empty()) loans_.lend(0, out_.op, out_.send, out_.bytes.size());
+  prepare_lane(fd.get());
+  if (connected()) prepare_lane(this->fd());
+  if (lanes_.size() < number) lanes_.resize(number);
+  Lane& lane = lanes_[number - 1];
+  lane.fd = std::move(fd);
+  lane.answer_due = std::move(due);
+  return true;
+}
+
+void Connection::attach(Fd fd) {
+  fd_ = std::move(fd);
+  if (has_lanes()) prepare_lane(this->fd());
+}
+
+// This also reads lanes that only send. If such a lane were closed with its proof unread, the
+// system would reset the stream, and what the peer has not read yet would be lost.
+void Connection::read_proofs() {
+  for (Lane& lane : lanes_) {
+    if (lane.answer_due.empty()) continue;
+    std::array<std::byte, wire::kSessionProofSize> proof;
+    const ssize_t got = recv(lane.fd.get(), proof.data(), lane.answer_due.size(), MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (got <= 0) {
+      break_off(lane_end(lane, got));
+      return;
+    }
+    const auto bytes = std::span<const std::byte>(proof).first(static_cast<std::size_t>(got));
+    if (!wire::same_secret(bytes, std::span(lane.answer_due).first(bytes.size()))) {
+      break_off("it does not hold the job key");
+      return;
+    }
+    lane.answer_due.erase(lane.answer_due.begin(), lane.answer_due.begin() + got);
+  }
+}
+
+std::string Connection::lane_end(const Lane& lane, ssize_t got) {
+  const std::string why = got < 0 ? std::generic_category().message(errno) : "closed";
+  return fmt::format("{}: {}", words_for(lane), why);
+}
+
+std::string Connection::words_for(const Lane& lane) {
+  SocketAddress here = SocketAddress::local_of(lane.fd.get()).unmapped();
+  here.set_port(0);
+  std::string name = here.host();
+  if (const auto all = interfaces(); all.ok()) {
+    for (const Interface& one : *all) {
+      if (one.address == here) name = fmt::format("{} ({})", one.name, name);
+    }
+  }
+  return fmt::format("its stream by interface {} to {}", name,
+                     SocketAddress::remote_of(lane.fd.get()).unmapped().host());
+}
+
+bool Connection::read_lane(std::span<std::byte> buffer, Handler& handler) {
+  if (misses_lane()) return false;
+  const Lane& lane = lanes_[source_ - 1];
+  if (!lane.answer_due.empty()) return false;
+  const std::span<std::byte> place = direct_place();
+  // Reads no more than the payload: what follows it belongs to another frame.
+  const std::span<std::byte> into =
+      place.empty() ? buffer.first(std::min(buffer.size(), left_)) : place;
+  const ssize_t got = recv(lane.fd.get(), into.data(), into.size(), MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (got <= 0) {
+    break_off(lane_end(lane, got));
+    return true;
+  }
+  const auto bytes = into.first(static_cast<std::size_t>(got));
+  if (!place.empty()) {
+    placed(bytes.size(), handler);
+  } else {
+    take_data(bytes, handler);
+  }
+  if (left_ > 0 || !spoiled_.empty()) return true;
+  source_ = 0;
+  feed_kept(handler);
+  return true;
+}
+
+void Connection::push(std::size_t index, Handler& handler) {
+  Lane& lane = lanes_[index];
+  lane.blocked = false;
+  while (!lane.out.empty()) {
+    const ssize_t sent =
+        send(lane.fd.get(), lane.out.data(), lane.out.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN) {
+      lane.blocked = true;
+      return;
+    }
+    if (sent < 0) {
+      write_error_ = fmt::format("{}: {}", words_for(lane), std::generic_category().message(errno));
+      // The peer must learn of it, and what the peer sent before it closed is read first. While
+      // stalled, nothing is read.
+      shutdown(fd(), SHUT_WR);
+      if (stalled_) break_off(write_error_);
+      return;
+    }
+    lane.out = lane.out.subspan(static_cast<std::size_t>(sent));
+    if (!lane.copy.empty()) continue;
+    loans_.sent(static_cast<std::uint32_t>(index + 1), static_cast<std::size_t>(sent),
+                [&](Op& op) { handler.on_progress(op); });
+  }
+}
+
+std::optional<std::uint32_t> Connection::choose_stream(std::size_t bytes) {
+  // Headers of frames that began earlier come first.
+  const bool idle =
+      queue_.empty() && out_header_left_ == 0 && out_text_left_ == 0 && out_.bytes.empty();
+  const bool first_has_room = idle && unsent_of(fd()) < kLaneBacklog;
+  blocked_ = !first_has_room;
+  if (bytes < kLeastLaneFrame) return first_has_room ? std::optional(0U) : std::nullopt;
+  std::optional<std::uint32_t> best;
+  int least = kLaneBacklog;
+  const auto streams = static_cast<std::uint32_t>(lanes_.size() + 1);
+  // Starts after the stream that was chosen last, so that streams with equally few unsent bytes
+  // take turns.
+  for (std::uint32_t i = 1; i <= streams; ++i) {
+    const std::uint32_t stream = (last_chosen_ + i) % streams;
+    int unsent = 0;
+    if (stream > 0) {
+      Lane& lane = lanes_[stream - 1];
+      if (!lane.fd.valid() || !lane.out.empty()) continue;
+      unsent = unsent_of(lane.fd.get());
+      lane.blocked = unsent >= kLaneBacklog;
+    } else {
+      if (!first_has_room) continue;
+      unsent = unsent_of(fd());
+    }
+    if (unsent >= least) continue;
+    least = unsent;
+    best = stream;
+  }
+  return best;
+}
+
+bool Connection::flush_lanes(Handler& handler) {
+  for (std::size_t i = 0; i < lanes_.size() && write_error_.empty(); ++i) push(i, handler);
+  if (!connected()) return false;
+  if (!write_error_.empty()) {
+    // Nothing is sent any more, so no lane waits for room.
+    for (Lane& lane : lanes_) lane.blocked = false;
+    return false;
+  }
+  wire::Frame frame;
+  Outgoing next;
+  if (!handler.next_data(*this, frame, next)) return false;
+  const std::optional<std::uint32_t> stream = choose_stream(next.bytes.size());
+  if (!stream) return false;
+  last_chosen_ = *stream;
+  loans_.lend(*stream, next.op, next.send, next.bytes.size());
+  // Frames that are queued have their places already, and are sent before this one.
+  Proof proof = next_proof();
+  if (*stream == 0) {
+    out_ = next;
+    prove_data(proof, next.bytes, sealed_out_);
+    out_is_sealed_ = seals_out();
+    put_header(frame, std::move(proof));
+    return true;
+  }
+  Lane& lane = lanes_[*stream - 1];
+  prove_data(proof, next.bytes, lane.sealed);
+  lane.out = seals_out() ? std::span<const std::byte>(lane.sealed) : next.bytes;
+  frame.kind = wire::FrameKind::kLaneData;
+  frame.rank = *stream;
+  queue_.push_back({frame, "", std::move(proof)});
+  return true;
+}
+
+}  // namespace thalweg::net

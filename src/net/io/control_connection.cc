@@ -1,0 +1,89 @@
+#include "net/io/control_connection.h"
+
+#include <fmt/core.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "base/error_code.h"
+#include "base/printable.h"
+#include "net/io/system.h"
+#include "net/io/tcp.h"
+
+namespace thalweg::net {
+
+using nlohmann::json;
+
+json refusal_of(const Error& error) {
+  return {{"error", error.message()}, {"code", name_of(error.code())}};
+}
+
+Error refusal_in(const json& fields) {
+  const json code = fields.value("code", json());
+  return {code.is_string() ? error_code_named(code.get<std::string>()) : ErrorCode::kBadArgument,
+          printable(fields.value("error", ""))};
+}
+
+Result<json> ControlConnection::ask(const json& request, Time until) {
+  answered_ = false;
+  const std::string line = request.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
+  for (std::size_t sent = 0; sent < line.size();) {
+    const ssize_t now =
+        send(fd_.get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (now >= 0) {
+      sent += static_cast<std::size_t>(now);
+    } else if (errno == EAGAIN) {
+      if (!wait_for_socket(fd_.get(), POLLOUT, until)) {
+        return Error(ErrorCode::kTimeout, name_ + " did not take the request in time");
+      }
+    } else if (errno != EINTR) {
+      return system_error(fmt::format("cannot ask {}", name_), errno);
+    }
+  }
+  THALWEG_TRY(const std::string text, hear(until));
+  Result<json> answer = parse_control_line(text);
+  if (!answer.ok()) return answer.error().within(name_);
+  answered_ = true;
+  if (answer->value("error", json()).is_string()) return refusal_in(*answer).within(name_);
+  answer->erase("ok");
+  return answer;
+}
+
+bool ControlConnection::ended() const {
+  char byte = 0;
+  const ssize_t got = recv(fd_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+Result<std::string> ControlConnection::hear(Time until) {
+  std::size_t end = 0;
+  while ((end = in_.find('\n')) == std::string::npos) {
+    if (in_.size() > kMaxControlAnswer) {
+      return Error(ErrorCode::kInternal,
+                   fmt::format("{}: its answer is longer than {} bytes", name_, kMaxControlAnswer));
+    }
+    if (!wait_for_socket(fd_.get(), POLLIN, until)) {
+      return Error(ErrorCode::kTimeout, name_ + " did not answer in time");
+    }
+    std::array<char, 4096> bytes;
+    const ssize_t got = recv(fd_.get(), bytes.data(), bytes.size(), 0);
+    if (got == 0) return Error(ErrorCode::kPeerLost, name_ + " has closed the connection");
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (got < 0) return system_error(fmt::format("cannot hear {}", name_), errno);
+    in_.append(bytes.data(), static_cast<std::size_t>(got));
+  }
+  std::string line = in_.substr(0, end);
+  in_.erase(0, end + 1);
+  return line;
+}
+
+Result<json> parse_control_line(std::string_view line) {
+  json value = json::parse(line, nullptr, false);
+  if (!value.is_object()) return Error("a line must be a JSON object");
+  return value;
+}
+
+}  // namespace thalweg::net

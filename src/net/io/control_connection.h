@@ -1,0 +1,54 @@
+// The client side of a control socket (switchd/control_server.h is the server side). Requests and
+// answers are JSON objects, one per line; each request is answered in turn. Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <thalweg/result.h>
+
+#include "base/units.h"
+#include "net/io/fd.h"
+
+namespace thalweg::net {
+
+// A longer request ends the connection, and so does a longer answer. Statistics are the longest
+// answers.
+inline constexpr std::size_t kMaxControlLine = std::size_t{1} << 16;
+inline constexpr std::size_t kMaxControlAnswer = std::size_t{4} << 20;
+
+// A refusal as a JSON object with the fields "error" and "code", and the error in such an object.
+[[nodiscard]] nlohmann::json refusal_of(const Error& error);
+[[nodiscard]] Error refusal_in(const nlohmann::json& fields);
+
+// Parses one line as a JSON object. The error is meant to be sent to the other end.
+[[nodiscard]] Result<nlohmann::json> parse_control_line(std::string_view line);
+
+class ControlConnection {
+ public:
+  // `name`: what error messages call the other end.
+  ControlConnection(Fd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
+
+  // Sends the request and returns the answer without its "ok" field. A refusal is an error.
+  [[nodiscard]] Result<nlohmann::json> ask(const nlohmann::json& request, Time until);
+  // Whether the last request got any answer; a refusal is one too.
+  [[nodiscard]] bool answered() const { return answered_; }
+  // Whether the other end has closed the connection. Does not wait.
+  [[nodiscard]] bool ended() const;
+
+  [[nodiscard]] const std::string& name() const { return name_; }
+
+ private:
+  // Reads the next line, without its newline.
+  [[nodiscard]] Result<std::string> hear(Time until);
+
+  Fd fd_;
+  std::string name_;
+  std::string in_;
+  bool answered_ = false;
+};
+
+}  // namespace thalweg::net

@@ -1,0 +1,106 @@
+#include "net/ps/stream.h"
+
+#include <fmt/core.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+
+#include "base/error_code.h"
+#include "net/io/system.h"
+#include "net/io/tcp.h"
+
+namespace thalweg::net {
+
+Result<PsStream> PsStream::connect(const std::string& server, Time until) {
+  THALWEG_TRY(const SocketAddress remote, SocketAddress::resolve(server));
+  std::string name = "the server at " + server;
+  THALWEG_TRY(Fd fd, connect_tcp(remote, name, until));
+  prepare_stream(fd.get());
+  return PsStream(std::move(fd), std::move(name), until);
+}
+
+Error PsStream::fail(ErrorCode code, const std::string& why) {
+  failed_ = Error(code, fmt::format("{} {}", name_, why));
+  return *failed_;
+}
+
+Status PsStream::send(wire::PsHeader header, const std::string& text,
+                      std::span<const std::byte> body) {
+  if (failed_) return *failed_;
+  header.text = static_cast<std::uint32_t>(text.size());
+  std::array<std::byte, wire::kPsHeaderSize> bytes;
+  wire::encode_ps_header(header, bytes);
+  THALWEG_TRY_STATUS(send_all(bytes));
+  THALWEG_TRY_STATUS(send_all(std::as_bytes(std::span(text))));
+  return send_all(body);
+}
+
+Result<wire::PsHeader> PsStream::answer() {
+  std::array<std::byte, wire::kPsHeaderSize> bytes;
+  THALWEG_TRY_STATUS(receive(bytes));
+  wire::PsHeader header;
+  if (wire::decode_ps_header(bytes, header) != wire::WireError::kNone)
+    return fail(ErrorCode::kInternal, "does not make sense");
+  if (header.kind != wire::PsKind::kError) return header;
+  std::string text(header.text, '\0');
+  THALWEG_TRY_STATUS(receive(std::as_writable_bytes(std::span(text))));
+  const auto rank = header.worker == wire::kNoPsWorker
+                        ? std::nullopt
+                        : std::optional(static_cast<int>(header.worker));
+  return Error(error_code_of(header.clock), text, rank).within(name_);
+}
+
+Result<wire::PsHeader> PsStream::value(std::span<float> elements) {
+  THALWEG_TRY(const wire::PsHeader header, answer());
+  if (header.kind != wire::PsKind::kValue || header.elements != elements.size()) {
+    return fail(ErrorCode::kInternal, fmt::format("sent {} elements; {} were expected",
+                                                  header.elements, elements.size()));
+  }
+  THALWEG_TRY_STATUS(receive(std::as_writable_bytes(elements)));
+  return header;
+}
+
+Result<std::string> PsStream::bytes(wire::PsKind kind, std::size_t most) {
+  THALWEG_TRY(const wire::PsHeader header, answer());
+  if (header.kind != kind || header.bytes > most) {
+    return fail(ErrorCode::kInternal, "answered something else");
+  }
+  std::string text(header.bytes, '\0');
+  THALWEG_TRY_STATUS(receive(std::as_writable_bytes(std::span(text))));
+  return text;
+}
+
+Status PsStream::send_all(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    } else if (errno != EAGAIN) {
+      return fail(ErrorCode::kPeerLost, system_error("is gone", errno).message());
+    } else if (!wait_for_socket(fd_.get(), POLLOUT, until_)) {
+      return fail(ErrorCode::kTimeout, "takes nothing more");
+    }
+  }
+  return ok_status();
+}
+
+Status PsStream::receive(std::span<std::byte> bytes) {
+  if (failed_) return *failed_;
+  while (!bytes.empty()) {
+    const ssize_t got = recv(fd_.get(), bytes.data(), bytes.size(), 0);
+    if (got > 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(got));
+    } else if (got == 0) {
+      return fail(ErrorCode::kPeerLost, "has closed the connection");
+    } else if (errno != EAGAIN) {
+      return fail(ErrorCode::kPeerLost, system_error("is gone", errno).message());
+    } else if (!wait_for_socket(fd_.get(), POLLIN, until_)) {
+      return fail(ErrorCode::kTimeout, "did not answer in time");
+    }
+  }
+  return ok_status();
+}
+
+}  // namespace thalweg::net

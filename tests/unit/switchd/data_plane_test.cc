@@ -1,0 +1,134 @@
+// Which packets the data plane of a shard sends for those that arrive.
+#include "switchd/data_plane.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "wire/atp_packet.h"
+
+namespace thalweg::switchd {
+namespace {
+
+class CountingOutput final : public DataPlane::Output {
+ public:
+  std::span<std::byte> to_server(std::uint32_t /*job*/, std::uint64_t /*sequence*/,
+                                 std::size_t size) override {
+    return room(size);
+  }
+  std::span<std::byte> to_workers(std::uint32_t /*job*/, std::optional<std::size_t> worker,
+                                  std::size_t size) override {
+    last_worker = worker;
+    return room(size);
+  }
+  [[nodiscard]] std::span<const std::byte> last() const { return bytes_; }
+  int calls = 0;
+  std::optional<std::size_t> last_worker;
+
+ private:
+  std::span<std::byte> room(std::size_t size) {
+    ++calls;
+    bytes_.resize(size);
+    return bytes_;
+  }
+  std::vector<std::byte> bytes_;
+};
+
+// A gradient of job 1 that holds the contribution of one worker, as a rule the only one.
+std::vector<std::byte> gradient(unsigned worker = 0, std::uint8_t fan_in = 1,
+                                std::uint64_t sequence = 0) {
+  wire::AtpHeader header;
+  header.sequence = sequence;
+  header.fan_in = fan_in;
+  header.kind = wire::AtpKind::kGradient;
+  header.job = 1;
+  header.workers = wire::atp_bit(worker);
+  header.group_count = 1;
+  header.elements = 4;
+  std::vector<std::byte> packet(wire::atp_packet_size(header));
+  wire::encode_atp_header(header, packet);
+  return packet;
+}
+
+TEST(DataPlane, on_run__a_packet_of_the_switch_itself_ends_there) {
+  const auto at = [](const char* text) { return net::SocketAddress::numeric(text).value(); };
+  CountingOutput output;
+  DataPlane plane({.slots = 4, .slot_elements = 8}, 0, output);
+  AdmittedJob job;
+  job.id = 1;
+  job.workers = {at("127.0.0.1:7701"), at("127.0.0.1:7702")};
+  job.servers = {at("127.0.0.1:7701")};
+  ASSERT_TRUE(plane.install(job).ok());
+  const std::vector<std::byte> packet = gradient();
+  const DataPlane::Run run{packet, packet.size(), false};
+  plane.on_run(run, at("127.0.0.1:7701"), Time());
+  EXPECT_EQ(output.calls, 1);
+  plane.know_own(OwnAddresses(at("127.0.0.1:0"), {7700, 7701}));
+  plane.on_run(run, at("127.0.0.1:7701"), Time());
+  EXPECT_EQ(output.calls, 1);
+  EXPECT_EQ(plane.looped(), 1U);
+  plane.on_run(run, at("127.0.0.1:7702"), Time());
+  EXPECT_EQ(output.calls, 2);
+  EXPECT_EQ(plane.looped(), 1U);
+}
+
+TEST(DataPlane, on_run__tells_a_worker_which_packet_was_lost) {
+  const auto at = [](const char* text) { return net::SocketAddress::numeric(text).value(); };
+  CountingOutput output;
+  DataPlane plane({.slots = 8, .slot_elements = 8, .reordering = 1}, 0, output);
+  AdmittedJob job;
+  job.id = 1;
+  job.workers = {at("127.0.0.1:7701"), at("127.0.0.1:7702")};
+  job.servers = {at("127.0.0.1:7701")};
+  job.about.groups = 1;
+  ASSERT_TRUE(plane.install(job).ok());
+  const auto arrives = [&](const std::vector<std::byte>& packet, const char* from) {
+    plane.on_run({packet, packet.size(), false}, at(from), Time());
+  };
+  arrives(gradient(0, 2, 0), "127.0.0.1:7701");
+  EXPECT_EQ(output.calls, 0);
+  arrives(gradient(1, 2, 1), "127.0.0.1:7702");
+  ASSERT_EQ(output.calls, 1);
+  EXPECT_EQ(output.last_worker, 1U);
+  wire::AtpHeader header;
+  ASSERT_EQ(wire::decode_atp_header(output.last(), header), wire::WireError::kNone);
+  EXPECT_EQ(header.kind, wire::AtpKind::kMissing);
+  EXPECT_EQ(header.sequence, 0U);
+}
+
+TEST(DataPlane, on_run__a_changed_header_is_counted_and_goes_nowhere) {
+  const auto at = [](const char* text) { return net::SocketAddress::numeric(text).value(); };
+  CountingOutput output;
+  DataPlane plane({.slots = 4, .slot_elements = 8}, 0, output);
+  AdmittedJob job;
+  job.id = 1;
+  job.workers = {at("127.0.0.1:7701")};
+  job.servers = {at("127.0.0.1:7702")};
+  ASSERT_TRUE(plane.install(job).ok());
+  std::vector<std::byte> packet = gradient();
+  packet[9] ^= std::byte{1};
+  plane.on_run({packet, packet.size(), false}, at("127.0.0.1:7701"), Time());
+  EXPECT_EQ(output.calls, 0);
+  EXPECT_EQ(plane.corrupt(), 1U);
+  EXPECT_EQ(plane.malformed(), 0U);
+}
+
+TEST(OwnAddresses, contains__hosts_and_ports_that_the_sockets_receive_at) {
+  const auto at = [](const char* text) { return net::SocketAddress::numeric(text).value(); };
+  const OwnAddresses one(at("10.9.0.1:0"), {7701, 7702});
+  EXPECT_TRUE(one.contains(at("10.9.0.1:7702")));
+  EXPECT_FALSE(one.contains(at("10.9.0.1:7703")));
+  EXPECT_FALSE(one.contains(at("10.9.0.2:7701")));
+  EXPECT_FALSE(one.contains(at("127.0.0.1:7701")));
+  const OwnAddresses all(at("[::]:0"), {7701});
+  EXPECT_TRUE(all.contains(at("[::1]:7701")));
+  EXPECT_TRUE(all.contains(at("[::ffff:127.0.0.1]:7701")));
+  EXPECT_FALSE(all.contains(at("[2001:db8::1]:7701")));
+}
+
+}  // namespace
+}  // namespace thalweg::switchd
