@@ -41,7 +41,8 @@ ns3: setup
 # ran. clang-tidy and the check that every header
 # compiles alone take longer than all of them: `make lint`.
 test:
-	@rm -f build/times build/schedules build/second-tries
+	@rm -f build/times build/schedules build/second-tries build/tests-due build/tests-alone
+	export THALWEG_SECOND_TRIES=later
 	export THALWEG_SCHEDULES=$(CURDIR)/build/schedules
 	failed=0
 	tools/stage "all" $(MAKE) --no-print-directory all-tests || failed=1
@@ -67,6 +68,7 @@ all-tests:
 	wait $$sanitizers || { cat build/sanitizers.log; exit 1; }
 	tools/stage "unit tests, sanitizers" $(MAKE) --no-print-directory sanitize
 	tools/stage "fuzzers" $(MAKE) --no-print-directory fuzz
+	tools/stage "tests alone, second tries" tools/tests again
 
 TEST_SOAK_SECONDS := 60
 pytest: build-release ns3

@@ -131,6 +131,7 @@ struct CommunicatorOptions {
   // EndpointOptions::checksum off.
   static constexpr std::uint32_t kUsualDlcpPayload = 1400;
   std::optional<std::uint32_t> dlcp_payload = {};
+  // TCP streams to other hosts keep to the same rate, up to 2 Gb/s.
   double dlcp_line_rate_gbps = 0;
   // ATP: "host:port" of the switch's control socket; or a list of switches, as in
   // "leaf0=10.0.0.1:7700,leaf1=10.0.1.1:7700", or the path of a file with such lines. The names of

@@ -160,6 +160,7 @@ def test_two_testbeds_do_not_meet(up):
     wait_until(lambda: stats(other)["frames"]["delivered"] >= 3)
 
 
+@pytest.mark.alone
 @needs_namespaces
 @pytest.mark.skipif(shutil.which("iperf3") is None, reason="no iperf3")
 def test_rate_is_what_the_links_say(up, two_racks):
@@ -177,8 +178,11 @@ def test_rate_is_what_the_links_say(up, two_racks):
             results.append(json.loads(client.stdout))
             return client.returncode == 0
 
-        wait_until(tried)
-        server.wait(20)
+        try:
+            wait_until(tried)
+        finally:
+            server.terminate()  # it ends by itself, but late on a busy machine
+            server.wait(20)
         return results[-1]["end"]["sum_received"]["bits_per_second"] * 1500 / 1448
 
     assert best_of_three(measured, 20e6) == pytest.approx(20e6, rel=0.02)
@@ -208,6 +212,7 @@ print(got, time.monotonic() - start)
 """
 
 
+@pytest.mark.alone
 @needs_namespaces
 def test_simulator_says_what_the_testbed_does(up, two_racks, thalweg, tmp_path):
     """One transfer over CUBIC: the kernel's over the testbed, and ours in the simulator. Buffers hold all packets, so that

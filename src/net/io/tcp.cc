@@ -36,6 +36,10 @@ constexpr int kLatestAckUs = 4'000;
 // Bytes that the kernel accepts beyond what it has sent: 2 ms at 1 Gb/s. More would queue in the
 // kernel, where urgent frames could not overtake them.
 constexpr int kMostUnsent = 256 << 10;
+// The kernel's limit on the pace counts payload. The link also carries headers, 52 of 1,500 bytes,
+// and acknowledgements of what arrives, 1 to 2 %.
+constexpr double kPayloadShare = 0.95;
+constexpr std::int64_t kFastestPaced = 2'000'000'000;
 
 // Returns 0, or the errno of the attempt.
 int try_connect(const SocketAddress& remote, const SocketAddress* local, Time until, Fd& out) {
@@ -131,6 +135,14 @@ void prepare_stream(int fd) {
   } else {
     set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kMostUnsent);
   }
+}
+
+void keep_to_line_rate(int fd, std::int64_t line_bps) {
+  if (line_bps <= 0) line_bps = interface_bps(SocketAddress::local_of(fd));
+  if (line_bps <= 0 || line_bps > kFastestPaced || is_within_host(fd)) return;
+  const auto bytes_per_second =
+      static_cast<std::uint32_t>(static_cast<double>(line_bps) / 8 * kPayloadShare);
+  setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_per_second, sizeof(bytes_per_second));
 }
 
 Result<Fd> listen_tcp(const std::string& address) {

@@ -35,6 +35,11 @@ void repeat_soon(int fd);
 // Sets the options that a connected stream between ranks needs: no delay for small messages, early
 // repetition, and keepalive, which ends the stream if the other machine is gone.
 void prepare_stream(int fd);
+// Keeps a stream to another host from sending faster than the host's link of `line_bps` bits a
+// second carries, so that its packets do not queue before that link: a lost packet is found and
+// repeated behind that queue (docs/measurements/2026-11-18-pace.md). 0: the interface says the
+// rate. Does nothing if that is not known either, or above 2 Gb/s, where the queue is short.
+void keep_to_line_rate(int fd, std::int64_t line_bps);
 
 // Listens at "host:port", or at all addresses of this host if the host is "*". Port 0: any free
 // port.

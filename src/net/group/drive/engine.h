@@ -71,6 +71,8 @@ struct EngineOptions {
   bool refusals_are_final = false;
   // Which streams have checksums, unless they are sealed. Both ends of a stream must want the same.
   StreamChecks checks = StreamChecks::kBetweenHosts;
+  // Rate of this host's link, to which streams to other hosts keep; 0: what the interface says.
+  std::int64_t line_bps = 0;
   // Authenticates the beginning of streams if ranks hold the job key, and says whether they are
   // sealed. Null: there is no key.
   std::shared_ptr<StreamKey> key = {};

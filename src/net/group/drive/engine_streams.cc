@@ -160,6 +160,7 @@ bool Engine::streams_missing() {
 void Engine::adopt(Connection& connection, CheckedStream stream) {
   const int fd = stream.fd.get();
   prepare_stream(fd);
+  keep_to_line_rate(fd, options_.line_bps);
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.fd = fd;

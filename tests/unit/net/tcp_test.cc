@@ -1,0 +1,58 @@
+// Settings of TCP streams, as the kernel has them.
+#include "net/io/tcp.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+
+#include "net/io/address.h"
+#include "net/io/system.h"
+
+namespace thalweg::net {
+namespace {
+
+constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
+
+std::uint64_t pace_of(int fd) {
+  std::uint64_t rate = 0;
+  socklen_t size = sizeof(rate);
+  EXPECT_EQ(getsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, &size), 0);
+  return rate;
+}
+
+// A stream from 127.0.0.1 to another address of the loopback network, which counts as another host,
+// or to the same one.
+Fd stream_to(const std::string& host, Fd& listener) {
+  listener = *listen_tcp(host + ":0");
+  const SocketAddress here = *SocketAddress::resolve("127.0.0.1:0");
+  const SocketAddress there = SocketAddress::local_of(listener.get());
+  return *connect_tcp(there, "test", monotonic_now() + Duration::milliseconds(5'000), &here, true);
+}
+
+TEST(LineRate, stream_to_another_host__sends_payload_at_less_than_the_rate) {
+  Fd listener;
+  const Fd stream = stream_to("127.0.0.2", listener);
+  EXPECT_EQ(pace_of(stream.get()), kNoLimit);
+  keep_to_line_rate(stream.get(), 100'000'000);
+  EXPECT_EQ(pace_of(stream.get()), 11'875'000U);
+}
+
+TEST(LineRate, unknown_or_fast__has_no_limit) {
+  Fd listener;
+  const Fd stream = stream_to("127.0.0.2", listener);
+  keep_to_line_rate(stream.get(), 0);
+  EXPECT_EQ(pace_of(stream.get()), kNoLimit);
+  keep_to_line_rate(stream.get(), 10'000'000'000);
+  EXPECT_EQ(pace_of(stream.get()), kNoLimit);
+}
+
+TEST(LineRate, within_a_host__has_no_limit) {
+  Fd listener;
+  const Fd stream = stream_to("127.0.0.1", listener);
+  keep_to_line_rate(stream.get(), 100'000'000);
+  EXPECT_EQ(pace_of(stream.get()), kNoLimit);
+}
+
+}  // namespace
+}  // namespace thalweg::net
