@@ -7,9 +7,21 @@ function(thalweg_nccl_plugin)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/nccl/*.cc)
   set(used base/check base/result base/suggest base/units net/io/address net/io/event_loop net/io/small_file net/io/system net/io/tcp net/io/tcp_listener
            net/auth/stream_key net/job/environment net/job/interfaces net/dlcp/endpoint wire/authenticate)
-  list(TRANSFORM used PREPEND ${CMAKE_SOURCE_DIR}/src/)
-  list(TRANSFORM used APPEND .cc)
-  add_library(thalweg_nccl_plugin MODULE ${sources} ${used})
+  # CollNet: an ATP node and its job at a switch.
+  list(APPEND used base/printable net/auth/atp_key net/atp/admission net/atp/job_message net/atp/leases net/atp/member net/atp/node
+              net/atp/packet_train net/atp/server_driver net/atp/switch_client net/atp/switch_list net/atp/worker_driver
+              net/dlcp/test_faults net/io/control_connection net/io/test_changes net/io/udp_socket proto/atp/check proto/atp/congestion proto/atp/exponents
+              proto/atp/options proto/atp/server proto/atp/tensors proto/atp/worker proto/atp/worker_losses
+              wire/atp_packet wire/atp_seal)
+  # Highway compiles these once for every SIMD target, each on its own.
+  set(kernels tensor/fixed_point tensor/saturating_add tensor/weighted_sum)
+  foreach(list used kernels)
+    list(TRANSFORM ${list} PREPEND ${CMAKE_SOURCE_DIR}/src/)
+    list(TRANSFORM ${list} APPEND .cc)
+  endforeach()
+  # Instead of Highway's library: which SIMD target the processor has.
+  list(APPEND kernels ${CMAKE_SOURCE_DIR}/cmake/highway_targets.cc)
+  add_library(thalweg_nccl_plugin MODULE ${sources} ${used} ${kernels})
   thalweg_common(thalweg_nccl_plugin)
   foreach(layer nccl net exec plan topology proto wire tensor trace base)
     target_include_directories(thalweg_nccl_plugin PRIVATE ${CMAKE_BINARY_DIR}/layers/${layer})

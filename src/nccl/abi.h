@@ -78,6 +78,21 @@ struct PropertiesV11 {
 };
 static_assert(offsetof(PropertiesV11, max_multi_request) == sizeof(PropertiesV9));
 
+constexpr PropertiesV8 properties_v8_of(const PropertiesV9& all) {
+  return {.name = all.name,
+          .pci_path = all.pci_path,
+          .guid = all.guid,
+          .pointers = all.pointers,
+          .registration_is_global = all.registration_is_global,
+          .speed_mbps = all.speed_mbps,
+          .port = all.port,
+          .latency_us = all.latency_us,
+          .max_connections = all.max_connections,
+          .max_receives = all.max_receives,
+          .offload_type = all.offload_type,
+          .offload_version = all.offload_version};
+}
+
 using DevicesFn = NcclResult(int* count);
 using AcceptFn = NcclResult(void* listener, void** connection, void** offload);
 using RegisterFn = NcclResult(void* connection, void* data, std::size_t size, int type,

@@ -26,6 +26,20 @@ char* text_of(const std::string& text) {
 
 }  // namespace
 
+Result<Handle> handle_of_other(std::span<const std::byte, kNcclHandleSize> bytes) {
+  auto decoded = decode_handle(bytes);
+  if (const auto* const error = std::get_if<GreetingError>(&decoded)) {
+    return Error(ErrorCode::kMismatch,
+                 *error == GreetingError::kVersion
+                     ? "the other rank has another version of the plugin: install one version of "
+                       "Thalweg on all hosts"
+                     : "the other rank does not use the Thalweg plugin: set "
+                       "NCCL_NET_PLUGIN=thalweg on all ranks, and see why NCCL did not load it "
+                       "there (NCCL_DEBUG=INFO)");
+  }
+  return std::get<Handle>(decoded);
+}
+
 Plugin& Plugin::instance() {
   // Never destroyed: a process may end while NCCL still calls.
   static auto& plugin = *new Plugin;
@@ -108,17 +122,7 @@ std::unique_ptr<Dial> Plugin::take_attempt(std::uint64_t number) {
 
 Result<std::unique_ptr<SendConnection>> Plugin::connect(
     int number, std::span<std::byte, kNcclHandleSize> bytes) {
-  const auto decoded = decode_handle(bytes);
-  if (const auto* const error = std::get_if<GreetingError>(&decoded)) {
-    return Error(ErrorCode::kMismatch,
-                 *error == GreetingError::kVersion
-                     ? "the other rank has another version of the plugin: install one version of "
-                       "Thalweg on all hosts"
-                     : "the other rank does not use the Thalweg plugin: set "
-                       "NCCL_NET_PLUGIN=thalweg on all ranks, and see why NCCL did not load it "
-                       "there (NCCL_DEBUG=INFO)");
-  }
-  Handle handle = std::get<Handle>(decoded);
+  THALWEG_TRY(Handle handle, handle_of_other(bytes));
   THALWEG_TRY(const auto found, device(number));
   const Time now = net::monotonic_now();
   std::unique_ptr<Dial> dial = handle.attempt == 0 ? nullptr : take_attempt(handle.attempt);

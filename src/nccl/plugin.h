@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include <thalweg/result.h>
@@ -18,6 +19,9 @@
 
 namespace thalweg::nccl {
 
+// The handle that NCCL brought from another rank. An error says what is wrong there.
+[[nodiscard]] Result<Handle> handle_of_other(std::span<const std::byte, kNcclHandleSize> bytes);
+
 // One for the process. NCCL calls it from several threads.
 class Plugin {
  public:
@@ -28,6 +32,9 @@ class Plugin {
   // Forgets attempts to connect that nobody will ask for.
   void finalize();
   [[nodiscard]] Result<int> device_count();
+  // A device, and the settings that own it.
+  [[nodiscard]] Result<std::pair<std::shared_ptr<const Settings>, const Device*>> device(
+      int number);
   // The strings live until the next init().
   [[nodiscard]] Result<PropertiesV11> properties(int device);
 
@@ -40,8 +47,6 @@ class Plugin {
 
  private:
   [[nodiscard]] Result<std::shared_ptr<const Settings>> settings();
-  [[nodiscard]] Result<std::pair<std::shared_ptr<const Settings>, const Device*>> device(
-      int number);
   // Takes the attempt out of the table; null if there is none of this number.
   std::unique_ptr<Dial> take_attempt(std::uint64_t number);
 

@@ -197,6 +197,16 @@ std::vector<net::Interface> interfaces_by_rule(const std::vector<net::Interface>
   return best;
 }
 
+Result<CollSettings> coll_settings_from(const net::EnvironmentLookup& lookup) {
+  CollSettings settings;
+  Result<std::vector<net::ListedSwitch>> switches =
+      net::read_switch_list(lookup("THALWEG_SWITCH").value_or(""));
+  if (!switches.ok()) return switches.error().within("THALWEG_SWITCH");
+  settings.switches = std::move(*switches);
+  settings.token = lookup("THALWEG_SWITCH_TOKEN").value_or("");
+  return settings;
+}
+
 Result<Settings> settings_from(const net::EnvironmentLookup& lookup) {
   return SettingsReader(lookup).read();
 }

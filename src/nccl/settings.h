@@ -10,6 +10,7 @@
 #include <thalweg/result.h>
 
 #include "base/units.h"
+#include "net/atp/switch_list.h"
 #include "net/io/address.h"
 #include "net/job/environment.h"
 #include "net/job/interfaces.h"
@@ -39,7 +40,14 @@ struct Settings {
   std::vector<Device> devices;  // at least one
 };
 
+// What CollNet needs beside these.
+struct CollSettings {
+  std::vector<net::ListedSwitch> switches;  // rank 0 takes the first that admits the job
+  std::string token;                        // of all switches; empty: none
+};
+
 // Errors name the variable, its value and what is allowed.
+[[nodiscard]] Result<CollSettings> coll_settings_from(const net::EnvironmentLookup& lookup);
 [[nodiscard]] Result<Settings> settings_from(const net::EnvironmentLookup& lookup);
 
 // Which of the interfaces NCCL_SOCKET_IFNAME means: `rule` is a list of beginnings of names; with

@@ -1,27 +1,16 @@
 // The functions that NCCL calls, and the tables by which it finds them.
 #include <climits>
-#include <exception>
 #include <memory>
 #include <span>
 #include <utility>
 
 #include "nccl/abi.h"
+#include "nccl/guarded.h"
 #include "nccl/log.h"
 #include "nccl/plugin.h"
 
 namespace thalweg::nccl {
 namespace {
-
-// Nothing is thrown into NCCL: what the standard library throws is an error as others are.
-template <class Body>
-NcclResult guarded(Body body) {
-  try {
-    const Status status = body();
-    return status.ok() ? NcclResult::kSuccess : report(status.error());
-  } catch (const std::exception& thrown) {
-    return report(Error(ErrorCode::kNoResource, thrown.what()));
-  }
-}
 
 NcclResult nccl_init(NcclLogger logger) {
   set_logger(logger);
@@ -68,18 +57,7 @@ NcclResult properties_v8(int device, PropertiesV8* out) {
   PropertiesV9 all;
   const NcclResult result = properties_v9(device, &all);
   if (result != NcclResult::kSuccess) return result;
-  *out = {.name = all.name,
-          .pci_path = all.pci_path,
-          .guid = all.guid,
-          .pointers = all.pointers,
-          .registration_is_global = all.registration_is_global,
-          .speed_mbps = all.speed_mbps,
-          .port = all.port,
-          .latency_us = all.latency_us,
-          .max_connections = all.max_connections,
-          .max_receives = all.max_receives,
-          .offload_type = all.offload_type,
-          .offload_version = all.offload_version};
+  *out = properties_v8_of(all);
   return result;
 }
 

@@ -1,35 +1,16 @@
 #include "nccl/worker.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 
 #include <latch>
 #include <mutex>
 #include <utility>
 
+#include "nccl/signals_blocked.h"
 #include "net/io/system.h"
 
 namespace thalweg::nccl {
-namespace {
-
-// The host program's signals are not for our threads. While this lives, threads that start take
-// none.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_ = {};
-};
-
-}  // namespace
-
 void Stream::on_ready(int /*fd*/, std::uint32_t events) {
   if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) hung_up_ = true;
   worker_->queue(*this);

@@ -83,40 +83,51 @@ class Mps:
                            env={**os.environ, **self.environment})
 
 
-def run_ranks(arguments, mps, network, ranks, folder, port):
-    """Runs the ranks once; returns rank 0's times by size."""
-    result = folder / f"{network}-{ranks}-{port}.json"
+def start_ranks(command, mps, ranks, folder, name, port, settings):
+    """Starts a process for each rank, which names a host of its own; returns the processes and their logs."""
     processes, logs = [], []
     for rank in range(ranks):
         environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": "0",
                        "LOCAL_WORLD_SIZE": str(ranks),
                        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "NCCL_HOSTID": f"host{rank}",
                        "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_SOCKET_IFNAME": "lo",
-                       "NCCL_IB_DISABLE": "1", "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET",
-                       "RESULT_FILE": str(result)}
+                       "NCCL_IB_DISABLE": "1", "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET", **settings}
         if mps.running:
             environment.update(mps.environment)
-        if network == "thalweg":
-            library = arguments.plugin.resolve()
-            environment["NCCL_NET_PLUGIN"] = "thalweg"
-            environment["LD_LIBRARY_PATH"] = f"{library.parent}:{os.environ.get('LD_LIBRARY_PATH', '')}"
-        else:
-            environment["NCCL_NET_PLUGIN"] = "none"
-        log = open(folder / f"{network}-{ranks}-{port}-{rank}.log", "w")
+        log = open(folder / f"{name}-{ranks}-{port}-{rank}.log", "w")
         logs.append(Path(log.name))
-        processes.append(subprocess.Popen([sys.executable, __file__, "--rank", "--repeat", str(arguments.repeat)],
-                                          env=environment, stdout=log, stderr=subprocess.STDOUT))
-    codes = []
+        processes.append(subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT))
+    return processes, logs
+
+
+def wait_for(processes, seconds, meanwhile=lambda: None):
+    """Waits until all have ended, and calls `meanwhile` again and again; returns their exit codes. Ends those that
+    are late."""
+    end = time.monotonic() + seconds
     try:
-        end = time.monotonic() + arguments.timeout
-        for process in processes:
-            codes.append(process.wait(timeout=max(1, end - time.monotonic())))
-    except subprocess.TimeoutExpired:
-        codes.append("still running")
+        while any(process.poll() is None for process in processes) and time.monotonic() < end:
+            meanwhile()
+            time.sleep(0.1)
+        return ["still running" if process.poll() is None else process.returncode for process in processes]
     finally:
         for process in processes:
             process.kill()
             process.wait()
+
+
+def plugin_settings(plugin):
+    library = plugin.resolve()
+    return {"NCCL_NET_PLUGIN": "thalweg",
+            "LD_LIBRARY_PATH": f"{library.parent}:{os.environ.get('LD_LIBRARY_PATH', '')}"}
+
+
+def run_ranks(arguments, mps, network, ranks, folder, port):
+    """Runs the ranks once; returns rank 0's times by size."""
+    result = folder / f"{network}-{ranks}-{port}.json"
+    settings = plugin_settings(arguments.plugin) if network == "thalweg" else {"NCCL_NET_PLUGIN": "none"}
+    processes, logs = start_ranks([sys.executable, __file__, "--rank", "--repeat", str(arguments.repeat)], mps, ranks,
+                                  folder, network, port, {**settings, "RESULT_FILE": str(result)})
+    codes = wait_for(processes, arguments.timeout)
     text = "".join(log.read_text() for log in logs)
     if any(code != 0 for code in codes) or not result.exists():
         print(text[-6000:])

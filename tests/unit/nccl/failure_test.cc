@@ -13,40 +13,11 @@
 
 #include "nccl/fake_nccl.h"
 #include "nccl/greeting.h"
+#include "nccl/nothing_left.h"
 #include "net/io/fd.h"
 
 namespace thalweg::nccl {
 namespace {
-
-std::size_t descriptors() {
-  namespace fs = std::filesystem;
-  return static_cast<std::size_t>(
-      std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()));
-}
-
-// Threads of the plugin; sanitizers have some, too.
-std::size_t workers() {
-  std::size_t count = 0;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-    std::string name;
-    std::getline(std::ifstream(task.path() / "comm"), name);
-    if (name == "thalweg-nccl") ++count;
-  }
-  return count;
-}
-
-// Descriptors of this process are as many at the end as at the beginning, and no thread of the
-// plugin runs.
-class NothingLeft {
- public:
-  ~NothingLeft() {
-    EXPECT_EQ(descriptors(), before_);
-    EXPECT_EQ(workers(), 0U);
-  }
-
- private:
-  std::size_t before_ = descriptors();
-};
 
 // Steps until `over` or a failure, which is returned.
 NcclResult step_until(Pair& pair, const std::function<bool()>& over) {
