@@ -215,7 +215,7 @@ Backend::OwnWork Backend::begin(const Call& call) {
   const std::uint64_t sequence = ++sequence_;
   if (coalesced_) return coalesced_;
   return c10::make_intrusive<Work>(getRank(), call.type, sequence, call.name, call.outputs,
-                                   completer_);
+                                   completer_, /*awaited=*/!call.async);
 }
 
 WorkPtr Backend::finish(const OwnWork& work, const Call& call) {
@@ -229,12 +229,25 @@ WorkPtr Backend::finish(const OwnWork& work, const Call& call) {
 void Backend::launch(const OwnWork& work, Part& part, const Call& call) {
   CallOptions options = options_for(call);
   options.deadline += std::min(options.deadline / 7, kMostEarly);
-  const std::lock_guard lock(launch_mutex_);
-  if (!part.stage.on_device() && launcher_.idle()) {
-    work->start(part, options);
-  } else {
-    launcher_.push([work, &part, options] { work->start(part, options); });
+  std::unique_lock lock(launch_mutex_);
+  if (!part.stage.may_start_here() || !launcher_.idle() || *starting_) {
+    launcher_.push([work, &part, options, starting = starting_] {
+      starting->wait(true);
+      work->start(part, options);
+    });
+    return;
   }
+  if (!work->awaited()) {
+    work->start(part, options);
+    return;
+  }
+  // The copy may be late, and so may the other ranks; other threads' calls must not wait for the
+  // lock meanwhile.
+  *starting_ = true;
+  lock.unlock();
+  work->start(part, options, /*here=*/true);
+  *starting_ = false;
+  starting_->notify_all();
 }
 
 void Backend::launch_message(const OwnWork& work, Part& part, const Call& call) {

@@ -1,6 +1,8 @@
 // The parts of a work that collectives are made of.
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
+#include <vector>
 
 #include "backend.h"
 #include "parts.h"
@@ -10,6 +12,24 @@ namespace {
 
 // Tensors on a device are reduced in pieces of this size, so that copies and network overlap.
 constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20U;
+constexpr std::int64_t kLeastPieceBytes = std::int64_t{64} << 10U;
+constexpr std::int64_t kMostPieceBytes = std::int64_t{1} << 30U;
+
+// The size of pieces: THALWEG_CUDA_PIECE, or else kPieceBytes. It must be the same on all ranks,
+// because each piece is an operation.
+std::int64_t piece_bytes() {
+  static const std::int64_t bytes = [] {
+    const char* text = std::getenv("THALWEG_CUDA_PIECE");  // NOLINT(concurrency-mt-unsafe)
+    if (text == nullptr) return kPieceBytes;
+    char* end = nullptr;
+    const std::int64_t value = std::strtoll(text, &end, 10);
+    TORCH_CHECK_VALUE(*end == 0 && value >= kLeastPieceBytes && value <= kMostPieceBytes,
+                      "THALWEG_CUDA_PIECE: '", text, "'; bytes from ", kLeastPieceBytes, " to ",
+                      kMostPieceBytes, " are allowed");
+    return value;
+  }();
+  return bytes;
+}
 
 }  // namespace
 
@@ -35,11 +55,12 @@ void Backend::add_allreduce_pieces(const OwnWork& work, const Call& call, const 
   const bool device = !tensor.device().is_cpu();
   const std::int64_t whole = tensor.numel();
   const std::int64_t piece =
-      device ? std::max<std::int64_t>(1, kPieceBytes / static_cast<std::int64_t>(tensor.itemsize()))
-             : std::max<std::int64_t>(1, whole);
+      device
+          ? std::max<std::int64_t>(1, piece_bytes() / static_cast<std::int64_t>(tensor.itemsize()))
+          : std::max<std::int64_t>(1, whole);
   const bool flat = device && tensor.is_contiguous();
   const bool flips = reduction.way == Reduction::Way::kUnsigned;
-  const auto add = [&](std::int64_t first, const at::Tensor& of) {
+  const auto add = [&](std::int64_t first, const at::Tensor& of) -> Part* {
     Part& part = work->add();
     at::Tensor host = part.stage.inout(of);
     at::Tensor rest;
@@ -60,17 +81,29 @@ void Backend::add_allreduce_pieces(const OwnWork& work, const Call& call, const 
         at += count;
       } while (at < elements.numel());
     };
+    if (work->awaited() && call.type == c10d::OpType::ALLREDUCE && whole <= piece) {
+      part.run = [all = living(), host, rest, reduction,
+                  flips](const CallOptions& options) mutable -> Status {
+        if (flips) flip(host);
+        CallOptions own = by(reduction, options);
+        if (rest.defined()) own.residual = rest.data_ptr();
+        return all->allreduce(span_of(host, reduction), own);
+      };
+    }
     if (flips) part.finish = [host]() mutable { flip(host); };
-    launch(work, part, call);
+    return &part;
   };
   if (!flat || whole <= piece) {
-    add(0, tensor);
+    launch(work, *add(0, tensor), call);
     return;
   }
+  // All copies to the host are enqueued before the first part waits for its own.
+  std::vector<Part*> parts;
   const at::Tensor elements = tensor.view({-1});
   for (std::int64_t at = 0; at < whole; at += piece) {
-    add(at, elements.narrow(0, at, std::min(piece, whole - at)));
+    parts.push_back(add(at, elements.narrow(0, at, std::min(piece, whole - at))));
   }
+  for (Part* part : parts) launch(work, *part, call);
 }
 
 void Backend::add_broadcast(const OwnWork& work, const Call& call, const at::Tensor& tensor,
