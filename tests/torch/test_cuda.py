@@ -188,6 +188,9 @@ def two_threads(rank, size):
     """While one thread waits for its late copy, another thread's call comes second on all ranks, and returns at once."""
     device = own_device(rank)
     first, second = torch.full((100,), rank + 1.0, device=device), torch.full((50,), rank + 1.0, device=device)
+    for asynchronous in (False, True):  # the first calls allocate, for which CUDA waits
+        work = dist.all_reduce(torch.zeros(50, device=device), async_op=asynchronous)
+    work.wait()
     torch.cuda.synchronize()
 
     def late():
