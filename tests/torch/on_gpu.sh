@@ -17,7 +17,7 @@ libraries=$prefix/usr/lib/x86_64-linux-gnu
 
 pack() {
   local packages=(libhwy-dev libhwy1 coinor-libclp-dev coinor-libclp1 coinor-libcoinutils-dev coinor-libcoinutils3v5
-                  libpugixml-dev libpugixml1v5 libeigen3-dev libbz2-1.0 liblapack3 libblas3 libgfortran5 libquadmath0)
+                  libpugixml-dev libpugixml1v5 libeigen3-dev libisal-dev libisal2 libbz2-1.0 liblapack3 libblas3 libgfortran5 libquadmath0)
   rm -rf "$prefix"
   mkdir -p "$prefix/python"
   dpkg -L "${packages[@]}" | grep -E '^(/lib|/usr/(include|lib|share/eigen3))/' | sort -u |
@@ -36,6 +36,8 @@ build() {
     "$libraries" "$prefix" >"$libraries/pkgconfig/libhwy.pc"
   printf 'Name: clp\nDescription: Clp\nVersion: 1.17\nLibs: -L%s -lClp -lCoinUtils\nCflags: -I%s/usr/include/coin\n' \
     "$libraries" "$prefix" >"$libraries/pkgconfig/clp.pc"
+  printf 'Name: libisal\nDescription: ISA-L\nVersion: 2.30\nLibs: -L%s -lisal\nCflags: -I%s/usr/include\n' \
+    "$libraries" "$prefix" >"$libraries/pkgconfig/libisal.pc"
   # Warnings are errors only with the compilers that we test with; this may be another one.
   PKG_CONFIG_PATH=$libraries/pkgconfig cmake -S . -B build/gpu -G Ninja -DCMAKE_BUILD_TYPE=Release -DTHALWEG_TORCH_ONLY=ON \
     -DTHALWEG_TORCH="$torch" -DPython3_EXECUTABLE="$(command -v python3)" -DCMAKE_PREFIX_PATH="$prefix/usr" \
