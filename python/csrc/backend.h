@@ -148,8 +148,10 @@ class Backend final : public c10d::Backend {
   // Call after all parts were added. Returns the work for the caller. If the call is not
   // asynchronous, the work is over.
   WorkPtr finish(const OwnWork& work, const Call& call);
-  // Starts the part now, or after those that the launcher still has to start.
-  void launch(const OwnWork& work, Part& part, const Call& call);
+  // Starts the parts now, or after those that the launcher still has to start. No other call's
+  // parts come between them.
+  void launch(const OwnWork& work, const std::vector<Part*>& parts, const Call& call);
+  void launch(const OwnWork& work, Part& part, const Call& call) { launch(work, {&part}, call); }
   // The same for messages, which do not wait for collectives.
   void launch_message(const OwnWork& work, Part& part, const Call& call);
   [[nodiscard]] CallOptions options_for(const Call& call) const;

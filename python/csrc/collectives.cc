@@ -1,6 +1,5 @@
 // The parts of a work that collectives are made of.
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -10,25 +9,22 @@
 namespace thalweg::python {
 namespace {
 
-// Tensors on a device are reduced in pieces of this size, so that copies and network overlap.
-constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20U;
-constexpr std::int64_t kLeastPieceBytes = std::int64_t{64} << 10U;
-constexpr std::int64_t kMostPieceBytes = std::int64_t{1} << 30U;
+// Tensors on a device above kWholeBytes are reduced in pieces of about the same size, at most
+// kPieceBytes, so that copies and network overlap. The network is faster with large pieces
+// (docs/measurements/2026-11-18-gpu.md). All ranks must have the same pieces, whether their calls
+// wait or not, because each piece is an operation.
+constexpr std::int64_t kWholeBytes = std::int64_t{8} << 20U;
+constexpr std::int64_t kPieceBytes = std::int64_t{16} << 20U;
+constexpr std::int64_t kAligned = 1024;  // pieces begin at multiples of so many elements
 
-// The size of pieces: THALWEG_CUDA_PIECE, or else kPieceBytes. It must be the same on all ranks,
-// because each piece is an operation.
-std::int64_t piece_bytes() {
-  static const std::int64_t bytes = [] {
-    const char* text = std::getenv("THALWEG_CUDA_PIECE");  // NOLINT(concurrency-mt-unsafe)
-    if (text == nullptr) return kPieceBytes;
-    char* end = nullptr;
-    const std::int64_t value = std::strtoll(text, &end, 10);
-    TORCH_CHECK_VALUE(*end == 0 && value >= kLeastPieceBytes && value <= kMostPieceBytes,
-                      "THALWEG_CUDA_PIECE: '", text, "'; bytes from ", kLeastPieceBytes, " to ",
-                      kMostPieceBytes, " are allowed");
-    return value;
-  }();
-  return bytes;
+// The number of elements in every piece but the last.
+std::int64_t elements_of_piece(const at::Tensor& tensor) {
+  const std::int64_t whole = std::max<std::int64_t>(1, tensor.numel());
+  const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
+  if (tensor.device().is_cpu() || bytes <= kWholeBytes) return whole;
+  const std::int64_t pieces = std::max<std::int64_t>(2, (bytes + kPieceBytes - 1) / kPieceBytes);
+  const std::int64_t piece = (whole + pieces - 1) / pieces;
+  return (piece + kAligned - 1) / kAligned * kAligned;
 }
 
 }  // namespace
@@ -52,13 +48,9 @@ void Backend::add_allreduce(const OwnWork& work, const Call& call, const at::Ten
 
 void Backend::add_allreduce_pieces(const OwnWork& work, const Call& call, const at::Tensor& tensor,
                                    const Reduction& reduction) {
-  const bool device = !tensor.device().is_cpu();
   const std::int64_t whole = tensor.numel();
-  const std::int64_t piece =
-      device
-          ? std::max<std::int64_t>(1, piece_bytes() / static_cast<std::int64_t>(tensor.itemsize()))
-          : std::max<std::int64_t>(1, whole);
-  const bool flat = device && tensor.is_contiguous();
+  const std::int64_t piece = elements_of_piece(tensor);
+  const bool flat = !tensor.device().is_cpu() && tensor.is_contiguous();
   const bool flips = reduction.way == Reduction::Way::kUnsigned;
   const auto add = [&](std::int64_t first, const at::Tensor& of) -> Part* {
     Part& part = work->add();
@@ -81,7 +73,7 @@ void Backend::add_allreduce_pieces(const OwnWork& work, const Call& call, const 
         at += count;
       } while (at < elements.numel());
     };
-    if (work->awaited() && call.type == c10d::OpType::ALLREDUCE && whole <= piece) {
+    if (work->awaited() && call.type == c10d::OpType::ALLREDUCE && of.numel() <= piece) {
       part.run = [all = living(), host, rest, reduction,
                   flips](const CallOptions& options) mutable -> Status {
         if (flips) flip(host);
@@ -103,7 +95,7 @@ void Backend::add_allreduce_pieces(const OwnWork& work, const Call& call, const 
   for (std::int64_t at = 0; at < whole; at += piece) {
     parts.push_back(add(at, elements.narrow(0, at, std::min(piece, whole - at))));
   }
-  for (Part* part : parts) launch(work, *part, call);
+  launch(work, parts, call);
 }
 
 void Backend::add_broadcast(const OwnWork& work, const Call& call, const at::Tensor& tensor,

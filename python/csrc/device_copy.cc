@@ -135,6 +135,10 @@ struct DeviceCopies::Driver {
   int (*launch_kernel)(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                        void* stream, void** parameters, void** extra) = nullptr;
+  int (*copy_to_host)(void* host, unsigned long long device, std::size_t bytes,
+                      void* stream) = nullptr;
+  int (*copy_to_device)(unsigned long long device, const void* host, std::size_t bytes,
+                        void* stream) = nullptr;
   int (*allocate)(void** memory, std::size_t bytes, unsigned flags) = nullptr;
   int (*capturing)(void* stream, int* status) = nullptr;
   int (*current_context)(void** context) = nullptr;
@@ -150,6 +154,8 @@ struct DeviceCopies::Driver {
            find_function(cuda, "cuModuleLoadData", load_module) &&
            find_function(cuda, "cuModuleGetFunction", get_function) &&
            find_function(cuda, "cuLaunchKernel", launch_kernel) &&
+           find_function(cuda, "cuMemcpyDtoHAsync_v2", copy_to_host) &&
+           find_function(cuda, "cuMemcpyHtoDAsync_v2", copy_to_device) &&
            find_function(cuda, "cuMemHostAlloc", allocate) &&
            find_function(cuda, "cuStreamIsCapturing", capturing) &&
            find_function(cuda, "cuCtxGetCurrent", current_context) &&
@@ -193,25 +199,30 @@ bool DeviceCopies::captures(void* stream) const {
 }
 
 CopySlot* DeviceCopies::take(c10::Device device, std::size_t bytes) {
-  if (bytes == 0 || bytes > CopySlot::kMostBytes) return nullptr;
+  std::size_t kind = 0;
+  while (kind < kKinds.size() && bytes > kKinds.at(kind).bytes) ++kind;
+  if (bytes == 0 || kind == kKinds.size()) return nullptr;
   const std::lock_guard lock(mutex_);
   if (kernel_of(device) == nullptr) return nullptr;
-  if (!free_.empty() && free_.front()->copies_are_over()) {
-    CopySlot* slot = free_.front();
-    free_.erase(free_.begin());
+  Slots& slots = slots_.at(kind);
+  if (!slots.free.empty() && slots.free.front()->copies_are_over()) {
+    CopySlot* slot = slots.free.front();
+    slots.free.erase(slots.free.begin());
     return slot;
   }
-  if (slots_ == kMostSlots) return nullptr;
+  if (slots.made == kKinds.at(kind).most) return nullptr;
+  const std::size_t whole = CopySlot::kHeader + CopySlot::kWord + kKinds.at(kind).bytes;
   void* memory = nullptr;
-  if (driver_.allocate(&memory, CopySlot::kWholeBytes, kPortableAndMapped) != 0) return nullptr;
+  if (driver_.allocate(&memory, whole, kPortableAndMapped) != 0) return nullptr;
   std::memset(memory, 0, CopySlot::kHeader);
-  ++slots_;
-  return new CopySlot(static_cast<std::byte*>(memory));  // NOLINT(cppcoreguidelines-owning-memory)
+  ++slots.made;
+  // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): it never ends
+  return new CopySlot(static_cast<std::byte*>(memory), kind);
 }
 
 void DeviceCopies::give(CopySlot* slot) {
   const std::lock_guard lock(mutex_);
-  free_.push_back(slot);
+  slots_.at(slot->kind_).free.push_back(slot);
 }
 
 void* DeviceCopies::kernel_of(c10::Device device) {
@@ -233,29 +244,43 @@ void* DeviceCopies::kernel_of(c10::Device device) {
   return kernel.function;
 }
 
-unsigned DeviceCopies::blocks_for(std::size_t bytes) {
-  constexpr std::size_t kOfBlock = CopySlot::kMostBytes / CopySlot::kMostBlocks;
-  return static_cast<unsigned>((bytes + kOfBlock - 1) / kOfBlock);
-}
-
 void DeviceCopies::to_host(CopySlot& slot, const void* device_memory, std::size_t bytes,
                            c10::Device device, void* stream) {
-  slot.out_blocks_ = 0;  // nothing is in flight if the launch fails
+  std::byte* host = slot.memory_for(device_memory);
+  slot.out_blocks_ = 0;  // nothing is in flight if the driver refuses
   const std::uint32_t turn = ++slot.out_turn_;
   const unsigned blocks = blocks_for(bytes);
-  launch(device, stream, slot.memory_for(device_memory), device_memory, bytes, blocks,
-         slot.base_ + CopySlot::kOutWords, turn);
+  if (bytes > CopySlot::kKernelBytes) {
+    const auto from = reinterpret_cast<std::uintptr_t>(device_memory);
+    check_code(driver_.copy_to_host(host, from, bytes, stream));
+    slot.out_blocks_ = blocks;  // from here on a copy is in flight
+    bytes = 0;
+  }
+  launch(device, stream, host, device_memory, bytes, blocks, slot.base_ + CopySlot::kOutWords,
+         turn);
   slot.out_blocks_ = blocks;
 }
 
 void DeviceCopies::to_device(CopySlot& slot, void* device_memory, std::size_t bytes,
                              c10::Device device, void* stream) {
+  const std::byte* host = slot.memory_for(device_memory);
   slot.in_blocks_ = 0;
   const std::uint32_t turn = ++slot.in_turn_;
   const unsigned blocks = blocks_for(bytes);
-  launch(device, stream, device_memory, slot.memory_for(device_memory), bytes, blocks,
-         slot.base_ + CopySlot::kInWords, turn);
+  if (bytes > CopySlot::kKernelBytes) {
+    const auto to = reinterpret_cast<std::uintptr_t>(device_memory);
+    check_code(driver_.copy_to_device(to, host, bytes, stream));
+    slot.in_blocks_ = blocks;
+    bytes = 0;
+  }
+  launch(device, stream, device_memory, host, bytes, blocks, slot.base_ + CopySlot::kInWords, turn);
   slot.in_blocks_ = blocks;
+}
+
+unsigned DeviceCopies::blocks_for(std::size_t bytes) {
+  if (bytes > CopySlot::kKernelBytes) return 1;  // it only writes its word
+  constexpr std::size_t kOfBlock = CopySlot::kKernelBytes / CopySlot::kMostBlocks;
+  return static_cast<unsigned>((bytes + kOfBlock - 1) / kOfBlock);
 }
 
 void DeviceCopies::launch(c10::Device device, void* stream, void* to, const void* from,
@@ -272,15 +297,15 @@ void DeviceCopies::launch(c10::Device device, void* stream, void* to, const void
       std::clamp<std::size_t>((of_block + kWarp - 1) / kWarp * kWarp, kWarp, kMostThreads));
   auto count = static_cast<std::uint64_t>(bytes);
   std::array<void*, 5> parameters{&to, &from, &count, &words, &turn};
-  const int code = driver_.launch_kernel(kernel, blocks, 1, 1, threads, 1, 1, 0, stream,
-                                         parameters.data(), nullptr);
-  if (code != 0) fail("cannot copy a tensor", code);
+  check_code(driver_.launch_kernel(kernel, blocks, 1, 1, threads, 1, 1, 0, stream,
+                                   parameters.data(), nullptr));
 }
 
-void DeviceCopies::fail(const char* what, int code) const {
+void DeviceCopies::check_code(int code) const {
+  if (code == 0) return;
   const char* text = nullptr;
   if (driver_.describe(code, &text) != 0 || text == nullptr) text = "an unknown error";
-  TORCH_CHECK(false, "thalweg: ", what, ": CUDA error ", code, ": ", text);
+  TORCH_CHECK(false, "thalweg: cannot copy a tensor: CUDA error ", code, ": ", text);
 }
 
 }  // namespace thalweg::python

@@ -1,10 +1,11 @@
-// DeviceCopies: copies of small tensors between a CUDA device and the host, without a wait in the
-// CUDA driver.
+// DeviceCopies: copies of tensors between a CUDA device and the host, without a wait in the CUDA
+// driver.
 //
-// A kernel in the caller's stream copies the elements to or from pinned memory, which the device
-// reaches by itself. When a block of the kernel is done, it writes the number of the copy to a word
-// of that memory. The host looks at these words, so it needs neither an event nor a call that
-// synchronizes.
+// A kernel in the caller's stream copies the elements of a small tensor to or from pinned memory,
+// which the device reaches by itself. When a block of the kernel is done, it writes the number of
+// the copy to a word of that memory. The host looks at these words, so it needs neither an event
+// nor a call that synchronizes. A larger tensor is copied by the driver, which is then faster, and
+// the kernel only writes its word afterwards.
 //
 // The backend is compiled without CUDA. The driver and the current stream of PyTorch are found at
 // run time by their C functions, and the kernel is text (PTX), which the driver compiles for the
@@ -14,6 +15,7 @@
 
 #include <c10/core/Device.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -26,8 +28,9 @@ namespace thalweg::python {
 // copies_are_over() is false, and take() does not return the slot.
 class CopySlot {
  public:
-  // The largest tensor that a slot holds.
-  static constexpr std::size_t kMostBytes = std::size_t{256} << 10U;
+  // The largest tensor that a slot holds, and the largest that a kernel copies.
+  static constexpr std::size_t kMostBytes = std::size_t{4} << 20U;
+  static constexpr std::size_t kKernelBytes = std::size_t{256} << 10U;
 
   // The memory for a tensor whose memory on the device is at `device`: both addresses are the same
   // modulo kWord, as the kernel requires.
@@ -45,12 +48,12 @@ class CopySlot {
   static constexpr std::size_t kOutWords = 0;  // where the words of copies to the host begin
   static constexpr std::size_t kInWords = 64;  // and those of copies to the device
   static constexpr std::size_t kHeader = 128;  // bytes of the words
-  static constexpr std::size_t kWholeBytes = kHeader + kWord + kMostBytes;
 
-  explicit CopySlot(std::byte* base) : base_(base) {}
+  CopySlot(std::byte* base, std::size_t kind) : base_(base), kind_(kind) {}
   [[nodiscard]] bool all_say(std::size_t words, unsigned blocks, std::uint32_t turn) const;
 
   std::byte* base_;
+  std::size_t kind_;  // the index of DeviceCopies::kKinds
   unsigned out_blocks_ = 0;
   unsigned in_blocks_ = 0;
   std::uint32_t out_turn_ = 0;
@@ -89,9 +92,16 @@ class DeviceCopies {
   static unsigned blocks_for(std::size_t bytes);
   void launch(c10::Device device, void* stream, void* to, const void* from, std::size_t bytes,
               unsigned blocks, std::byte* words, std::uint32_t turn);
-  [[noreturn]] void fail(const char* what, int code) const;
+  // Throws unless the code is that of success.
+  void check_code(int code) const;
 
-  static constexpr std::size_t kMostSlots = 64;
+  // Slots for tensors of up to so many bytes, and how many there may be.
+  struct Kind {
+    std::size_t bytes;
+    std::size_t most;
+  };
+  static constexpr std::array<Kind, 2> kKinds{
+      {{CopySlot::kKernelBytes, 64}, {CopySlot::kMostBytes, 8}}};
   const Driver& driver_;
   std::mutex mutex_;  // guards what follows
   struct Kernel {
@@ -99,8 +109,11 @@ class DeviceCopies {
     void* function = nullptr;
   };
   std::vector<Kernel> kernels_;  // by the number of the device
-  std::vector<CopySlot*> free_;  // the first was given back first
-  std::size_t slots_ = 0;        // that exist
+  struct Slots {
+    std::vector<CopySlot*> free;  // the first was given back first
+    std::size_t made = 0;
+  };
+  std::array<Slots, kKinds.size()> slots_;
 };
 
 }  // namespace thalweg::python

@@ -172,11 +172,12 @@ void Work::start(Part& part, CallOptions options, bool here) {
   Operations operations;
   std::exception_ptr failure;
   const bool timed = awaited_ && part.stage.on_device();
+  const bool ran = here && part.run;
   if (timed) part.times = {.made_ns = made_ns_, .asked_ns = clock_ns()};
   try {
     part.stage.wait_until_ready();
     if (timed) part.times.ready_ns = clock_ns();
-    if (here && part.run) {
+    if (ran) {
       if (timed) part.times.started_ns = part.times.ready_ns;
       const Status status = part.run(options);
       if (!status.ok()) raise(status.error());
@@ -199,6 +200,8 @@ void Work::start(Part& part, CallOptions options, bool here) {
   }
   cv_.notify_all();
   if (!awaited_) one_over();
+  // Its result goes back to the device while the next part runs.
+  if (ran) end_part(part);
 }
 
 void Work::seal() { release(); }

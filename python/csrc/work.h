@@ -94,8 +94,8 @@ struct Part {
   Stage stage;
   // Starts the part's operations and appends them to `out`. May throw.
   std::function<void(const CallOptions& options, Operations& out)> start;
-  // Does the same and blocks until the result is there, which is faster. May be empty. Only for the
-  // single part of an awaited work.
+  // Does the same and blocks until the result is there, which is faster. May be empty. Only for
+  // awaited works, whose parts then run one after the other.
   std::function<Status(const CallOptions& options)> run = {};
   // Called when the operations are over, before the stage copies back. May be empty.
   std::function<void()> finish = {};

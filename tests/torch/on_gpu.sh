@@ -6,8 +6,8 @@
 #   tests/torch/on_gpu.sh [OUTPUT]  there, with build/device/prefix: builds for the PyTorch of its python3, runs
 #                                   test_cuda.py, `bench gpu` (OUTPUT/bench-gpu.json), the example and
 #                                   thalweg.lab.bench.gpu; logs go to OUTPUT (default build/device/out)
-#   tests/torch/on_gpu.sh OUTPUT bench
-#                                   the same without the last two, and with the sizes of pieces swept: about six minutes
+#   tests/torch/on_gpu.sh OUTPUT quick
+#                                   builds, runs `bench gpu` with five sizes and one test: about 100 seconds
 #
 # Fails if the build, a test or a benchmark fails.
 set -euo pipefail
@@ -55,22 +55,19 @@ export LD_LIBRARY_PATH=$libraries:$libraries/lapack:$libraries/blas${LD_LIBRARY_
 python3 -c 'import pytest' 2>/dev/null || export PYTHONPATH=$PYTHONPATH:$prefix/python
 build >"$out/build.log" 2>&1 || { tail -40 "$out/build.log"; exit 1; }
 status=0
-python3 -m pytest -v -p no:cacheprovider tests/torch/test_cuda.py 2>&1 | tee "$out/tests.log" || status=1
 export PYTHONUNBUFFERED=1
 bench_gpu() { # NAME OPTIONS...
   local name=$1
   shift
   timeout 250 python3 -m thalweg.lab.bench.gpu_allreduce "$@" --out "$out/$name.json" 2>&1 | tee "$out/$name.log" || status=1
 }
-bench_gpu bench-gpu
-if [ "${2:-}" = bench ]; then
-  sweep=(--against none --rounds 3 --turn 0.05)
-  for piece in 262144 524288 1048576 2097152; do
-    THALWEG_CUDA_PIECE=$piece bench_gpu "pieces-$piece" "${sweep[@]}" --sizes 512KiB,1MiB,4MiB,16MiB,64MiB
-  done
-  THALWEG_CUDA_KERNELS=0 bench_gpu no-kernels "${sweep[@]}" --sizes 1KiB,64KiB,256KiB
+if [ "${2:-}" = quick ]; then
+  bench_gpu bench-gpu-quick --sizes 1KiB,64KiB,1MiB,16MiB,64MiB --rounds 3 --turn 0.07
+  timeout 25 python3 -m pytest -q -p no:cacheprovider tests/torch/test_cuda.py -k odd_places-1 2>&1 | tee "$out/tests.log" || status=1
   exit $status
 fi
+python3 -m pytest -v -p no:cacheprovider tests/torch/test_cuda.py 2>&1 | tee "$out/tests.log" || status=1
+bench_gpu bench-gpu
 python3 -m torch.distributed.run --standalone --nproc-per-node 2 examples/ddp_digits.py --backend cpu:gloo,cuda:thalweg \
   --device cuda 2>&1 | tee "$out/example.log" || status=1
 for ranks in 1 2; do

@@ -263,7 +263,7 @@ def test_beside_the_cpu(body):
 
 
 def test_bench_gpu__runs():
-    run = subprocess.run([sys.executable, "-m", "thalweg.lab.bench.gpu_allreduce", "--ranks", "2", "--sizes", "1KiB,8MiB",
+    run = subprocess.run([sys.executable, "-m", "thalweg.lab.bench.gpu_allreduce", "--ranks", "2", "--sizes", "1KiB,32MiB",
                           "--rounds", "1", "--turn", "0.02", "--json"], check=True, timeout=4 * SECONDS,
                          capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
     small, large = json.loads(run.stdout)["rows"]
