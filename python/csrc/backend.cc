@@ -41,7 +41,12 @@ Result<std::string> name_of_group(Rendezvous& rendezvous, int rank) {
   return "torch." + std::to_string(turn);
 }
 
-std::shared_ptr<Communicator> create(const CommunicatorOptions& options) {
+// A tensor of 1 MiB of a GPU is over sooner with four threads than with two
+// (docs/measurements/2026-11-18-gpu.md).
+constexpr std::size_t kChannelBytes = std::size_t{256} << 10U;
+
+std::shared_ptr<Communicator> create(CommunicatorOptions options) {
+  options.channel_bytes = kChannelBytes;
   Result<Communicator> made = Communicator::create(options);
   if (!made.ok()) raise(made.error());
   return std::make_shared<Communicator>(*std::move(made));
@@ -215,7 +220,7 @@ Backend::OwnWork Backend::begin(const Call& call) {
   const std::uint64_t sequence = ++sequence_;
   if (coalesced_) return coalesced_;
   return c10::make_intrusive<Work>(getRank(), call.type, sequence, call.name, call.outputs,
-                                   completer_);
+                                   completer_, /*awaited=*/!call.async);
 }
 
 WorkPtr Backend::finish(const OwnWork& work, const Call& call) {
@@ -226,15 +231,32 @@ WorkPtr Backend::finish(const OwnWork& work, const Call& call) {
   return work;
 }
 
-void Backend::launch(const OwnWork& work, Part& part, const Call& call) {
+void Backend::launch(const OwnWork& work, const std::vector<Part*>& parts, const Call& call) {
   CallOptions options = options_for(call);
   options.deadline += std::min(options.deadline / 7, kMostEarly);
-  const std::lock_guard lock(launch_mutex_);
-  if (!part.stage.on_device() && launcher_.idle()) {
-    work->start(part, options);
-  } else {
-    launcher_.push([work, &part, options] { work->start(part, options); });
+  const bool here =
+      std::ranges::all_of(parts, [](const Part* part) { return part->stage.may_start_here(); });
+  std::unique_lock lock(launch_mutex_);
+  if (!here || !launcher_.idle() || *starting_) {
+    for (Part* part : parts) {
+      launcher_.push([work, part, options, starting = starting_] {
+        starting->wait(true);
+        work->start(*part, options);
+      });
+    }
+    return;
   }
+  if (!work->awaited()) {
+    for (Part* part : parts) work->start(*part, options);
+    return;
+  }
+  // The copy may be late, and so may the other ranks; other threads' calls must not wait for the
+  // lock meanwhile.
+  *starting_ = true;
+  lock.unlock();
+  for (Part* part : parts) work->start(*part, options, /*here=*/true);
+  *starting_ = false;
+  starting_->notify_all();
 }
 
 void Backend::launch_message(const OwnWork& work, Part& part, const Call& call) {

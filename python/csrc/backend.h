@@ -2,8 +2,9 @@
 //
 // A collective is divided into parts (work.h), which start in the order of the calls, which is the
 // same on all ranks. The caller's thread starts a part at once. If the part waits for a copy from a
-// device, the launcher's thread starts it, and later calls queue up behind it. Messages are not
-// part of that order.
+// device, the launcher's thread starts it, and later calls queue up behind it; but if the caller
+// waits for the result anyway, its thread waits for the copy and starts the part itself. Messages
+// are not part of that order.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -147,8 +148,10 @@ class Backend final : public c10d::Backend {
   // Call after all parts were added. Returns the work for the caller. If the call is not
   // asynchronous, the work is over.
   WorkPtr finish(const OwnWork& work, const Call& call);
-  // Starts the part now, or after those that the launcher still has to start.
-  void launch(const OwnWork& work, Part& part, const Call& call);
+  // Starts the parts now, or after those that the launcher still has to start. No other call's
+  // parts come between them.
+  void launch(const OwnWork& work, const std::vector<Part*>& parts, const Call& call);
+  void launch(const OwnWork& work, Part& part, const Call& call) { launch(work, {&part}, call); }
   // The same for messages, which do not wait for collectives.
   void launch_message(const OwnWork& work, Part& part, const Call& call);
   [[nodiscard]] CallOptions options_for(const Call& call) const;
@@ -194,7 +197,10 @@ class Backend final : public c10d::Backend {
   pid_t process_ = getpid();  // the one that made the backend; a child cannot use it
   std::shared_ptr<Worker> completer_ = std::make_shared<Worker>("thalweg-done");
   Worker launcher_{"thalweg-launch"};
-  std::mutex launch_mutex_;   // the order of starts
+  std::mutex launch_mutex_;  // the order of starts
+  // A caller's thread starts a part of an awaited work. Later parts go to the launcher, which waits
+  // for that. Shared with jobs that may outlive the backend.
+  std::shared_ptr<std::atomic<bool>> starting_ = std::make_shared<std::atomic<bool>>(false);
   OwnWork coalesced_ = {};    // between startCoalescing() and endCoalescing()
   mutable std::mutex mutex_;  // guards what follows
   std::shared_ptr<Communicator> communicator_;

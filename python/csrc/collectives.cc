@@ -1,6 +1,7 @@
 // The parts of a work that collectives are made of.
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "backend.h"
 #include "parts.h"
@@ -8,8 +9,23 @@
 namespace thalweg::python {
 namespace {
 
-// Tensors on a device are reduced in pieces of this size, so that copies and network overlap.
-constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20U;
+// Tensors on a device above kWholeBytes are reduced in pieces of about the same size, at most
+// kPieceBytes, so that copies and network overlap. The network is faster with large pieces
+// (docs/measurements/2026-11-18-gpu.md). All ranks must have the same pieces, whether their calls
+// wait or not, because each piece is an operation.
+constexpr std::int64_t kWholeBytes = std::int64_t{8} << 20U;
+constexpr std::int64_t kPieceBytes = std::int64_t{16} << 20U;
+constexpr std::int64_t kAligned = 1024;  // pieces begin at multiples of so many elements
+
+// The number of elements in every piece but the last.
+std::int64_t elements_of_piece(const at::Tensor& tensor) {
+  const std::int64_t whole = std::max<std::int64_t>(1, tensor.numel());
+  const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
+  if (tensor.device().is_cpu() || bytes <= kWholeBytes) return whole;
+  const std::int64_t pieces = std::max<std::int64_t>(2, (bytes + kPieceBytes - 1) / kPieceBytes);
+  const std::int64_t piece = (whole + pieces - 1) / pieces;
+  return (piece + kAligned - 1) / kAligned * kAligned;
+}
 
 }  // namespace
 
@@ -32,14 +48,11 @@ void Backend::add_allreduce(const OwnWork& work, const Call& call, const at::Ten
 
 void Backend::add_allreduce_pieces(const OwnWork& work, const Call& call, const at::Tensor& tensor,
                                    const Reduction& reduction) {
-  const bool device = !tensor.device().is_cpu();
   const std::int64_t whole = tensor.numel();
-  const std::int64_t piece =
-      device ? std::max<std::int64_t>(1, kPieceBytes / static_cast<std::int64_t>(tensor.itemsize()))
-             : std::max<std::int64_t>(1, whole);
-  const bool flat = device && tensor.is_contiguous();
+  const std::int64_t piece = elements_of_piece(tensor);
+  const bool flat = !tensor.device().is_cpu() && tensor.is_contiguous();
   const bool flips = reduction.way == Reduction::Way::kUnsigned;
-  const auto add = [&](std::int64_t first, const at::Tensor& of) {
+  const auto add = [&](std::int64_t first, const at::Tensor& of) -> Part* {
     Part& part = work->add();
     at::Tensor host = part.stage.inout(of);
     at::Tensor rest;
@@ -60,17 +73,29 @@ void Backend::add_allreduce_pieces(const OwnWork& work, const Call& call, const 
         at += count;
       } while (at < elements.numel());
     };
+    if (work->awaited() && call.type == c10d::OpType::ALLREDUCE && of.numel() <= piece) {
+      part.run = [all = living(), host, rest, reduction,
+                  flips](const CallOptions& options) mutable -> Status {
+        if (flips) flip(host);
+        CallOptions own = by(reduction, options);
+        if (rest.defined()) own.residual = rest.data_ptr();
+        return all->allreduce(span_of(host, reduction), own);
+      };
+    }
     if (flips) part.finish = [host]() mutable { flip(host); };
-    launch(work, part, call);
+    return &part;
   };
   if (!flat || whole <= piece) {
-    add(0, tensor);
+    launch(work, *add(0, tensor), call);
     return;
   }
+  // All copies to the host are enqueued before the first part waits for its own.
+  std::vector<Part*> parts;
   const at::Tensor elements = tensor.view({-1});
   for (std::int64_t at = 0; at < whole; at += piece) {
-    add(at, elements.narrow(0, at, std::min(piece, whole - at)));
+    parts.push_back(add(at, elements.narrow(0, at, std::min(piece, whole - at))));
   }
+  launch(work, parts, call);
 }
 
 void Backend::add_broadcast(const OwnWork& work, const Call& call, const at::Tensor& tensor,

@@ -118,6 +118,19 @@ py::list auto_choices(const Backend& backend) {
   return list;
 }
 
+// PhaseTotals, by name.
+py::dict staging_phases() {
+  const PhaseTotals totals = phase_totals();
+  py::dict fields;
+  fields["parts"] = totals.parts;
+  fields["enqueue_ns"] = totals.enqueue_ns;
+  fields["arrive_ns"] = totals.arrive_ns;
+  fields["start_ns"] = totals.start_ns;
+  fields["operation_ns"] = totals.operation_ns;
+  fields["back_ns"] = totals.back_ns;
+  return fields;
+}
+
 WorkPtr reduce_gradient(Backend& backend, const at::Tensor& tensor, bool mean, double loss_bound,
                         double result_loss_bound, bool dlcp, int priority, int queue,
                         const std::optional<at::Tensor>& residual) {
@@ -137,6 +150,7 @@ PYBIND11_MODULE(_C, module) {
   module.attr("version") = kVersion;
   module.attr("torch_version") = TORCH_VERSION;
   module.def("shutdown_all", &Backend::shutdown_all, NoGil());
+  module.def("staging_phases", &staging_phases);
   py::module_::import("torch.distributed");  // the base classes
   // PyTorch translates what passes through its own code; this is for calls that pybind11 makes.
   py::register_exception_translator([](std::exception_ptr thrown) {

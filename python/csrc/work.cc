@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace thalweg::python {
@@ -21,7 +22,42 @@ c10::intrusive_ptr<c10::ivalue::Future> make_future(const std::vector<at::Tensor
                                                   std::move(devices));
 }
 
+std::int64_t clock_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+struct AtomicPhases {
+  std::atomic<std::int64_t> parts = 0;
+  std::atomic<std::int64_t> enqueue_ns = 0;
+  std::atomic<std::int64_t> arrive_ns = 0;
+  std::atomic<std::int64_t> start_ns = 0;
+  std::atomic<std::int64_t> operation_ns = 0;
+  std::atomic<std::int64_t> back_ns = 0;
+};
+
+AtomicPhases& phases() {
+  static AtomicPhases all;
+  return all;
+}
+
+void note_phases(const StageTimes& times, std::int64_t over_ns) {
+  AtomicPhases& all = phases();
+  ++all.parts;
+  all.enqueue_ns += times.asked_ns - times.made_ns;
+  all.arrive_ns += times.ready_ns - times.asked_ns;
+  all.start_ns += times.started_ns - times.ready_ns;
+  all.operation_ns += over_ns - times.started_ns;
+  all.back_ns += clock_ns() - over_ns;
+}
+
 }  // namespace
+
+PhaseTotals phase_totals() {
+  const AtomicPhases& all = phases();
+  return {all.parts, all.enqueue_ns, all.arrive_ns, all.start_ns, all.operation_ns, all.back_ns};
+}
 
 // The errors of a late operation and of a lost rank also hold the words of PyTorch and of its Gloo,
 // which scripts look for.
@@ -97,39 +133,63 @@ void Worker::run(const std::shared_ptr<State>& state) {
 }
 
 Work::Work(int rank, c10d::OpType type, std::uint64_t sequence, std::string title,
-           std::vector<at::Tensor> outputs, std::shared_ptr<Worker> completer)
+           std::vector<at::Tensor> outputs, std::shared_ptr<Worker> completer, bool awaited)
     : c10d::Work(rank, type, ("thalweg:" + title).c_str(), outputs),
       sequence_(sequence),
       title_(std::move(title)),
       outputs_(std::move(outputs)),
       completer_(std::move(completer)),
-      future_(make_future(outputs_)) {}
+      awaited_(awaited),
+      made_ns_(awaited ? clock_ns() : 0),
+      future_(awaited ? nullptr : make_future(outputs_)) {}
+
+Work::~Work() {
+  if (!awaited_) return;
+  for (const auto& part : parts_) {
+    if (part->claimed) continue;
+    for (const Operation& operation : part->operations) (void)operation.wait();
+  }
+}
 
 Part& Work::add() {
   const std::lock_guard lock(mutex_);
   ++left_;
-  return *parts_.emplace_back(std::make_unique<Part>());
+  Part& part = *parts_.emplace_back(std::make_unique<Part>());
+  if (awaited_) part.stage.use_callers_stream();
+  return part;
 }
 
-void Work::start(Part& part, CallOptions options) {
+void Work::start(Part& part, CallOptions options, bool here) {
   const auto self = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this);
   const auto one_over = [self, &part] {
     if (--part.left > 0) return;
     self->completer_->push([self, &part] { self->end_part(part); });
   };
-  options.on_over = one_over;
+  if (!awaited_) options.on_over = one_over;
   // Operations may be over before all are started, so the count is too high by kMany until all are.
   constexpr std::size_t kMany = std::size_t{1} << 32U;
   part.left += kMany;
   Operations operations;
   std::exception_ptr failure;
+  const bool timed = awaited_ && part.stage.on_device();
+  const bool ran = here && part.run;
+  if (timed) part.times = {.made_ns = made_ns_, .asked_ns = clock_ns()};
   try {
     part.stage.wait_until_ready();
-    part.start(options, operations);
+    if (timed) part.times.ready_ns = clock_ns();
+    if (ran) {
+      if (timed) part.times.started_ns = part.times.ready_ns;
+      const Status status = part.run(options);
+      if (!status.ok()) raise(status.error());
+    } else {
+      part.start(options, operations);
+      if (timed) part.times.started_ns = clock_ns();
+    }
   } catch (...) {
     failure = std::current_exception();
   }
-  part.start = nullptr;  // it holds the communicator and would keep it alive
+  part.start = nullptr;  // both hold the communicator and would keep it alive
+  part.run = nullptr;
   {
     const std::lock_guard lock(mutex_);
     part.failure = failure;
@@ -139,7 +199,9 @@ void Work::start(Part& part, CallOptions options) {
     part.left -= kMany - part.operations.size();
   }
   cv_.notify_all();
-  one_over();
+  if (!awaited_) one_over();
+  // Its result goes back to the device while the next part runs.
+  if (ran) end_part(part);
 }
 
 void Work::seal() { release(); }
@@ -155,8 +217,11 @@ void Work::end_part(Part& part) {
     }
     if (part.failure) std::rethrow_exception(part.failure);
     if (!status.ok()) raise(status.error());
+    const bool timed = awaited_ && part.stage.on_device();
+    const std::int64_t over_ns = timed ? clock_ns() : 0;
     if (part.finish) part.finish();
     part.stage.copy_back();
+    if (timed) note_phases(part.times, over_ns);
   } catch (...) {
     part.failure = std::current_exception();
   }
@@ -169,20 +234,36 @@ void Work::release() {
 
 void Work::complete() {
   std::exception_ptr failure;
-  c10::OptionalStreamGuard guard;
   for (const auto& part : parts_) {
     if (part->failure && !failure) failure = part->failure;
+  }
+  finish(failure);
+  if (!awaited_) fulfil(*future_, failure);
+}
+
+void Work::fulfil(c10::ivalue::Future& future, const std::exception_ptr& failure) {
+  c10::OptionalStreamGuard guard;
+  for (const auto& part : parts_) {
     if (!part->stage.on_device()) continue;
     // The future's events are recorded on the current streams.
     guard.reset_stream(*part->stage.stream());
     part->stage.block_current_stream();
   }
-  finish(failure);
   if (failure) {
-    future_->setError(failure);
+    future.setError(failure);
   } else {
-    future_->markCompleted(c10::IValue(outputs_));
+    future.markCompleted(c10::IValue(outputs_));
   }
+}
+
+// Only the caller of an awaited work's call gets the work, after its end.
+c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
+  const std::lock_guard lock(mutex_);
+  if (!future_) {
+    future_ = make_future(outputs_);
+    fulfil(*future_, exception_);
+  }
+  return future_;
 }
 
 bool Work::isCompleted() {

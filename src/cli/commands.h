@@ -24,6 +24,7 @@ void add_reproduce(CLI::App& program);
 void add_bench_allreduce(CLI::App& bench);
 // One rank of `bench allreduce`, which the benchmark starts itself; hidden from users.
 void add_bench_allreduce_rank(CLI::App& bench);
+void add_bench_gpu(CLI::App& bench);
 void add_bench_kernels(CLI::App& bench);
 void add_bench_sim(CLI::App& bench);
 void add_bench_step(CLI::App& bench);

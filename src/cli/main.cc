@@ -79,6 +79,7 @@ int main(int argc, char** argv) {
   bench.require_subcommand(1);
   thalweg::cli::add_bench_allreduce(bench);
   thalweg::cli::add_bench_allreduce_rank(bench);
+  thalweg::cli::add_bench_gpu(bench);
   thalweg::cli::add_bench_kernels(bench);
   thalweg::cli::add_bench_sim(bench);
   thalweg::cli::add_bench_step(bench);

@@ -4,9 +4,12 @@
 #   tests/torch/on_gpu.sh pack      here: copies what that machine may lack, from Debian's packages and .venv, to
 #                                   build/device/prefix
 #   tests/torch/on_gpu.sh [OUTPUT]  there, with build/device/prefix: builds for the PyTorch of its python3, runs
-#                                   test_cuda.py and thalweg.lab.bench.gpu; logs go to OUTPUT (default build/device/out)
+#                                   test_cuda.py, `bench gpu` (OUTPUT/bench-gpu.json), the example and
+#                                   thalweg.lab.bench.gpu; logs go to OUTPUT (default build/device/out)
+#   tests/torch/on_gpu.sh OUTPUT quick
+#                                   builds, runs `bench gpu` with five sizes and one test: about 100 seconds
 #
-# Fails if the build, a test or the benchmark fails. Prints the speed of the staging as a fraction of a pinned copy's.
+# Fails if the build, a test or a benchmark fails.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 prefix=$PWD/build/device/prefix
@@ -14,7 +17,7 @@ libraries=$prefix/usr/lib/x86_64-linux-gnu
 
 pack() {
   local packages=(libhwy-dev libhwy1 coinor-libclp-dev coinor-libclp1 coinor-libcoinutils-dev coinor-libcoinutils3v5
-                  libpugixml-dev libpugixml1v5 libeigen3-dev libbz2-1.0 liblapack3 libblas3 libgfortran5 libquadmath0)
+                  libpugixml-dev libpugixml1v5 libeigen3-dev libisal-dev libisal2 libbz2-1.0 liblapack3 libblas3 libgfortran5 libquadmath0)
   rm -rf "$prefix"
   mkdir -p "$prefix/python"
   dpkg -L "${packages[@]}" | grep -E '^(/lib|/usr/(include|lib|share/eigen3))/' | sort -u |
@@ -33,6 +36,8 @@ build() {
     "$libraries" "$prefix" >"$libraries/pkgconfig/libhwy.pc"
   printf 'Name: clp\nDescription: Clp\nVersion: 1.17\nLibs: -L%s -lClp -lCoinUtils\nCflags: -I%s/usr/include/coin\n' \
     "$libraries" "$prefix" >"$libraries/pkgconfig/clp.pc"
+  printf 'Name: libisal\nDescription: ISA-L\nVersion: 2.30\nLibs: -L%s -lisal\nCflags: -I%s/usr/include\n' \
+    "$libraries" "$prefix" >"$libraries/pkgconfig/libisal.pc"
   # Warnings are errors only with the compilers that we test with; this may be another one.
   PKG_CONFIG_PATH=$libraries/pkgconfig cmake -S . -B build/gpu -G Ninja -DCMAKE_BUILD_TYPE=Release -DTHALWEG_TORCH_ONLY=ON \
     -DTHALWEG_TORCH="$torch" -DPython3_EXECUTABLE="$(command -v python3)" -DCMAKE_PREFIX_PATH="$prefix/usr" \
@@ -50,7 +55,19 @@ export LD_LIBRARY_PATH=$libraries:$libraries/lapack:$libraries/blas${LD_LIBRARY_
 python3 -c 'import pytest' 2>/dev/null || export PYTHONPATH=$PYTHONPATH:$prefix/python
 build >"$out/build.log" 2>&1 || { tail -40 "$out/build.log"; exit 1; }
 status=0
+export PYTHONUNBUFFERED=1
+bench_gpu() { # NAME OPTIONS...
+  local name=$1
+  shift
+  timeout 250 python3 -m thalweg.lab.bench.gpu_allreduce "$@" --out "$out/$name.json" 2>&1 | tee "$out/$name.log" || status=1
+}
+if [ "${2:-}" = quick ]; then
+  bench_gpu bench-gpu-quick --sizes 1KiB,64KiB,1MiB,16MiB,64MiB --rounds 3 --turn 0.07
+  timeout 25 python3 -m pytest -q -p no:cacheprovider tests/torch/test_cuda.py -k odd_places-1 2>&1 | tee "$out/tests.log" || status=1
+  exit $status
+fi
 python3 -m pytest -v -p no:cacheprovider tests/torch/test_cuda.py 2>&1 | tee "$out/tests.log" || status=1
+bench_gpu bench-gpu
 python3 -m torch.distributed.run --standalone --nproc-per-node 2 examples/ddp_digits.py --backend cpu:gloo,cuda:thalweg \
   --device cuda 2>&1 | tee "$out/example.log" || status=1
 for ranks in 1 2; do

@@ -1,1 +1,2 @@
-"""Benchmarks: training steps (ddp), GPU tensors (gpu), accuracy under loss (lossy_convergence)."""
+"""Benchmarks: training steps (ddp), GPU tensors (gpu, gpu_allreduce), accuracy under loss
+(lossy_convergence)."""
