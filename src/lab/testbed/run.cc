@@ -30,7 +30,7 @@ using nlohmann::json;
 
 // DLCP's paths between two ranks where the network has several: its own number where routers are
 // between them.
-constexpr const char* kPaths = "8";
+constexpr const char* kPaths = "16";
 
 // The numbers of the hosts that `text` names, as "0-3,6", in that order; all `count` if it is
 // empty.

@@ -50,7 +50,8 @@ TEST(EndpointPaths, send_recv__exact_over_several_paths_with_and_without_a_key) 
       const NetCounters counters = pair.at_client.counters();
       EXPECT_GT(counters.packets_retransmitted, 0U);
       EXPECT_EQ(counters.packets_bad + counters.packets_forged + counters.packets_stale, 0U);
-      if (offload) EXPECT_LT(counters.send_calls * 5, counters.packets_sent) << "batches";
+      if (!offload) continue;
+      EXPECT_LT(counters.send_calls * 5, counters.packets_sent) << "packets leave in batches";
     }
   }
 }
@@ -77,7 +78,8 @@ struct RawPaths {
 
 RawPaths greet(const std::string& address, std::size_t paths) {
   RawPaths raw{raw_connection(address),
-               *UdpSocket::bind_row(*SocketAddress::resolve("127.0.0.1:0"), paths, {}),
+               *UdpSocket::bind_row(*SocketAddress::resolve("127.0.0.1:0"), paths,
+                                    {.receive_buffer_bytes = 8U << 20}),
                {}};
   send_raw(raw.stream.get(), encode_hello({.job = kToken,
                                            .udp_port = raw.udp.front().port(),

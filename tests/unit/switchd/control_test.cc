@@ -339,7 +339,7 @@ TEST(SwitchConfig, parse__limits_of_jobs) {
 }
 
 TEST(SwitchConfig, parse__paths) {
-  EXPECT_EQ(SwitchConfig::parse("", "f")->paths, 1);
+  EXPECT_EQ(SwitchConfig::parse("shards: 2\n", "f")->paths, 1);
   EXPECT_EQ(SwitchConfig::parse("paths: 32\n", "f")->paths, 32);
   for (const char* bad : {"paths: 0\n", "paths: 33\n", "paths: many\n"}) {
     EXPECT_NE(message_of(SwitchConfig::parse(bad, "f")).find("paths"), std::string::npos) << bad;
