@@ -2,7 +2,7 @@
 // result with the serial sum, bit for bit.
 //
 //   thalweg switch & THALWEG_SWITCH=127.0.0.1:7700 thalweg run -n 3 --
-//   build/release/examples/atp_sum [iterations [elements [atp|tcp [servers]]]]
+//   build/release/examples/atp_sum [iterations [elements [atp|tcp|dlcp [servers]]]]
 //
 // `servers`: how many of the first ranks are servers; 0: all ranks; default: 1. Times are those of
 // this rank's allreduce alone. two_jobs_one_switch.sh runs this program on a lossy network and
@@ -12,7 +12,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <thalweg/communicator.h>
@@ -37,14 +39,21 @@ int main(int argc, char** argv) {
   const int count = argc > 2 ? std::atoi(argv[2]) : 100'000;
   const std::string_view transport = argc > 3 ? argv[3] : "atp";
   const int servers = argc > 4 ? std::atoi(argv[4]) : 1;
-  if (iterations < 1 || count < 1 || servers < 0 || (transport != "atp" && transport != "tcp")) {
-    std::fprintf(stderr, "iterations and elements: 1 or more, atp or tcp, servers: 0 or more\n");
+  constexpr std::pair<std::string_view, thalweg::Transport> kTransports[] = {
+      {"atp", thalweg::Transport::kAtp},
+      {"tcp", thalweg::Transport::kTcp},
+      {"dlcp", thalweg::Transport::kDlcp}};
+  const auto* const way =
+      std::ranges::find(kTransports, transport, [](const auto& each) { return each.first; });
+  if (iterations < 1 || count < 1 || servers < 0 || way == std::end(kTransports)) {
+    std::fprintf(stderr,
+                 "iterations and elements: 1 or more; atp, tcp or dlcp; servers: 0 or more\n");
     return 2;
   }
   const auto elements = static_cast<std::size_t>(count);
 
   thalweg::CommunicatorOptions options;
-  options.transport = transport == "tcp" ? thalweg::Transport::kTcp : thalweg::Transport::kAtp;
+  options.transport = way->second;
   options.atp_servers = servers;
   const auto all = thalweg::Communicator::create(options);
   if (!all.ok()) {

@@ -125,12 +125,14 @@ struct CommunicatorOptions {
   std::optional<int> channels = {};
   // The least bytes that such a thread gets of a tensor. Must be the same on all ranks.
   std::size_t channel_bytes = std::size_t{512} << 10;
-  // DLCP: EndpointOptions::packet_payload and EndpointOptions::line_rate_gbps. The payload, a
-  // multiple of 8, must be the same on all ranks and fit the MTU of every path. None:
-  // THALWEG_DLCP_PAYLOAD, and without that kUsualDlcpPayload. THALWEG_CHECKSUM=0 switches
-  // EndpointOptions::checksum off.
+  // DLCP: EndpointOptions::packet_payload, EndpointOptions::paths and
+  // EndpointOptions::line_rate_gbps. The payload, a multiple of 8, must be the same on all ranks
+  // and fit the MTU of every path. None: THALWEG_DLCP_PAYLOAD, and without that kUsualDlcpPayload;
+  // THALWEG_DLCP_PATHS, and without that 0. THALWEG_CHECKSUM=0 switches EndpointOptions::checksum
+  // off.
   static constexpr std::uint32_t kUsualDlcpPayload = 1400;
   std::optional<std::uint32_t> dlcp_payload = {};
+  std::optional<std::uint32_t> dlcp_paths = {};
   // TCP streams to other hosts keep to the same rate, up to 2 Gb/s.
   double dlcp_line_rate_gbps = 0;
   // ATP: "host:port" of the switch's control socket; or a list of switches, as in

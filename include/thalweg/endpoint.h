@@ -180,6 +180,12 @@ struct EndpointOptions {
   // The rate at which sending starts, and the highest it ever reaches. 0: the speed of the
   // interface, or 100 Gb/s if that is unknown. The sender then learns what the path can carry.
   double line_rate_gbps = 0;
+  // The number of UDP ports, 1 to 32, from which data to a peer is sent. Networks with several
+  // routes of equal cost choose one by a hash of addresses and ports, so each port is a path of its
+  // own, and more is sent by those that bring more (docs/protocol-dlcp.md). The smaller number of
+  // both ends holds. 0: 16 if a router is on the way to the peer, or 1 for every 128 descriptors
+  // that the process may have if that is fewer; otherwise 1.
+  std::uint32_t paths = 0;
   // Buffers of each UDP socket. Where the system does not allow so much without root, the endpoint
   // takes what is allowed and warns.
   std::size_t receive_buffer_bytes = std::size_t{32} << 20;

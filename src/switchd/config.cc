@@ -12,6 +12,7 @@
 #include "topology/format/text.h"
 #include "topology/format/yaml_document.h"
 #include "topology/format/yaml_source.h"
+#include "wire/atp_packet.h"
 
 namespace thalweg::switchd {
 namespace {
@@ -32,10 +33,10 @@ class ConfigReader : private topology::YamlSource {
   explicit ConfigReader(std::string_view source) : topology::YamlSource(source) {}
 
   Result<SwitchConfig> read(const YAML::Node& root) {
-    static constexpr std::array<std::string_view, 13> kOptional{
-        "data",        "control",           "advertise",   "token",    "shards",
-        "xdp_generic", "aggregators",       "elements",    "max_jobs", "receive_buffer",
-        "xdp",         "max_jobs_per_host", "idle_seconds"};
+    static constexpr std::array<std::string_view, 14> kOptional{
+        "data",        "control",           "advertise",    "token",    "shards",
+        "xdp_generic", "aggregators",       "elements",     "max_jobs", "receive_buffer",
+        "xdp",         "max_jobs_per_host", "idle_seconds", "paths"};
     THALWEG_TRY(const Fields fields, fields_of(root, "a switch", {}, kOptional));
     SwitchConfig config;
     for (const auto& [field, out] :
@@ -52,6 +53,7 @@ class ConfigReader : private topology::YamlSource {
       }
     }
     THALWEG_TRY_STATUS(whole_into(fields, "shards", 1, kMaxShards, config.shards));
+    THALWEG_TRY_STATUS(whole_into(fields, "paths", 1, wire::kAtpMostPaths, config.paths));
     THALWEG_TRY_STATUS(whole_into(fields, "aggregators", 1, kMaxAggregators, config.aggregators));
     THALWEG_TRY_STATUS(whole_into(fields, "elements", 1, kMaxElements, config.elements));
     THALWEG_TRY_STATUS(whole_into(fields, "max_jobs", 1, kMaxJobs, config.max_jobs));

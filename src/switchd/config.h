@@ -23,6 +23,10 @@ struct SwitchConfig {
   std::string token = {};
   // Threads, each with a data socket and a part of the slots.
   int shards = 1;
+  // The number of UDP ports from which the first shard sends to other switches of a job, so that
+  // the network spreads these packets over its routes. The ports after the first follow those of
+  // the shards; with port 0 in `data` each is any free one.
+  int paths = 1;
   // Slots of all shards together; divided evenly among them.
   std::uint32_t aggregators = 16'384;
   // Elements (of 32 bits) of the largest packet that can be aggregated.

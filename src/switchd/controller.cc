@@ -69,6 +69,38 @@ Result<std::vector<net::SocketAddress>> ends_of(const std::vector<std::string>& 
   return ends;
 }
 
+// Parses the further addresses of ends that are switches.
+// Each address may occur once in the job.
+Result<std::vector<AdmittedJob::Sources>> sources_of(const AdmittedJob& job,
+                                                     const SwitchPlane& plane) {
+  std::vector<AdmittedJob::Sources> all;
+  std::vector<net::SocketAddress> known = job.workers;
+  known.insert(known.end(), job.servers.begin(), job.servers.end());
+  for (const auto& [text, ports] : job.about.sources) {
+    if (ports.size() > plane.source_ports().size()) {
+      return Error(
+          fmt::format("sources: {} ports of '{}'; this switch has {} beside its first "
+                      "('paths' of its configuration), and as many are allowed",
+                      ports.size(), text, plane.source_ports().size()));
+    }
+    THALWEG_TRY(const net::SocketAddress end, net::SocketAddress::numeric(text));
+    AdmittedJob::Sources& sources = all.emplace_back(end, std::vector<net::SocketAddress>());
+    for (const std::uint16_t port : ports) {
+      net::SocketAddress from = end;
+      from.set_port(port);
+      if (const Status status = check_end(from, from.to_string(), plane); !status.ok()) {
+        return status.error().within("sources");
+      }
+      if (std::ranges::find(known, from) != known.end()) {
+        return Error(fmt::format("sources: '{}' is there twice", from.to_string()));
+      }
+      known.push_back(from);
+      sources.from.push_back(from);
+    }
+  }
+  return all;
+}
+
 json counters_json(const SwitchPlane::Counters& counters) {
   json out = json::object();
   for (const auto& [name, count] : counters) out[name] = count;
@@ -94,6 +126,14 @@ json job_json(std::uint32_t id, const net::JobRequest& request) {
 }
 
 }  // namespace
+
+std::vector<net::SocketAddress> AdmittedJob::addresses_of(const net::SocketAddress& end) const {
+  std::vector<net::SocketAddress> addresses{end};
+  for (const Sources& each : sources) {
+    if (each.end == end) addresses.insert(addresses.end(), each.from.begin(), each.from.end());
+  }
+  return addresses;
+}
 
 switches::AggregateJob aggregate_job(const AdmittedJob& job) {
   return {.id = job.id,
@@ -199,8 +239,9 @@ Result<json> Controller::create(const ControlServer::Requester& from, const json
   AdmittedJob job;
   THALWEG_TRY(job.workers, ends_of(wanted.workers, "workers", plane_));
   THALWEG_TRY(job.servers, ends_of(wanted.servers, "servers", plane_));
-  THALWEG_TRY(job.id, number_for(wanted));
   job.about = wanted;
+  THALWEG_TRY(job.sources, sources_of(job, plane_));
+  THALWEG_TRY(job.id, number_for(wanted));
   if (wanted.keyed && wanted.key.empty()) job.key = random_key();
   if (!wanted.key.empty()) {
     THALWEG_TRY(job.key, wire::JobKey::from_hex(wanted.key));
@@ -241,7 +282,8 @@ json Controller::list() const {
   return {{"jobs", jobs},
           {"aggregators", config_.aggregators},
           {"elements", config_.elements},
-          {"data", plane_.data_addresses()}};
+          {"data", plane_.data_addresses()},
+          {"sources", plane_.source_ports()}};
 }
 
 Result<json> Controller::statistics(const json& request) {

@@ -39,6 +39,20 @@ struct AdmittedJob {
   std::vector<net::SocketAddress> servers;
   net::JobRequest about;
   std::optional<wire::JobKey> key;
+  // The further addresses from which ends that are switches send (JobRequest::sources), by their
+  // address.
+  struct Sources {
+    net::SocketAddress end;
+    std::vector<net::SocketAddress> from;
+  };
+  std::vector<Sources> sources = {};
+
+  // The addresses from which this end sends: its own first.
+  [[nodiscard]] std::vector<net::SocketAddress> addresses_of(const net::SocketAddress& end) const;
+  // The paths by which packets go to this end.
+  [[nodiscard]] std::uint32_t paths_to(const net::SocketAddress& end) const {
+    return static_cast<std::uint32_t>(addresses_of(end).size());
+  }
 };
 
 // The same job as the aggregation stage needs it.
@@ -61,6 +75,8 @@ class SwitchPlane {
   virtual ~SwitchPlane() = default;
   // "host:port" of each shard.
   [[nodiscard]] virtual std::vector<std::string> data_addresses() const = 0;
+  // Further ports from which the first shard may send to other switches.
+  [[nodiscard]] virtual std::vector<std::uint16_t> source_ports() const = 0;
   // The address family of the shards' sockets: AF_INET or AF_INET6.
   [[nodiscard]] virtual int family() const = 0;
   // Whether this is the address of one of the shards, and packets to it arrive there.

@@ -47,14 +47,20 @@ class ShardedPlane final : public SwitchPlane {
       told.set_port(shard->port());
       addresses_.push_back(told.to_string());
     }
+    own_ports_ = ports_;
+    const std::vector<std::uint16_t> sources = source_ports();
+    own_ports_.insert(own_ports_.end(), sources.begin(), sources.end());
   }
 
   [[nodiscard]] std::vector<std::string> data_addresses() const override { return addresses_; }
+  [[nodiscard]] std::vector<std::uint16_t> source_ports() const override {
+    return shards_.front()->source_ports();
+  }
   [[nodiscard]] int family() const override { return family_; }
   [[nodiscard]] bool own(const net::SocketAddress& address) const override {
     // The address that jobs are told may be translated to the one that the shards are bound to.
-    return OwnAddresses(bound_, ports_).contains(address) ||
-           OwnAddresses(told_, ports_).contains(address);
+    return OwnAddresses(bound_, own_ports_).contains(address) ||
+           OwnAddresses(told_, own_ports_).contains(address);
   }
   [[nodiscard]] bool control(const net::SocketAddress& address) const override {
     return OwnAddresses(control_, {control_.port()}).contains(address);
@@ -65,7 +71,7 @@ class ShardedPlane final : public SwitchPlane {
     const auto shards = static_cast<std::uint32_t>(shards_.size());
     share.about.limit = (job.about.limit + shards - 1) / shards;
     // This host's addresses may have changed since the last job came.
-    const OwnAddresses own(bound_, ports_);
+    const OwnAddresses own(bound_, own_ports_);
     for (const auto& shard : shards_) {
       shard->know_own(own);
       if (const Status status = shard->install(share); !status.ok()) {
@@ -127,6 +133,7 @@ class ShardedPlane final : public SwitchPlane {
   net::SocketAddress bound_;
   net::SocketAddress control_;
   std::vector<std::uint16_t> ports_;
+  std::vector<std::uint16_t> own_ports_;  // these, and those from which packets are sent
   std::vector<std::string> addresses_;
   std::map<std::uint32_t, AdmittedJob> jobs_;
 };

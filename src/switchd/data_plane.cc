@@ -44,23 +44,36 @@ DataPlane::DataPlane(const switches::AggregateOptions& options, std::uint16_t sh
       stride_(options.slot_elements),
       elements_(std::size_t{options.slots} * stride_) {}
 
-const DataPlane::End* DataPlane::use(const net::SocketAddress& address) {
-  End& end = ends_[address];
-  ++end.users;
-  return &end;
+std::vector<const DataPlane::End*> DataPlane::use(const AdmittedJob& job,
+                                                  const net::SocketAddress& end) {
+  std::vector<const End*> used;
+  for (const net::SocketAddress& address : job.addresses_of(end)) {
+    End& each = ends_[address];
+    ++each.users;
+    used.push_back(&each);
+  }
+  return used;
 }
 
-void DataPlane::release(const net::SocketAddress& address) {
-  const auto found = ends_.find(address);
-  if (--found->second.users == 0) ends_.erase(found);
+void DataPlane::release(const AdmittedJob& job, const net::SocketAddress& end) {
+  for (const net::SocketAddress& address : job.addresses_of(end)) {
+    const auto found = ends_.find(address);
+    if (--found->second.users == 0) ends_.erase(found);
+  }
 }
 
 Status DataPlane::install(const AdmittedJob& about) {
   THALWEG_TRY_STATUS(table_.add_job(aggregate_job(about)));
   Job& job = jobs_[about.id];
   job.about = about;
-  for (const net::SocketAddress& address : about.workers) job.workers.push_back(use(address));
-  for (const net::SocketAddress& address : about.servers) job.servers.push_back(use(address));
+  for (std::size_t i = 0; i < about.workers.size(); ++i) {
+    for (const End* end : use(about, about.workers[i])) job.members[end].worker = i;
+    job.paths = std::max(job.paths, about.paths_to(about.workers[i]));
+  }
+  for (const net::SocketAddress& address : about.servers) {
+    for (const End* end : use(about, address)) job.members[end].server = true;
+    job.paths = std::max(job.paths, about.paths_to(address));
+  }
   if (about.key) {
     job.sealer.emplace(
         *about.key,
@@ -76,8 +89,9 @@ void DataPlane::remove(std::uint32_t id) {
   const auto found = jobs_.find(id);
   if (found == jobs_.end()) return;
   table_.remove_job(id);
-  for (const net::SocketAddress& address : found->second.about.workers) release(address);
-  for (const net::SocketAddress& address : found->second.about.servers) release(address);
+  const AdmittedJob& about = found->second.about;
+  for (const net::SocketAddress& address : about.workers) release(about, address);
+  for (const net::SocketAddress& address : about.servers) release(about, address);
   jobs_.erase(found);
 }
 
@@ -129,11 +143,8 @@ void DataPlane::on_packet(std::span<const std::byte> packet, Context& context, c
       return;
     }
     context.job = &found->second;
-    const auto is_in = [&](const std::vector<const End*>& ends) {
-      return std::ranges::find(ends, context.end) != ends.end();
-    };
-    context.worker = is_in(context.job->workers);
-    context.server = is_in(context.job->servers);
+    const auto member = context.job->members.find(context.end);
+    context.member = member == context.job->members.end() ? Member() : member->second;
   }
   if (!admit(packet, header, context)) return;
   header.congested = header.congested || run.marked;
@@ -157,7 +168,7 @@ bool DataPlane::admit(std::span<const std::byte> packet, const wire::AtpHeader& 
                       const Context& context) {
   Job& job = *context.job;
   const bool up = header.kind == wire::AtpKind::kGradient || header.kind == wire::AtpKind::kUpdate;
-  if (!(up ? context.worker : context.server)) {
+  if (!(up ? context.member.worker.has_value() : context.member.server)) {
     ++job.refused.foreign;
     return false;
   }
@@ -170,6 +181,14 @@ bool DataPlane::admit(std::span<const std::byte> packet, const wire::AtpHeader& 
     return false;
   }
   return true;
+}
+
+std::uint32_t DataPlane::path_of(const wire::AtpHeader& header, Job& job) {
+  if (job.paths == 1) return 0;
+  // A sum that is not for all workers answers one that was sent again.
+  const bool all = header.groups == wire::atp_all(header.group_count);
+  const bool again = header.kind == wire::AtpKind::kGradient ? header.resend : !all;
+  return again ? job.next_path++ % job.paths : wire::atp_path_of(header.sequence, job.paths);
 }
 
 // The stage may have rewritten the header, but never the number of elements.
@@ -206,19 +225,20 @@ std::optional<std::span<const std::byte>> DataPlane::act(const switches::Aggrega
 // The report goes to the sender of the packet that showed the loss.
 void DataPlane::report(const wire::AtpHeader& missing, const Context& context) {
   Job& job = *context.job;
-  const auto sender = std::ranges::find(job.workers, context.end) - job.workers.begin();
-  const std::span<std::byte> out = output_.to_workers(missing.job, static_cast<std::size_t>(sender),
-                                                      wire::atp_packet_size(missing));
+  const std::span<std::byte> out = output_.to_workers(
+      missing.job, context.member.worker, path_of(missing, job), wire::atp_packet_size(missing));
   wire::encode_atp_header(missing, out);
   if (job.sealer) job.sealer->seal(out);
 }
 
 void DataPlane::emit(const wire::AtpHeader& header, std::span<const std::byte> elements, Job& job) {
   const std::size_t size = wire::atp_packet_size(header);
+  const std::uint32_t path = path_of(header, job);
   const std::span<std::byte> out =
       header.kind == wire::AtpKind::kGradient
-          ? output_.to_server(header.job, header.sequence, size)
-          : output_.to_workers(header.job, only_receiver(header, job.workers.size()), size);
+          ? output_.to_server(header.job, header.sequence, path, size)
+          : output_.to_workers(header.job, only_receiver(header, job.about.workers.size()), path,
+                               size);
   wire::encode_atp_header(header, out);
   if (!elements.empty()) {
     std::memcpy(out.data() + wire::atp_overhead(header.keyed), elements.data(), elements.size());

@@ -35,13 +35,14 @@ class DataPlane {
   class Output {
    public:
     virtual ~Output() = default;
-    // To the server of the sequence, or to the next switch before it.
+    // To the server of the sequence, or to the next switch before it. `path`: by which path, to an
+    // end that has several.
     [[nodiscard]] virtual std::span<std::byte> to_server(std::uint32_t job, std::uint64_t sequence,
-                                                         std::size_t size) = 0;
+                                                         std::uint32_t path, std::size_t size) = 0;
     // To every worker of the job; or only to the one whose index in the job is `worker`.
     [[nodiscard]] virtual std::span<std::byte> to_workers(std::uint32_t job,
                                                           std::optional<std::size_t> worker,
-                                                          std::size_t size) = 0;
+                                                          std::uint32_t path, std::size_t size) = 0;
   };
 
   // Packets that one receive call returned, all from one sender. Each has `packet_size` bytes; the
@@ -76,7 +77,7 @@ class DataPlane {
   void on_tick(Time now);
 
   [[nodiscard]] const switches::AggregateTable& table() const { return table_; }
-  // What arrived from this address; zeros if no job names it.
+  // What arrived from this address alone; zeros if no job names it.
   [[nodiscard]] Received received_from(const net::SocketAddress& end) const;
   // Requires an installed job.
   [[nodiscard]] const Refused& refused(std::uint32_t job) const { return jobs_.at(job).refused; }
@@ -90,15 +91,21 @@ class DataPlane {
   [[nodiscard]] std::uint64_t corrupt() const { return corrupt_; }
 
  private:
-  // A worker or server of one job or several.
+  // An address from which workers or servers of one job or several send.
   struct End {
     Received received;
     std::size_t users = 0;  // how many times jobs name it
   };
+  // Who of a job sends from an address.
+  struct Member {
+    std::optional<std::size_t> worker;  // its index in the job
+    bool server = false;
+  };
   struct Job {
     AdmittedJob about;
-    std::vector<const End*> workers;
-    std::vector<const End*> servers;
+    std::unordered_map<const End*, Member> members;
+    std::uint32_t paths = 1;      // to the ends that have several
+    std::uint32_t next_path = 0;  // of the next packet that is sent again
     std::optional<wire::AtpSealer> sealer;
     std::optional<wire::AtpVerifier> verifier;
     Refused refused = {};
@@ -111,8 +118,7 @@ class DataPlane {
   struct Context {
     const End* end = nullptr;
     Job* job = nullptr;
-    bool worker = false;  // the sender is a worker of the job
-    bool server = false;  // the sender is a server of the job
+    Member member = {};  // who of the job the sender is
   };
 
   void on_packet(std::span<const std::byte> packet, Context& context, const Run& run, Time now);
@@ -124,8 +130,12 @@ class DataPlane {
                                                 std::span<const std::byte> elements);
   void report(const wire::AtpHeader& missing, const Context& context);
   void emit(const wire::AtpHeader& header, std::span<const std::byte> elements, Job& job);
-  const End* use(const net::SocketAddress& address);
-  void release(const net::SocketAddress& address);
+  // The path of a packet to an end that has several. What is sent again takes each in turn, since
+  // the one before may be dead.
+  [[nodiscard]] static std::uint32_t path_of(const wire::AtpHeader& header, Job& job);
+  // Counts all addresses of this end as used once more; release() is the reverse.
+  std::vector<const End*> use(const AdmittedJob& job, const net::SocketAddress& end);
+  void release(const AdmittedJob& job, const net::SocketAddress& end);
   [[nodiscard]] std::int32_t* slot(std::uint32_t index) {
     return &elements_[std::size_t{index} * stride_];
   }

@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 #include <time.h>
 
+#include <algorithm>
 #include <future>
 #include <numeric>
 #include <thread>
@@ -42,13 +43,23 @@ struct JobTrains {
 
 class TrainOutput final : public DataPlane::Output {
  public:
-  explicit TrainOutput(net::UdpSocket& socket) : socket_(socket) {}
+  // `sockets`: by path; they outlive this.
+  explicit TrainOutput(std::vector<net::UdpSocket*> sockets) : sockets_(std::move(sockets)) {}
 
   void install(const AdmittedJob& job) {
-    JobTrains trains{{}, {}, net::PacketTrain(socket_, job.workers)};
+    // A shard that has no further sockets has no job with several paths, or gets no packets of it.
+    const auto end_of = [&](const net::SocketAddress& address) {
+      const auto most = static_cast<std::uint32_t>(sockets_.size());
+      return net::PacketTrain::End{address, std::min(job.paths_to(address), most)};
+    };
+    std::vector<net::PacketTrain::End> everyone;
+    for (const net::SocketAddress& worker : job.workers) everyone.push_back(end_of(worker));
+    JobTrains trains{{}, {}, net::PacketTrain(sockets_, everyone)};
     for (const auto& [ends, out] :
          {std::pair{&job.servers, &trains.servers}, std::pair{&job.workers, &trains.workers}}) {
-      for (const net::SocketAddress& end : *ends) out->emplace_back(socket_, std::vector{end});
+      for (const net::SocketAddress& end : *ends) {
+        out->emplace_back(sockets_, std::vector{end_of(end)});
+      }
     }
     jobs_.emplace(job.id, std::move(trains));
   }
@@ -56,15 +67,15 @@ class TrainOutput final : public DataPlane::Output {
   void remove(std::uint32_t id) { jobs_.erase(id); }
   [[nodiscard]] const JobTrains& of(std::uint32_t id) const { return jobs_.at(id); }
 
-  std::span<std::byte> to_server(std::uint32_t job, std::uint64_t sequence,
+  std::span<std::byte> to_server(std::uint32_t job, std::uint64_t sequence, std::uint32_t path,
                                  std::size_t size) override {
     std::vector<net::PacketTrain>& servers = jobs_.at(job).servers;
-    return room(servers[sequence % servers.size()], size);
+    return room(servers[sequence % servers.size()], path, size);
   }
   std::span<std::byte> to_workers(std::uint32_t job, std::optional<std::size_t> worker,
-                                  std::size_t size) override {
+                                  std::uint32_t path, std::size_t size) override {
     JobTrains& trains = jobs_.at(job);
-    return room(worker ? trains.workers[*worker] : trains.everyone, size);
+    return room(worker ? trains.workers[*worker] : trains.everyone, path, size);
   }
   void flush() {
     for (net::PacketTrain* train : waiting_) train->flush();
@@ -72,12 +83,12 @@ class TrainOutput final : public DataPlane::Output {
   }
 
  private:
-  std::span<std::byte> room(net::PacketTrain& train, std::size_t size) {
+  std::span<std::byte> room(net::PacketTrain& train, std::uint32_t path, std::size_t size) {
     if (train.empty()) waiting_.push_back(&train);
-    return train.add(size);
+    return train.add(size, path);
   }
 
-  net::UdpSocket& socket_;
+  std::vector<net::UdpSocket*> sockets_;
   std::unordered_map<std::uint32_t, JobTrains> jobs_;
   std::vector<net::PacketTrain*> waiting_;  // trains with packets to flush, each once
 };
@@ -103,14 +114,53 @@ net::PacketTrain::Counters operator+(const net::PacketTrain::Counters& a,
   return {a.packets + b.packets, a.bytes + b.bytes, a.lost + b.lost};
 }
 
-SwitchPlane::Port port_of(const net::SocketAddress& address, const DataPlane& plane,
-                          const net::PacketTrain::Counters& out) {
-  const DataPlane::Received in = plane.received_from(address);
+SwitchPlane::Port port_of(const AdmittedJob& job, const net::SocketAddress& address,
+                          const DataPlane& plane, const net::PacketTrain::Counters& out) {
+  DataPlane::Received in;
+  for (const net::SocketAddress& from : job.addresses_of(address)) {
+    in.packets += plane.received_from(from).packets;
+    in.bytes += plane.received_from(from).bytes;
+  }
   return {address.to_string(),
           {{"packets_in", in.packets},
            {"bytes_in", in.bytes},
            {"packets_out", out.packets},
            {"bytes_out", out.bytes}}};
+}
+
+}  // namespace
+
+namespace {
+
+// Binds to the port that is `offset` after that of the configuration, or to any if that is 0.
+Result<net::UdpSocket> bind_socket(const SwitchConfig& config, int offset,
+                                   std::size_t receive_buffer) {
+  THALWEG_TRY(net::SocketAddress local, net::SocketAddress::resolve(config.data));
+  if (local.port() != 0) {
+    constexpr int kMostPort = 65'535;
+    const int port = local.port() + offset;
+    if (port > kMostPort) {
+      return Error(fmt::format("data: '{}' with {} shards and {} paths; ports end at {}",
+                               config.data, config.shards, config.paths, kMostPort));
+    }
+    local.set_port(static_cast<std::uint16_t>(port));
+  }
+  return net::UdpSocket::bind(local, {.receive_buffer_bytes = receive_buffer,
+                                      .send_buffer_bytes = config.receive_buffer,
+                                      .keep_port = true});
+}
+
+// The socket of the shard and, of the first one, those of further paths, at which nothing is
+// received.
+Result<std::vector<net::UdpSocket>> bind_sockets(const SwitchConfig& config, int index) {
+  std::vector<net::UdpSocket> sockets;
+  THALWEG_TRY(net::UdpSocket first, bind_socket(config, index, config.receive_buffer));
+  sockets.push_back(std::move(first));
+  for (int i = 1; index == 0 && i < config.paths; ++i) {
+    THALWEG_TRY(net::UdpSocket next, bind_socket(config, config.shards + i - 1, 1));
+    sockets.push_back(std::move(next));
+  }
+  return sockets;
 }
 
 }  // namespace
@@ -126,11 +176,13 @@ std::uint32_t slots_per_shard(const SwitchConfig& config) {
 
 class Shard::Core final : public net::EventLoop::Handler {
  public:
+  // `sockets`: the one that receives, and those of further paths.
   Core(const SwitchConfig& config, int index, std::unique_ptr<net::EventLoop> loop,
-       net::UdpSocket socket)
+       std::vector<net::UdpSocket> sockets)
       : loop_(std::move(loop)),
-        socket_(std::move(socket)),
-        output_(socket_),
+        sockets_(std::move(sockets)),
+        socket_(sockets_.front()),
+        output_(pointers_to(sockets_)),
         plane_({.slots = slots_per_shard(config), .slot_elements = config.elements},
                static_cast<std::uint16_t>(index), output_) {}
   ~Core() override {
@@ -146,6 +198,11 @@ class Shard::Core final : public net::EventLoop::Handler {
     return ok_status();
   }
   [[nodiscard]] std::uint16_t port() const { return socket_.port(); }
+  [[nodiscard]] std::vector<std::uint16_t> source_ports() const {
+    std::vector<std::uint16_t> ports;
+    for (std::size_t i = 1; i < sockets_.size(); ++i) ports.push_back(sockets_[i].port());
+    return ports;
+  }
 
   // Runs `work` in the shard's thread and returns what it returned.
   template <class Work>
@@ -173,7 +230,7 @@ class Shard::Core final : public net::EventLoop::Handler {
             {"corrupt", plane_.corrupt()},
             {"slots", plane_.table().slots_in_use()},
             {"receive_calls", socket_.receive_calls()},
-            {"send_calls", socket_.send_calls()},
+            {"send_calls", send_calls()},
             {"processor_us", processor_us()}};
   }
 
@@ -188,6 +245,16 @@ class Shard::Core final : public net::EventLoop::Handler {
     }
     output_.flush();
   }
+  static std::vector<net::UdpSocket*> pointers_to(std::vector<net::UdpSocket>& sockets) {
+    std::vector<net::UdpSocket*> pointers;
+    for (net::UdpSocket& socket : sockets) pointers.push_back(&socket);
+    return pointers;
+  }
+  [[nodiscard]] std::uint64_t send_calls() const {
+    std::uint64_t calls = 0;
+    for (const net::UdpSocket& socket : sockets_) calls += socket.send_calls();
+    return calls;
+  }
   std::optional<Time> turn() {
     if (plane_.table().slots_in_use() == 0) return std::nullopt;
     const Time now = net::monotonic_now();
@@ -199,7 +266,8 @@ class Shard::Core final : public net::EventLoop::Handler {
   }
 
   std::unique_ptr<net::EventLoop> loop_;
-  net::UdpSocket socket_;
+  std::vector<net::UdpSocket> sockets_;
+  net::UdpSocket& socket_;  // the one that receives
   TrainOutput output_;
   DataPlane plane_;
   Time next_tick_;
@@ -219,11 +287,11 @@ SwitchPlane::JobStatistics Shard::Core::statistics(const AdmittedJob& job) const
   for (const net::PacketTrain& train : trains.servers) lost += train.counters().lost;
   out.counters.emplace_back("lost", lost);
   for (std::size_t i = 0; i < job.workers.size(); ++i) {
-    out.ports.push_back(
-        port_of(job.workers[i], plane_, trains.workers[i].counters() + trains.everyone.counters()));
+    out.ports.push_back(port_of(job, job.workers[i], plane_,
+                                trains.workers[i].counters() + trains.everyone.counters()));
   }
   for (std::size_t i = 0; i < job.servers.size(); ++i) {
-    out.ports.push_back(port_of(job.servers[i], plane_, trains.servers[i].counters()));
+    out.ports.push_back(port_of(job, job.servers[i], plane_, trains.servers[i].counters()));
   }
   return out;
 }
@@ -232,27 +300,15 @@ Shard::Shard(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 Shard::~Shard() = default;
 
 Result<std::unique_ptr<Shard>> Shard::start(const SwitchConfig& config, int index) {
-  THALWEG_TRY(net::SocketAddress local, net::SocketAddress::resolve(config.data));
-  if (local.port() != 0) {
-    constexpr int kMostPort = 65'535;
-    const int port = local.port() + index;
-    if (port > kMostPort) {
-      return Error(fmt::format("data: '{}' with {} shards; ports end at {}", config.data,
-                               config.shards, kMostPort));
-    }
-    local.set_port(static_cast<std::uint16_t>(port));
-  }
-  THALWEG_TRY(net::UdpSocket socket,
-              net::UdpSocket::bind(local, {.receive_buffer_bytes = config.receive_buffer,
-                                           .send_buffer_bytes = config.receive_buffer,
-                                           .keep_port = true}));
+  THALWEG_TRY(std::vector<net::UdpSocket> sockets, bind_sockets(config, index));
   THALWEG_TRY(std::unique_ptr<net::EventLoop> loop, net::EventLoop::make());
-  auto core = std::make_unique<Core>(config, index, std::move(loop), std::move(socket));
+  auto core = std::make_unique<Core>(config, index, std::move(loop), std::move(sockets));
   THALWEG_TRY_STATUS(core->start());
   return std::unique_ptr<Shard>(new Shard(std::move(core)));
 }
 
 std::uint16_t Shard::port() const { return core_->port(); }
+std::vector<std::uint16_t> Shard::source_ports() const { return core_->source_ports(); }
 void Shard::know_own(const OwnAddresses& own) {
   core_->ask([&] { return core_->know_own(own), true; });
 }

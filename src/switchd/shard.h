@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <thalweg/result.h>
 
@@ -27,6 +28,8 @@ class Shard {
   Shard& operator=(const Shard&) = delete;
 
   [[nodiscard]] std::uint16_t port() const;
+  // Further ports from which it sends to other switches; only the first shard has any.
+  [[nodiscard]] std::vector<std::uint16_t> source_ports() const;
   // These run in the shard's thread; they return once it is done.
   // Packets that seem to come from these addresses are dropped from now on.
   void know_own(const OwnAddresses& own);

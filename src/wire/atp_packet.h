@@ -95,6 +95,16 @@ constexpr std::uint64_t atp_first_time(std::uint64_t sequence) {
   return atp_is_repetition(sequence) ? sequence - kAtpRepetition : sequence;
 }
 
+// Between two switches the packets of a job are spread over several paths (docs/switch.md). All
+// packets of a sequence take the same of them, and so do runs of kAtpPathRun sequences, so that
+// packets that leave together mostly share a path.
+inline constexpr std::uint64_t kAtpPathRun = 8;
+inline constexpr std::uint32_t kAtpMostPaths = 32;
+constexpr std::uint32_t atp_path_of(std::uint64_t sequence, std::uint32_t paths) {
+  return paths <= 1 ? 0
+                    : static_cast<std::uint32_t>(atp_first_time(sequence) / kAtpPathRun % paths);
+}
+
 inline constexpr std::size_t kAtpHeaderSize = 44;
 inline constexpr std::size_t kAtpHeaderCheckSize = 4;  // its last bytes
 // Bytes of a keyed packet's nonce and tag (wire/atp_seal.h).

@@ -87,7 +87,8 @@ class Game {
         if (input_.byte() == 0x77) side.endpoint.connection_lost("a test", now_);
         break;
       case 12:
-        side.endpoint.on_data_end(input_.byte(), input_.byte() % kPriorityCount, now_);
+        side.endpoint.on_data_end(input_.byte(), input_.byte() % kPriorityCount, now_,
+                                  input_.byte());
         break;
       default:
         for (Side& each : sides_) each.endpoint.on_timeout(now_);

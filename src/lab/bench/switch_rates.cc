@@ -35,11 +35,11 @@ constexpr std::uint32_t kSlots = 16'384;
 class MemoryOutput final : public switchd::DataPlane::Output {
  public:
   std::span<std::byte> to_server(std::uint32_t /*job*/, std::uint64_t /*sequence*/,
-                                 std::size_t size) override {
+                                 std::uint32_t /*path*/, std::size_t size) override {
     return room(size);
   }
   std::span<std::byte> to_workers(std::uint32_t /*job*/, std::optional<std::size_t> /*worker*/,
-                                  std::size_t size) override {
+                                  std::uint32_t /*path*/, std::size_t size) override {
     return room(size);
   }
 

@@ -15,6 +15,7 @@
 #include "net/io/address.h"
 #include "net/io/system.h"
 #include "net/io/tcp.h"
+#include "wire/atp_packet.h"
 
 namespace thalweg::lab {
 namespace {
@@ -30,8 +31,8 @@ Result<std::unique_ptr<AggregatorProcess>> AggregatorProcess::start(const std::s
                                                                     const TestbedPlace& place) {
   const std::string stem = fmt::format("{}/{}-aggregator", place.folder(), switch_name);
   std::ofstream config(stem + ".yaml");
-  config << fmt::format("data: \"{0}:{1}\"\ncontrol: \"{0}:{2}\"\n", address, kAggregatorDataPort,
-                        kAggregatorControlPort)
+  config << fmt::format("data: \"{0}:{1}\"\ncontrol: \"{0}:{2}\"\npaths: {3}\n", address,
+                        kAggregatorDataPort, kAggregatorControlPort, wire::kAtpMostPaths)
          << std::flush;
   if (!config) return Error(fmt::format("cannot write {}.yaml", stem));
   std::unique_ptr<AggregatorProcess> made(

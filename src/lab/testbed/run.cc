@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "lab/files.h"
 #include "lab/testbed/hosts.h"
 #include "lab/testbed/place.h"
 #include "launch/job.h"
@@ -20,11 +21,16 @@
 #include "net/job/environment.h"
 #include "net/store/store_server.h"
 #include "topology/format/text.h"
+#include "topology/routing.h"
 
 namespace thalweg::lab {
 namespace {
 
 using nlohmann::json;
+
+// DLCP's paths between two ranks where the network has several: its own number where routers are
+// between them.
+constexpr const char* kPaths = "16";
 
 // The numbers of the hosts that `text` names, as "0-3,6", in that order; all `count` if it is
 // empty.
@@ -88,6 +94,17 @@ std::string switch_list(const json& aggregators) {
   return list;
 }
 
+// Whether some of these hosts have several shortest paths between them.
+bool several_paths(const topology::Topology& topology, const std::vector<std::size_t>& hosts) {
+  const topology::Routing routing(topology);
+  const auto rank = [](std::size_t host) { return Rank(static_cast<std::int32_t>(host)); };
+  return std::ranges::any_of(hosts, [&](std::size_t from) {
+    return std::ranges::any_of(hosts, [&](std::size_t to) {
+      return from != to && routing.paths(rank(from), rank(to), 2).size() > 1;
+    });
+  });
+}
+
 }  // namespace
 
 Result<int> run_on_testbed(const TestbedRunOptions& options,
@@ -125,6 +142,11 @@ Result<int> run_on_testbed(const TestbedRunOptions& options,
   if (!stats["aggregators"].empty()) {
     ranks.variables.emplace("THALWEG_SWITCH", switch_list(stats["aggregators"]));
     ranks.variables.emplace("THALWEG_TOPOLOGY", place.topology());
+  }
+  // All hosts of a testbed share one IP network, so DLCP could not see that routers are between.
+  THALWEG_TRY(const topology::Topology topology, load_topology(place.topology()));
+  if (!net::process_environment()("THALWEG_DLCP_PATHS") && several_paths(topology, hosts)) {
+    ranks.variables.emplace("THALWEG_DLCP_PATHS", kPaths);
   }
   ranks.variables.emplace(TestbedPlace::kFolderVariable, place.parent_folder());
   std::vector<launch::SupervisedProcess> processes;

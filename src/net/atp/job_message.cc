@@ -69,6 +69,48 @@ Result<std::vector<std::uint32_t>> numbers_from(const json& fields, const char* 
   return value.get<std::vector<std::uint32_t>>();
 }
 
+Result<std::vector<std::uint16_t>> ports_from(const json& value, const char* field) {
+  const auto is_port = [](const json& item) {
+    return item.is_number_unsigned() && item.get<std::uint64_t>() >= 1 &&
+           item.get<std::uint64_t>() <= 0xffff;
+  };
+  if (!value.is_array() || value.size() >= wire::kAtpMostPaths ||
+      !std::ranges::all_of(value, is_port)) {
+    return bad_field(
+        field, value,
+        fmt::format("a list of up to {} ports from 1 to 65535", wire::kAtpMostPaths - 1));
+  }
+  std::vector<std::uint16_t> ports = value.get<std::vector<std::uint16_t>>();
+  std::vector<std::uint16_t> sorted = ports;
+  std::ranges::sort(sorted);
+  if (std::ranges::adjacent_find(sorted) != sorted.end()) {
+    return bad_field(field, value, "each port once");
+  }
+  return ports;
+}
+
+// Each end must be one of the request, and all have as many ports.
+Result<std::map<std::string, std::vector<std::uint16_t>>> sources_from(const json& fields,
+                                                                       const JobRequest& request) {
+  const json value = fields.value("sources", json::object());
+  if (!value.is_object()) {
+    return bad_field("sources", value, "an object with a list of ports for each \"host:port\"");
+  }
+  std::map<std::string, std::vector<std::uint16_t>> sources;
+  for (const auto& [end, list] : value.items()) {
+    const bool known = std::ranges::find(request.workers, end) != request.workers.end() ||
+                       std::ranges::find(request.servers, end) != request.servers.end();
+    if (!known) return bad_field("sources", json(end), "one of 'workers' or 'servers'");
+    THALWEG_TRY(std::vector<std::uint16_t> ports, ports_from(list, "sources"));
+    if (ports.empty()) return bad_field("sources", list, "one port or more");
+    if (!sources.empty() && sources.begin()->second.size() != ports.size()) {
+      return bad_field("sources", list, "the same number of ports for each end");
+    }
+    sources.emplace(end, std::move(ports));
+  }
+  return sources;
+}
+
 Result<bool> flag_from(const json& fields, const char* field) {
   if (!fields.contains(field)) return false;
   if (!fields.at(field).is_boolean()) return bad_field(field, fields.at(field), "true or false");
@@ -107,6 +149,7 @@ json to_json(const JobRequest& request) {
                  {"second_level", request.second_level},
                  {"lease", request.lease}};
   if (!request.key.empty()) fields["key"] = request.key;
+  if (!request.sources.empty()) fields["sources"] = request.sources;
   return fields;
 }
 
@@ -114,7 +157,7 @@ Result<JobRequest> job_request_from(const json& fields) {
   for (const auto& [field, value] : fields.items()) {
     static constexpr const char* kKnown[] = {"op",      "job",   "token",  "name",   "workers",
                                              "servers", "limit", "window", "groups", "second_level",
-                                             "keyed",   "key",   "lease"};
+                                             "keyed",   "key",   "lease",  "sources"};
     if (std::ranges::find(kKnown, field) == std::end(kKnown)) {
       return bad_field(field.c_str(), value, "none of that name");
     }
@@ -124,6 +167,7 @@ Result<JobRequest> job_request_from(const json& fields) {
   THALWEG_TRY(request.name, text_from(fields, "name", kMaxJobName));
   THALWEG_TRY(request.workers, addresses_from(fields, "workers", 1, kMaxJobWorkers));
   THALWEG_TRY(request.servers, addresses_from(fields, "servers", 1, kMaxJobServers));
+  THALWEG_TRY(request.sources, sources_from(fields, request));
   THALWEG_TRY(request.limit, whole_from(fields, "limit", 0));
   THALWEG_TRY(request.window, whole_from(fields, "window", request.window, 1));
   THALWEG_TRY(request.groups, whole_from(fields, "groups", request.groups));
@@ -139,8 +183,10 @@ Result<JobRequest> job_request_from(const json& fields) {
 }
 
 json to_json(const JobGrant& grant) {
-  return {
+  json fields{
       {"job", grant.id}, {"key", grant.key}, {"data", grant.data}, {"elements", grant.elements}};
+  if (!grant.sources.empty()) fields["sources"] = grant.sources;
+  return fields;
 }
 
 Result<JobGrant> job_grant_from(const json& fields) {
@@ -151,6 +197,7 @@ Result<JobGrant> job_grant_from(const json& fields) {
   THALWEG_TRY(grant.key, text_from(fields, "key", kKeyDigits));
   THALWEG_TRY(grant.data, addresses_from(fields, "data", 0, kMaxShards));
   THALWEG_TRY(grant.elements, whole_from(fields, "elements", 1, 1, wire::kAtpMostElements));
+  THALWEG_TRY(grant.sources, ports_from(fields.value("sources", json::array()), "sources"));
   return grant;
 }
 
@@ -160,6 +207,7 @@ json to_json(const AtpJob& job) {
   fields["order"] = job.order;
   fields["groups"] = job.groups;
   fields["switches"] = job.switches;
+  fields["paths"] = job.paths;
   if (job.salt) fields["salt"] = *job.salt;
   if (!job.checks) fields["unchecked"] = true;
   return fields;
@@ -184,6 +232,7 @@ Result<AtpJob> atp_job_from(const json& fields) {
   for (std::size_t i = 0; i < sorted.size(); ++i) {
     if (sorted[i] != i) return bad_field("order", fields.at("order"), "each rank once");
   }
+  THALWEG_TRY(job.paths, whole_from(fields, "paths", 1, 1, wire::kAtpMostPaths));
   THALWEG_TRY(job.groups, numbers_from(fields, "groups", 1, kMost));
   if (job.groups.empty()) return job;
   if (std::accumulate(job.groups.begin(), job.groups.end(), std::size_t{0}) != job.order.size()) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -34,6 +35,10 @@ struct JobRequest {
   // "host:port" of each server that sums go to. Sequence s belongs to server s modulo the number of
   // servers.
   std::vector<std::string> servers;
+  // Ends that are switches and send from further ports than the one above, so that the network
+  // spreads their packets over its routes: these ports, by the "host:port" of the end. As many for
+  // each. The switch sends to these ends from as many ports, too.
+  std::map<std::string, std::vector<std::uint16_t>> sources = {};
   // The most aggregators that the job may hold at a time. 0: as many as are free.
   std::uint32_t limit = 0;
   // The most sequences that a worker has in flight.
@@ -59,6 +64,8 @@ struct JobGrant {
   // there is no switch.
   std::vector<std::string> data;
   std::uint32_t elements = 1;  // elements that fit an aggregator
+  // Further ports from which the first shard may send to other switches. Told by "list" only.
+  std::vector<std::uint16_t> sources = {};
   bool operator==(const JobGrant&) const = default;
 };
 
@@ -72,6 +79,8 @@ struct AtpJob {
   // Empty: one level.
   std::vector<std::uint32_t> groups = {};
   std::vector<std::string> switches = {};
+  // Two levels: the paths over which the switches spread packets to each other.
+  std::uint32_t paths = 1;
   // With a job key: the number from which all ranks make the job's key (net/auth/atp_key.h). The
   // key itself, which is a secret, is not in `grant` then.
   std::optional<std::uint64_t> salt = {};

@@ -29,6 +29,7 @@ struct Present {
   // What the switch said of itself; asked only if there are several switches. A job over several
   // switches uses the first shard of each, so that all senders choose the same.
   std::string data;
+  std::vector<std::uint16_t> sources;  // further ports from which that shard may send
 };
 
 Time answer_time(Time until) { return std::min(until, monotonic_now() + kAnswerTime); }
@@ -38,15 +39,19 @@ Result<Present> find_switch(const ListedSwitch& at, const std::string& token, bo
                             Time by) {
   Result<SwitchClient> client = SwitchClient::connect(at.address, token, by);
   if (!client.ok()) return Present{};
-  Present present{.client = std::make_unique<SwitchClient>(std::move(*client)), .data = {}};
+  Present present{
+      .client = std::make_unique<SwitchClient>(std::move(*client)), .data = {}, .sources = {}};
   if (!several) return present;
   const Result<json> about = present.client->ask({{"op", "list"}}, by);
   if (!about.ok() && !present.client->answered()) return Present{};
   if (!about.ok()) return about.error().within(at.name);
-  const Result<JobGrant> said = job_grant_from({{"data", about->value("data", json())}});
+  const Result<JobGrant> said =
+      job_grant_from({{"data", about->value("data", json())},
+                      {"sources", about->value("sources", json::array())}});
   if (!said.ok()) return said.error().within(at.text());
   if (said->data.empty()) return Error(at.text() + ": the switch has no data address");
   present.data = said->data.front();
+  present.sources = said->sources;
   return present;
 }
 
@@ -82,6 +87,11 @@ class Attempt {
     sites_.push_back(placement.top);
     for (const std::size_t at : placement.switches) {
       if (std::ranges::find(sites_, at) == sites_.end()) sites_.push_back(at);
+    }
+    if (!placement.several_paths) return;
+    further_paths_ = switches[placement.top].sources.size();
+    for (const std::size_t at : sites_) {
+      further_paths_ = std::min(further_paths_, switches[at].sources.size());
     }
   }
 
@@ -135,6 +145,7 @@ class Attempt {
     for (const std::size_t at : placement_.switches) {
       levels.job.switches.push_back(switches_[at].data);
     }
+    levels.job.paths = 1 + static_cast<std::uint32_t>(further_paths_);
     return levels;
   }
 
@@ -150,7 +161,11 @@ class Attempt {
     request.key = options_.key;
     const bool top = at == placement_.top;
     request.servers = {switches_[placement_.top].data};
-    if (top) request.servers.assign(members_.begin(), members_.begin() + servers_);
+    if (top) {
+      request.servers.assign(members_.begin(), members_.begin() + servers_);
+    } else {
+      add_sources(request, placement_.top);
+    }
     request.second_level = top && placement_.two_levels();
     request.groups = 0;
     auto member = members_.begin();
@@ -161,10 +176,19 @@ class Attempt {
         request.groups |= wire::atp_bit(static_cast<unsigned>(g));
       } else if (top) {
         request.workers.push_back(switches_[placement_.switches[g]].data);
+        add_sources(request, placement_.switches[g]);
       }
       member = end;
     }
     return request;
+  }
+
+  // The other switch sends from further ports.
+  void add_sources(JobRequest& request, std::size_t at) const {
+    if (further_paths_ == 0) return;
+    const std::vector<std::uint16_t>& all = switches_[at].sources;
+    request.sources[switches_[at].data].assign(
+        all.begin(), all.begin() + static_cast<std::ptrdiff_t>(further_paths_));
   }
 
   // Removes the job where it was created. A switch that does not answer ends it with the
@@ -186,6 +210,7 @@ class Attempt {
   std::vector<std::size_t> sites_;    // the switches of the job, the servers' first
   std::vector<JobGrant> grants_;      // of the first sites
   int servers_ = 1;
+  std::size_t further_paths_ = 0;  // beside the first, between switches
 };
 
 // The job without a switch. Its number is random, so that stray packets of other jobs do not match.

@@ -48,8 +48,9 @@ struct AtpNodeOptions {
   // Off: the check words of packets leave out the elements, so changed elements are not found. The
   // same on all members of the job.
   bool checks = true;
-  std::uint32_t elements = 256;  // in a packet
-  std::uint32_t window = 1024;   // packets in flight; a power of two
+  std::uint32_t elements = 256;    // in a packet
+  std::uint32_t window = 1024;     // packets in flight; a power of two
+  std::uint32_t switch_paths = 1;  // AtpWorkerOptions::paths
   proto::AtpPathOptions paths;
 };
 

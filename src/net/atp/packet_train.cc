@@ -10,21 +10,36 @@ namespace {
 // ECN-capable: switches mark these packets where they drop others.
 constexpr std::uint8_t kTrafficClass = 2;
 
+std::vector<PacketTrain::End> ends_with_one_path(std::vector<SocketAddress> addresses) {
+  std::vector<PacketTrain::End> ends;
+  for (SocketAddress& address : addresses) ends.push_back({std::move(address), 1});
+  return ends;
+}
+
 }  // namespace
 
 PacketTrain::PacketTrain(UdpSocket& socket, std::vector<SocketAddress> ends)
-    : socket_(socket), ends_(std::move(ends)), bytes_(UdpSocket::kMaxMessage) {}
+    : PacketTrain(std::vector{&socket}, ends_with_one_path(std::move(ends))) {}
 
-std::span<std::byte> PacketTrain::add(std::size_t size) {
+PacketTrain::PacketTrain(std::vector<UdpSocket*> sockets, std::vector<End> ends)
+    : sockets_(std::move(sockets)), ends_(std::move(ends)), bytes_(UdpSocket::kMaxMessage) {
+  for (const End& end : ends_) {
+    CHECK(end.paths >= 1 && end.paths <= sockets_.size());
+    spread_ |= end.paths > 1;
+  }
+}
+
+std::span<std::byte> PacketTrain::add(std::size_t size, std::uint32_t path) {
   CHECK(size > 0 && size <= bytes_.size());
   if (lose_packet_ && lose_packet_(offered_++)) {
     lost_room_.resize(bytes_.size());
     return std::span(lost_room_).first(size);
   }
   if (used_ > 0 && (closed_ || size > packet_size_ || packets_ == UdpSocket::kMaxPackets ||
-                    used_ + size > bytes_.size())) {
+                    used_ + size > bytes_.size() || (spread_ && path != path_))) {
     flush();
   }
+  path_ = path;
   if (used_ == 0) packet_size_ = size;
   closed_ = size < packet_size_;
   const std::span<std::byte> room = std::span(bytes_).subspan(used_, size);
@@ -35,11 +50,12 @@ std::span<std::byte> PacketTrain::add(std::size_t size) {
 
 void PacketTrain::flush() {
   if (used_ == 0) return;
-  for (const SocketAddress& end : ends_) {
+  for (const End& end : ends_) {
+    UdpSocket& socket = *sockets_[end.paths > 1 ? path_ : 0];
     const auto sent =
-        socket_.send_run(std::span(bytes_).first(used_), packet_size_, kTrafficClass, &end);
+        socket.send_run(std::span(bytes_).first(used_), packet_size_, kTrafficClass, &end.address);
     if (sent == UdpSocket::Sent::kAll) continue;
-    socket_.abandon();
+    socket.abandon();
     counters_.lost += packets_;
   }
   counters_.packets += packets_;

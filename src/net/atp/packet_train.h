@@ -1,4 +1,6 @@
-// Collects packets to the same destinations and sends many of them by one system call. Packets that
+// Collects packets to the same destinations and sends many of them by one system call. Destinations
+// beyond routers that choose a route by ports may be sent to from several sockets, each of which is
+// a path; packets that leave by one call share a path. Packets that
 // the socket does not take are lost, as in a full queue, so protocols that must know whether a
 // packet was sent cannot use this.
 #pragma once
@@ -22,21 +24,30 @@ class PacketTrain {
     std::uint64_t lost = 0;  // packets that the socket did not take, over all destinations
   };
 
+  struct End {
+    SocketAddress address;
+    std::uint32_t paths = 1;  // above 1: its packets are spread over so many
+  };
+
   // Every packet goes to all of `ends`. `socket` outlives this. Tests may let it lose packets
   // (net/dlcp/test_faults.h).
   PacketTrain(UdpSocket& socket, std::vector<SocketAddress> ends);
+  // `sockets`: those of the paths, at least as many as the most paths of an end.
+  PacketTrain(std::vector<UdpSocket*> sockets, std::vector<End> ends);
 
   // Returns room for the next packet, which the caller fills before the next call. First sends the
   // packets before it if this one cannot join their message. Requires 1 <= size <=
-  // UdpSocket::kMaxMessage.
-  [[nodiscard]] std::span<std::byte> add(std::size_t size);
+  // UdpSocket::kMaxMessage. `path`: to ends with several paths; below their number.
+  [[nodiscard]] std::span<std::byte> add(std::size_t size, std::uint32_t path = 0);
   void flush();
   [[nodiscard]] bool empty() const { return used_ == 0; }
   [[nodiscard]] const Counters& counters() const { return counters_; }
 
  private:
-  UdpSocket& socket_;
-  std::vector<SocketAddress> ends_;
+  std::vector<UdpSocket*> sockets_;
+  std::vector<End> ends_;
+  bool spread_ = false;     // an end has several paths
+  std::uint32_t path_ = 0;  // of the packets that wait
   std::vector<std::byte> bytes_;
   std::size_t used_ = 0;
   std::size_t packets_ = 0;

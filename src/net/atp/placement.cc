@@ -11,6 +11,7 @@
 #include "net/io/small_file.h"
 #include "topology/aggregation_groups.h"
 #include "topology/format/load.h"
+#include "topology/routing.h"
 
 namespace thalweg::net {
 namespace {
@@ -118,7 +119,16 @@ AtpPlacement one_level(std::vector<int> order, std::size_t at, std::size_t serve
           .groups = {ranks},
           .switches = {at},
           .top = at,
-          .most_servers = static_cast<int>(servers)};
+          .most_servers = static_cast<int>(servers),
+          .several_paths = false};
+}
+
+// Whether several shortest paths lead from one of the workers to the first of them.
+bool several_paths(const Topology& topology, const std::vector<Rank>& workers) {
+  const topology::Routing routing(topology);
+  return std::ranges::any_of(workers, [&](Rank worker) {
+    return worker != workers.front() && routing.paths(worker, workers.front(), 2).size() > 1;
+  });
 }
 
 }  // namespace
@@ -177,7 +187,8 @@ Result<AtpPlacement> place_atp_job(const AtpNetwork* network, int ranks,
                          .groups = {},
                          .switches = std::vector<std::size_t>(groups.members.size(), listed(top)),
                          .top = listed(top),
-                         .most_servers = static_cast<int>(racks.ranks_at(top))};
+                         .most_servers = static_cast<int>(racks.ranks_at(top)),
+                         .several_paths = several_paths(network->topology, workers)};
   for (const std::size_t members : groups.members) {
     placement.groups.push_back(static_cast<std::uint8_t>(members));
   }

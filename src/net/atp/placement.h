@@ -37,6 +37,8 @@ struct AtpPlacement {
   std::size_t top = 0;
   // The first ranks of the job that may be servers.
   int most_servers = 1;
+  // Several shortest paths lead from some group's switch to the servers' one.
+  bool several_paths = false;
 
   [[nodiscard]] bool two_levels() const { return groups.size() > 1; }
 };

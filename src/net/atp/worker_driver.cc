@@ -40,6 +40,7 @@ proto::AtpWorkerOptions worker_options(const AtpNodeOptions& node) {
   options.elements = node.elements;
   options.keyed = node.key.has_value();
   options.window = node.window;
+  options.paths = node.switch_paths;
   // Members are processes that share cores, so a late packet is usually not lost.
   options.recovery.initial = Duration::milliseconds(100);
   options.recovery.least = Duration::milliseconds(10);

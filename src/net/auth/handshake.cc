@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -32,6 +33,31 @@ UdpOptions udp_options(const EndpointOptions& options) {
           .keep_port = false};
 }
 
+// How many paths this end wants to a peer. Routers choose among routes of equal cost by a hash of
+// addresses and ports, so further ports may find further routes: 16 of them put 60 % on one of two
+// routes on average. Where no router is between the ends they would find nothing. Where a process
+// may have few descriptors, they are left to other peers.
+std::size_t paths_to(const SocketAddress& remote, const EndpointOptions& options) {
+  constexpr std::size_t kUsual = 16;
+  constexpr std::size_t kPart = 128;
+  if (options.paths > 0) return options.paths;
+  rlimit limit{};
+  if (reached_directly(remote) || getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
+  return std::clamp<std::size_t>(limit.rlim_cur / kPart, 1, kUsual);
+}
+
+// Connects socket i to port `first_port` + i of the host, as many as both ends have; closes the
+// others.
+Status connect_row(std::vector<UdpSocket>& udp, SocketAddress remote, std::uint16_t first_port,
+                   std::size_t theirs) {
+  while (udp.size() > theirs) udp.pop_back();
+  for (std::size_t i = 0; i < udp.size(); ++i) {
+    remote.set_port(static_cast<std::uint16_t>(first_port + i));
+    THALWEG_TRY_STATUS(udp[i].connect(remote));
+  }
+  return ok_status();
+}
+
 // Bytes of a tensor in one packet to the other end, by our options and the path's MTU.
 std::uint32_t payload_of(const UdpSocket& udp, const EndpointOptions& options) {
   const std::size_t overhead = udp.header_bytes() + wire::data_overhead(!options.job_key.empty());
@@ -41,10 +67,13 @@ std::uint32_t payload_of(const UdpSocket& udp, const EndpointOptions& options) {
   return static_cast<std::uint32_t>(std::min(most, wanted));
 }
 
-Hello hello_of(const UdpSocket& udp, std::uint32_t payload, const EndpointOptions& options,
-               const KeyExchange& keys) {
-  Hello hello{
-      .job = options.job_token, .udp_port = udp.port(), .payload = payload, .name = options.name};
+Hello hello_of(const std::vector<UdpSocket>& udp, std::uint32_t payload,
+               const EndpointOptions& options, const KeyExchange& keys) {
+  Hello hello{.job = options.job_token,
+              .udp_port = udp.front().port(),
+              .paths = static_cast<std::uint8_t>(udp.size()),
+              .payload = payload,
+              .name = options.name};
   keys.fill(hello);
   return hello;
 }
@@ -120,11 +149,12 @@ Result<DlcpPeer::Parts> connect_peer(const std::string& address, const EndpointO
   }
   THALWEG_TRY(Fd stream, connect_tcp(remote, address, until, local ? &*local : nullptr));
   set_signal_options(stream.get(), static_cast<int>(options.peer_timeout.count()));
-  THALWEG_TRY(UdpSocket udp,
-              UdpSocket::bind(SocketAddress::local_of(stream.get()), udp_options(options)));
+  THALWEG_TRY(std::vector<UdpSocket> udp,
+              UdpSocket::bind_row(SocketAddress::local_of(stream.get()), paths_to(remote, options),
+                                  udp_options(options)));
   // Connected only to learn the path's MTU; the peer's data port is not known yet.
-  THALWEG_TRY_STATUS(udp.connect(remote));
-  const std::uint32_t payload = payload_of(udp, options);
+  THALWEG_TRY_STATUS(udp.front().connect(remote));
+  const std::uint32_t payload = payload_of(udp.front(), options);
   KeyExchange keys(options, KeyExchange::Role::kConnected);
   const auto hello = encode_hello(hello_of(udp, payload, options, keys));
   if (!send_all(stream.get(), hello)) {
@@ -139,9 +169,7 @@ Result<DlcpPeer::Parts> connect_peer(const std::string& address, const EndpointO
     THALWEG_TRY_STATUS(prove(stream.get(), address, until, keys));
     guard = keys.guard();
   }
-  SocketAddress data = remote;
-  data.set_port(answer.udp_port);
-  THALWEG_TRY_STATUS(udp.connect(data));
+  THALWEG_TRY_STATUS(connect_row(udp, remote, answer.udp_port, answer.paths));
   return DlcpPeer::Parts{std::move(stream), std::move(udp), name_of(answer, remote),
                          std::min(payload, answer.payload), std::move(guard)};
 }
@@ -225,16 +253,15 @@ void IncomingPeer::refuse(HelloStatus status) {
 }
 
 void IncomingPeer::answer(const Hello& hello) {
-  SocketAddress data = remote_;
-  data.set_port(hello.udp_port);
   const SocketAddress local = SocketAddress::local_of(stream_.get()).unmapped();
-  Result<UdpSocket> udp = UdpSocket::bind(local, udp_options(options_));
-  if (!udp.ok() || !udp->connect(data).ok()) {
+  const std::size_t paths = std::min<std::size_t>(hello.paths, paths_to(remote_, options_));
+  Result<std::vector<UdpSocket>> udp = UdpSocket::bind_row(local, paths, udp_options(options_));
+  if (!udp.ok() || !connect_row(*udp, remote_, hello.udp_port, hello.paths).ok()) {
     refuse(HelloStatus::kNoRoom);
     return;
   }
   set_signal_options(stream_.get(), static_cast<int>(options_.peer_timeout.count()));
-  const std::uint32_t ours = payload_of(*udp, options_);
+  const std::uint32_t ours = payload_of(udp->front(), options_);
   const auto bytes = encode_hello(hello_of(*udp, ours, options_, keys_));
   bool sent = send_all(stream_.get(), bytes);
   if (keys_.keyed()) {

@@ -1,5 +1,6 @@
 // How two endpoints become peers: each sends a hello on a TCP connection, with its job token and
-// the UDP port for its data. The side that connected speaks first; the other answers or refuses.
+// the UDP ports for its data. The side that connected speaks first; the other answers or refuses.
+// Port i of one side and port i of the other are the two ends of path i.
 //
 // With a job key both prove that they hold it before either trusts anything else:
 //

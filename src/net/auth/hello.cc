@@ -9,7 +9,6 @@ namespace thalweg::net {
 namespace {
 
 constexpr std::uint32_t kHelloMagic = 0x47574c54;  // "TLWG"
-constexpr std::uint32_t kKeyedFlag = 1;            // the three bytes after it are 0
 
 bool printable(char c) { return c >= 0x20 && c < 0x7f; }
 
@@ -17,6 +16,7 @@ bool printable(char c) { return c >= 0x20 && c < 0x7f; }
 
 std::array<std::byte, kHelloSize> encode_hello(const Hello& hello) {
   CHECK(hello.keyed || hello.session == 0);
+  CHECK(hello.paths >= 1 && hello.paths <= kMaxPaths, "{} paths", hello.paths);
   CHECK(hello.name.size() <= kMaxPeerName, "a name of {} bytes", hello.name.size());
   std::array<std::byte, kHelloSize> bytes{};
   wire::ByteWriter writer(bytes);
@@ -26,7 +26,9 @@ std::array<std::byte, kHelloSize> encode_hello(const Hello& hello) {
   writer.put(hello.udp_port);
   writer.put(hello.job);
   writer.put(hello.payload);
-  writer.put(hello.keyed ? kKeyedFlag : std::uint32_t{0});
+  writer.put(std::uint8_t{hello.keyed});
+  writer.put(static_cast<std::uint8_t>(hello.paths - 1));
+  writer.put(std::uint16_t{0});
   writer.put(hello.session);
   writer.put(static_cast<std::uint8_t>(hello.name.size()));
   writer.put_text(hello.name);
@@ -41,10 +43,14 @@ wire::WireError decode_hello(std::span<const std::byte, kHelloSize> bytes, Hello
   out.udp_port = reader.get<std::uint16_t>();
   out.job = reader.get<std::uint64_t>();
   out.payload = reader.get<std::uint32_t>();
-  const auto flags = reader.get<std::uint32_t>();
+  const auto keyed = reader.get<std::uint8_t>();
+  const auto further_paths = reader.get<std::uint8_t>();
+  const auto reserved = reader.get<std::uint16_t>();
   out.session = reader.get<std::uint64_t>();
-  if (flags > kKeyedFlag) return wire::WireError::kReserved;
-  out.keyed = flags == kKeyedFlag;
+  if (keyed > 1 || reserved != 0) return wire::WireError::kReserved;
+  out.keyed = keyed == 1;
+  if (further_paths >= kMaxPaths) return wire::WireError::kField;
+  out.paths = static_cast<std::uint8_t>(further_paths + 1);
   if (!out.keyed && out.session != 0) return wire::WireError::kReserved;
   const auto length = reader.get<std::uint8_t>();
   if (status >= kHelloStatusCount) return wire::WireError::kField;
@@ -56,7 +62,11 @@ wire::WireError decode_hello(std::span<const std::byte, kHelloSize> bytes, Hello
     return wire::WireError::kReserved;
   }
   if (!std::ranges::all_of(out.name, printable)) return wire::WireError::kField;
-  if (out.status == HelloStatus::kHello && out.udp_port == 0) return wire::WireError::kField;
+  constexpr int kMostPort = 65'535;
+  if (out.status == HelloStatus::kHello &&
+      (out.udp_port == 0 || out.udp_port + further_paths > kMostPort)) {
+    return wire::WireError::kField;
+  }
   return wire::WireError::kNone;
 }
 

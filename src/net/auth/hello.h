@@ -9,7 +9,8 @@
 //   8      8     job token; 0 in a refusal
 //   16     4     the largest payload, in bytes, of one packet on the path from this end
 //   20     1     1: this end holds the job key; 0: it holds none
-//   21     3     0
+//   21     1     how many UDP ports follow that one, each a path of its own (docs/transport.md)
+//   22     2     0
 //   24     8     with a key: the session number that this end drew for the connection; else 0
 //   32     1     length of the name, at most 63
 //   33     63    name, then zeros
@@ -26,6 +27,7 @@
 
 #include <thalweg/result.h>
 
+#include "wire/control_message.h"
 #include "wire/wire.h"
 
 namespace thalweg::net {
@@ -43,8 +45,9 @@ inline constexpr int kHelloStatusCount = 6;
 struct Hello {
   HelloStatus status = HelloStatus::kHello;
   wire::JobToken job = 0;
-  std::uint16_t udp_port = 0;
-  std::uint32_t payload = 0;  // bytes
+  std::uint16_t udp_port = 0;  // the first of `paths` consecutive ports
+  std::uint8_t paths = 1;      // 1 to kMaxPaths
+  std::uint32_t payload = 0;   // bytes
   bool keyed = false;
   std::uint64_t session = 0;
   std::string name;  // printable ASCII
@@ -53,6 +56,7 @@ struct Hello {
 
 inline constexpr std::size_t kHelloSize = 96;
 inline constexpr std::size_t kMaxPeerName = 63;
+inline constexpr std::uint8_t kMaxPaths = wire::kMaxReportPaths;
 
 // Requires a name of at most kMaxPeerName bytes.
 [[nodiscard]] std::array<std::byte, kHelloSize> encode_hello(const Hello& hello);

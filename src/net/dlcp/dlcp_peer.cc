@@ -35,6 +35,7 @@ constexpr std::int64_t kLeastBurst = 8;
 // congested path; and at half the rate every burst would end in a silence, which no report spans,
 // so the rate would never rise again.
 constexpr int kBurstsPerReport = 4;
+constexpr double kPathGrowth = 1.3;
 // Bytes that Ethernet adds: header, checksum, preamble and gap.
 constexpr std::size_t kFrameBytes = 38;
 
@@ -43,7 +44,7 @@ Duration duration_of(std::chrono::nanoseconds time) { return Duration::nanosecon
 proto::DlcpOptions dlcp_options(const DlcpPeer::Parts& parts, const EndpointOptions& options) {
   proto::DlcpOptions dlcp;
   dlcp.peer = parts.name;
-  const SocketAddress local = SocketAddress::local_of(parts.udp.fd());
+  const SocketAddress local = SocketAddress::local_of(parts.udp.front().fd());
   const std::int64_t known = options.line_rate_gbps > 0
                                  ? static_cast<std::int64_t>(options.line_rate_gbps * 1e9)
                                  : interface_bps(local);
@@ -58,7 +59,7 @@ proto::DlcpOptions dlcp_options(const DlcpPeer::Parts& parts, const EndpointOpti
   dlcp.grace.most = duration_of(options.grace.most);
   const std::size_t overhead = wire::data_overhead(parts.guard != nullptr);
   dlcp.packet_overhead =
-      Bytes(static_cast<std::int64_t>(kFrameBytes + parts.udp.header_bytes() + overhead));
+      Bytes(static_cast<std::int64_t>(kFrameBytes + parts.udp.front().header_bytes() + overhead));
   const std::int64_t packet = std::int64_t{parts.payload} + dlcp.packet_overhead.count();
   const auto by_rate = static_cast<std::int64_t>(dlcp.rate.line_rate.bytes_per_second() *
                                                  kBurst.s() / static_cast<double>(packet));
@@ -67,6 +68,13 @@ proto::DlcpOptions dlcp_options(const DlcpPeer::Parts& parts, const EndpointOpti
       static_cast<std::int64_t>(UdpSocket::kMaxPackets));
   dlcp.burst_segments =
       static_cast<std::uint32_t>(std::clamp(by_rate, std::min(kLeastBurst, most), most));
+  // Paths are dealt whole batches, so what one was given differs from its share by up to two of
+  // them. Among so many packets that is less than what may be chance (PathShares).
+  // Since they are judged less often then, their weights grow by more each time.
+  if (parts.udp.size() > 1) {
+    dlcp.paths.least_packets = dlcp.burst_segments * dlcp.burst_segments;
+    dlcp.paths.growth = kPathGrowth;
+  }
   const Duration reported =
       dlcp.rate.line_rate.transmission_time(Bytes(packet * dlcp.burst_segments * kBurstsPerReport));
   if (reported > dlcp.rate.report_period) {
@@ -94,16 +102,19 @@ DlcpPeer::DlcpPeer(std::shared_ptr<EventLoop> loop, Parts parts, const EndpointO
   guard_ = std::move(parts.guard);
   stream_.emplace(std::move(parts.stream), options.job_token, guard_.get());
   set_dscp(stream_->fd(), tensor::dscp_of(kControlPriority, dscp_));
-  udp_.emplace(std::move(parts.udp));
+  udp_ = std::move(parts.udp);
 }
 
 void DlcpPeer::open() {
-  for (const int fd : {stream_->fd(), udp_->fd()}) {
+  std::vector<int> sockets{stream_->fd()};
+  for (const UdpSocket& udp : udp_) sockets.push_back(udp.fd());
+  for (const int fd : sockets) {
     if (const Status added = loop_->add(fd, EPOLLIN, *this); !added.ok()) {
       lose(added.error());
       return;
     }
   }
+  if (udp_.size() > 1) dlcp_.set_paths(static_cast<std::uint32_t>(udp_.size()), monotonic_now());
 }
 
 void DlcpPeer::start(const std::shared_ptr<Transfer::State>& transfer) {
@@ -148,9 +159,9 @@ void DlcpPeer::lose(const Error& cause) {
   }
   connected_ = false;
   loop_->remove(stream_->fd());
-  loop_->remove(udp_->fd());
+  for (const UdpSocket& udp : udp_) loop_->remove(udp.fd());
   stream_.reset();
-  udp_.reset();
+  udp_.clear();
   dlcp_.connection_lost(cause.message(), monotonic_now(), cause.code());
   deliver_events();
   dlcp_.end_record();
@@ -177,38 +188,43 @@ std::optional<Time> DlcpPeer::turn() {
 
 void DlcpPeer::on_ready(int fd, std::uint32_t events) {
   if (lost()) return;
-  const bool data = fd == udp_->fd();
+  const bool data = fd != stream_->fd();
   if (data && (events & EPOLLOUT) != 0) busy_ = false;
   if ((events & (EPOLLIN | EPOLLERR | EPOLLHUP)) == 0) return;
   // Data is received first even if a signal woke us, because signals may refer to it.
-  receive_data();
+  for (std::uint32_t path = 0; path < udp_.size(); ++path) {
+    if (!data || fd == udp_[path].fd()) receive_data(path);
+  }
   if (!data || stream_->early()) receive_signals();
 }
 
-void DlcpPeer::receive_data() {
+void DlcpPeer::receive_data(std::uint32_t path) {
   UdpSocket::Arrival arrival;
   std::size_t bytes = 0;
   for (int calls = 0; calls < kReceivesPerTurn && bytes < kReceivedPerTurn; ++calls) {
-    if (udp_->receive(arrival) == UdpSocket::Received::kNothing) return;
+    if (udp_[path].receive(arrival) == UdpSocket::Received::kNothing) return;
     const Time now = monotonic_now();
     bytes += arrival.bytes.size();
     if (bytes >= kFastBytes) awake_until_ = now + kFastWait;
     for (std::span<const std::byte> left = arrival.bytes; !left.empty();) {
       const std::size_t size = std::min(arrival.packet_size, left.size());
-      receive_packet(left.first(size), arrival.marked, now);
+      receive_packet(left.first(size), path, arrival.marked, now);
       left = left.subspan(size);
     }
   }
 }
 
-void DlcpPeer::receive_packet(std::span<const std::byte> packet, bool marked, Time now) {
+void DlcpPeer::receive_packet(std::span<const std::byte> packet, std::uint32_t path, bool marked,
+                              Time now) {
   wire::DataHeader header;
   const wire::WireError error = wire::decode_data_header(packet, header);
   if (error == wire::WireError::kKind || error == wire::WireError::kShort) {
     const auto on_message = [&](const wire::ControlMessage& m) { dlcp_.on_control(m, now); };
     const ControlStream::CopyRead copy = stream_->receive_copy(packet, on_message);
     if (!copy.good) ++bad_packets_;
-    if (copy.data_end) dlcp_.on_data_end(copy.data_end->sequence, copy.data_end->queue, now);
+    if (copy.data_end) {
+      dlcp_.on_data_end(copy.data_end->sequence, copy.data_end->queue, now, path);
+    }
     return;
   }
   if (error != wire::WireError::kNone || header.job != job_ ||
@@ -221,7 +237,7 @@ void DlcpPeer::receive_packet(std::span<const std::byte> packet, bool marked, Ti
     ++corrupt_packets_;
     return;
   }
-  const proto::Placement placement = dlcp_.on_data(header, marked, now);
+  const proto::Placement placement = dlcp_.on_data(header, marked, now, path);
   if (placement.verdict != proto::Placement::Verdict::kPlace) return;
   const auto* transfer = reinterpret_cast<const Transfer::State*>(placement.cookie);
   const std::span<const std::byte> payload = wire::data_payload(packet, header);
@@ -261,7 +277,8 @@ void DlcpPeer::send_data() {
       traffic_class_ = tensor::traffic_class_of(batch_.tag, dscp_);
       if (packet_count_ == 0) continue;
     }
-    switch (udp_->send(std::span(packets_).first(packet_count_), traffic_class_)) {
+    UdpSocket& udp = udp_[batch_.path];
+    switch (udp.send(std::span(packets_).first(packet_count_), traffic_class_)) {
       case UdpSocket::Sent::kAll:
         break;
       case UdpSocket::Sent::kBusy:
@@ -274,7 +291,7 @@ void DlcpPeer::send_data() {
         lose(
             Error(fmt::format("packets of {} bytes do not fit the path, whose MTU is now {}: set a "
                               "smaller packet payload",
-                              packets_[0].size() + udp_->header_bytes(), udp_->mtu())));
+                              packets_[0].size() + udp.header_bytes(), udp.mtu())));
         return;
     }
     packet_count_ = 0;
@@ -302,7 +319,13 @@ void DlcpPeer::send_copy() {
   const SegmentTag tag{.priority = stream_->stop_queue().value_or(kControlPriority)};
   const UdpPacket packet{stream_->take_copy(), {}};
   if (packet.size() == 0) return;
-  static_cast<void>(udp_->send({&packet, 1}, tensor::traffic_class_of(tag, dscp_)));
+  static_cast<void>(udp_[path_of_copy()].send({&packet, 1}, tensor::traffic_class_of(tag, dscp_)));
+}
+
+std::uint32_t DlcpPeer::path_of_copy() {
+  if (stream_->stop_queue()) return batch_.path;
+  next_copy_ = (next_copy_ + 1) % static_cast<std::uint32_t>(udp_.size());
+  return next_copy_;
 }
 
 void DlcpPeer::send_signals() {
@@ -322,20 +345,25 @@ void DlcpPeer::deliver_events() {
     // Packets that wait for the socket point into the tensor, which is now the caller's again.
     if (packet_count_ > 0 && batch_.cookie == outcome.cookie) {
       packet_count_ = 0;
-      if (udp_) udp_->abandon();
+      if (!udp_.empty()) udp_[batch_.path].abandon();
     }
     transfer->finish(outcome);
   }
 }
 
 void DlcpPeer::watch_writable() {
-  const auto watch = [&](int fd, bool wanted, bool& watching) {
-    if (wanted == watching) return;
-    watching = wanted;
+  const auto watch = [&](int fd, bool wanted) {
     loop_->change(fd, wanted ? EPOLLIN | EPOLLOUT : EPOLLIN);
   };
-  watch(udp_->fd(), busy_, watching_data_);
-  watch(stream_->fd(), stream_->blocked(), watching_signals_);
+  const auto wanted = busy_ ? std::optional(batch_.path) : std::nullopt;
+  if (wanted != watched_) {
+    if (watched_) watch(udp_[*watched_].fd(), false);
+    if (wanted) watch(udp_[*wanted].fd(), true);
+    watched_ = wanted;
+  }
+  if (stream_->blocked() == watching_signals_) return;
+  watching_signals_ = stream_->blocked();
+  watch(stream_->fd(), watching_signals_);
 }
 
 NetCounters DlcpPeer::counters() const {
@@ -351,8 +379,10 @@ NetCounters DlcpPeer::counters() const {
   counters.messages_bad = dlcp.bad_messages;
   if (guard_) guard_->count(counters);
   counters.send_errors = send_errors_;
-  counters.send_calls = udp_ ? udp_->send_calls() : 0;
-  counters.receive_calls = udp_ ? udp_->receive_calls() : 0;
+  for (const UdpSocket& udp : udp_) {
+    counters.send_calls += udp.send_calls();
+    counters.receive_calls += udp.receive_calls();
+  }
   return counters;
 }
 

@@ -19,6 +19,7 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include <thalweg/endpoint.h>
 
@@ -34,10 +35,10 @@ namespace thalweg::net {
 
 class DlcpPeer final : public EventLoop::Handler, public std::enable_shared_from_this<DlcpPeer> {
  public:
-  // The result of a handshake. Both sockets are connected.
+  // The result of a handshake. All sockets are connected.
   struct Parts {
     Fd stream;
-    UdpSocket udp;
+    std::vector<UdpSocket> udp;  // one for each path, the same at both ends; at least one
     std::string name;
     std::uint32_t payload = 0;
     std::unique_ptr<PacketGuard> guard = nullptr;  // null without a job key
@@ -80,13 +81,16 @@ class DlcpPeer final : public EventLoop::Handler, public std::enable_shared_from
   [[nodiscard]] NetCounters counters_after_end() const;
 
  private:
-  void receive_data();
-  void receive_packet(std::span<const std::byte> packet, bool marked, Time now);
+  // Receives what came by this path.
+  void receive_data(std::uint32_t path);
+  void receive_packet(std::span<const std::byte> packet, std::uint32_t path, bool marked, Time now);
   void receive_signals();
   void send_data();
   // Queues the signals that are due. Sends those that a transfer waits for as a datagram.
   void copy_signals();
   void send_copy();
+  // The path of a copy: that of the data whose end it reports, or each in turn.
+  std::uint32_t path_of_copy();
   // Does the same, and sends all queued signals on the stream.
   void send_signals();
   void deliver_events();
@@ -101,7 +105,7 @@ class DlcpPeer final : public EventLoop::Handler, public std::enable_shared_from
   LosePacket lose_packet_;  // empty except in tests
   std::unique_ptr<PacketGuard> guard_;
   std::optional<ControlStream> stream_;  // stream_ and udp_ are set until the connection ends
-  std::optional<UdpSocket> udp_;
+  std::vector<UdpSocket> udp_;           // [path]
   proto::RecordedEndpoint dlcp_;
   std::atomic<bool> connected_ = true;
   std::atomic<bool> data_vanishes_ = false;  // DlcpEndpoint::data_vanishes(), at the last request
@@ -116,9 +120,10 @@ class DlcpPeer final : public EventLoop::Handler, public std::enable_shared_from
   std::array<UdpPacket, UdpSocket::kMaxPackets> packets_;
   std::size_t packet_count_ = 0;
   std::uint8_t traffic_class_ = 0;
+  std::uint32_t next_copy_ = 0;  // the path of the next copy that reports no end of data
   Time awake_until_;   // until then do not sleep: data arrives so fast that waking costs more
-  bool busy_ = false;  // packets_ wait until the socket takes them
-  bool watching_data_ = false;
+  bool busy_ = false;  // packets_ wait until the socket of their path takes them
+  std::optional<std::uint32_t> watched_;  // the path whose socket is watched until it takes more
   bool watching_signals_ = false;
 
   std::uint64_t bad_packets_ = 0;

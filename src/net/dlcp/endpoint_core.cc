@@ -63,6 +63,10 @@ Status validate(const EndpointOptions& options) {
     return Error(fmt::format("packet_payload: {} bytes; 0 or from {} to {} are allowed", payload,
                              kLeast, kMost));
   }
+  if (options.paths > net::kMaxPaths) {
+    return Error(
+        fmt::format("paths: {}; from 0 to {} are allowed", options.paths, int{net::kMaxPaths}));
+  }
   constexpr double kFastest = 10'000;
   if (!(options.line_rate_gbps >= 0 && options.line_rate_gbps <= kFastest) ||
       (options.line_rate_gbps > 0 && options.line_rate_gbps < 1e-6)) {

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <span>
 
 #include "base/check.h"
 #include "base/number.h"
@@ -41,6 +42,27 @@ SystemInterfaces interface_list() {
 bool names_host(const sockaddr* listed, const SocketAddress& host) {
   return listed != nullptr && (listed->sa_family == AF_INET || listed->sa_family == AF_INET6) &&
          SocketAddress::from(*listed).same_host(host);
+}
+
+// The bytes of an IP address in network order.
+std::span<const std::byte> host_bytes(const SocketAddress& address) {
+  return address.family() == AF_INET ? std::as_bytes(std::span(&v4_host(address), 1))
+                                     : std::as_bytes(std::span(&v6_host(address), 1));
+}
+
+// Whether two addresses of one family agree in the bits of the mask, as getifaddrs() gives it: some
+// systems leave out its family.
+bool same_network(const SocketAddress& a, const SocketAddress& b, const sockaddr& mask) {
+  const std::span<const std::byte> mask_bytes =
+      a.family() == AF_INET
+          ? std::as_bytes(std::span(&reinterpret_cast<const sockaddr_in&>(mask).sin_addr, 1))
+          : std::as_bytes(std::span(&reinterpret_cast<const sockaddr_in6&>(mask).sin6_addr, 1));
+  const std::span<const std::byte> first = host_bytes(a);
+  const std::span<const std::byte> second = host_bytes(b);
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    if (((first[i] ^ second[i]) & mask_bytes[i]) != std::byte{0}) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -197,6 +219,20 @@ Result<std::vector<SocketAddress>> numeric_addresses(const std::vector<std::stri
     THALWEG_TRY(addresses.emplace_back(), SocketAddress::numeric(text));
   }
   return addresses;
+}
+
+bool reached_directly(const SocketAddress& address) {
+  const SocketAddress plain = address.unmapped();
+  if (plain.loopback()) return true;
+  const SystemInterfaces list = interface_list();
+  for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
+    const bool usable = entry->ifa_addr != nullptr && entry->ifa_netmask != nullptr &&
+                        entry->ifa_addr->sa_family == plain.family();
+    if (usable && same_network(plain, SocketAddress::from(*entry->ifa_addr), *entry->ifa_netmask)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 std::vector<SocketAddress> interface_addresses() {

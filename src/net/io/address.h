@@ -64,6 +64,10 @@ class SocketAddress {
 // Applies SocketAddress::numeric() to each text; the first error is returned.
 Result<std::vector<SocketAddress>> numeric_addresses(const std::vector<std::string>& texts);
 
+// Whether packets to this address pass no router: it is an address of this host, or lies in the
+// network of one of this host's interfaces.
+bool reached_directly(const SocketAddress& address);
+
 // The addresses of this host's interfaces, with port 0.
 std::vector<SocketAddress> interface_addresses();
 

@@ -107,6 +107,36 @@ Result<UdpSocket> UdpSocket::bind(SocketAddress local, const UdpOptions& options
   return UdpSocket(std::move(fd), family, offload);
 }
 
+Result<std::vector<UdpSocket>> UdpSocket::bind_row(SocketAddress local, std::size_t count,
+                                                   const UdpOptions& options) {
+  constexpr int kTries = 8;
+  constexpr int kMostPort = 65'535;
+  CHECK(count > 0);
+  UdpOptions any = options;
+  any.keep_port = false;
+  UdpOptions next = options;
+  next.keep_port = true;
+  std::vector<UdpSocket> longest;
+  for (int i = 0; i < kTries && longest.size() < count; ++i) {
+    Result<UdpSocket> first = bind(local, any);
+    if (!first.ok()) {
+      if (longest.empty()) return first.error();
+      break;
+    }
+    std::vector<UdpSocket> row;
+    int port = first->port();
+    row.push_back(std::move(*first));
+    while (row.size() < count && ++port <= kMostPort) {
+      local.set_port(static_cast<std::uint16_t>(port));
+      Result<UdpSocket> socket = bind(local, next);
+      if (!socket.ok()) break;
+      row.push_back(std::move(*socket));
+    }
+    if (row.size() > longest.size()) longest = std::move(row);
+  }
+  return longest;
+}
+
 Status UdpSocket::connect(const SocketAddress& remote) {
   if (::connect(fd(), remote.get(), remote.size()) == 0) return ok_status();
   return system_error(fmt::format("cannot send UDP to {}", remote.to_string()), errno);

@@ -69,6 +69,10 @@ class UdpSocket {
 
   // A non-blocking socket bound to `local`, with any port unless options.keep_port is set.
   static Result<UdpSocket> bind(SocketAddress local, const UdpOptions& options);
+  // Up to `count` (above 0) such sockets with consecutive ports, the first of which is any. Fewer
+  // if the system has no such row of free ports or no more descriptors. Ignores options.keep_port.
+  static Result<std::vector<UdpSocket>> bind_row(SocketAddress local, std::size_t count,
+                                                 const UdpOptions& options);
   Status connect(const SocketAddress& remote);
 
   [[nodiscard]] int fd() const { return fd_.get(); }

@@ -14,6 +14,7 @@
 
 #include "base/number.h"
 #include "net/atp/switch_list.h"
+#include "net/auth/hello.h"
 #include "net/io/address.h"
 #include "net/job/slurm.h"
 
@@ -211,6 +212,8 @@ Status VariableReader::read_payload() {
     return bad_value("THALWEG_DLCP_PAYLOAD", std::to_string(*e_.dlcp_payload),
                      fmt::format("a multiple of {}", kUnit));
   }
+  THALWEG_TRY(const std::optional<int> paths, maybe_number("THALWEG_DLCP_PATHS", 1, kMaxPaths));
+  e_.dlcp_paths = paths.value_or(0);
   return ok_status();
 }
 

@@ -47,6 +47,7 @@ struct Environment {
   int streams = 1;              // TCP streams per way (pair of interfaces of two ranks)
   std::optional<int> channels;  // none: chosen by the number of cores
   std::optional<int> dlcp_payload;
+  int dlcp_paths = 0;         // to each rank; 0: chosen by where it is (EndpointOptions::paths)
   bool shared_memory = true;  // between processes of a host
   bool trials = true;         // Transport::kAuto may try several ways
   bool checksum = true;       // of frames on TCP; of DLCP's packets of data, without a job key

@@ -36,6 +36,9 @@ Result<Environment> environment_of(const CommunicatorOptions& options) {
     if (name == "THALWEG_DLCP_PAYLOAD" && options.dlcp_payload) {
       return std::to_string(*options.dlcp_payload);
     }
+    if (name == "THALWEG_DLCP_PATHS" && options.dlcp_paths) {
+      return std::to_string(*options.dlcp_paths);
+    }
     // A newcomer is not one of the launcher's ranks, and must not be rank 0, which starts the
     // store.
     if (options.join && name == "THALWEG_RANK") return "1";

@@ -70,6 +70,8 @@ Status AtpWorkerOptions::validate() const {
       require(level <= wire::kAtpServerLevel, "level", std::to_string(level), "0, 1 or 2"));
   THALWEG_TRY_STATUS(require(level != wire::kAtpSecondLevel || fan_in == 1, "level",
                              std::to_string(level), "0 or 2 where fan_in is above 1"));
+  THALWEG_TRY_STATUS(require(in_range(paths, wire::kAtpMostPaths), "paths", std::to_string(paths),
+                             "from 1 to 32"));
   THALWEG_TRY_STATUS(require_bytes(frame_overhead, Bytes(), "frame_overhead", "from 0B to 1TiB"));
   THALWEG_TRY_STATUS(require_number(most_tensors >= 1, "most_tensors", most_tensors, "at least 1"));
   THALWEG_TRY_STATUS(validate_congestion(congestion));

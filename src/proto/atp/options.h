@@ -86,6 +86,9 @@ struct AtpWorkerOptions {
   // Elements of a packet, 1 to kAtpMostElements. All workers and servers of a job use the same.
   std::uint32_t elements = 64;
   bool keyed = false;  // packets carry a seal, which the driver fills in
+  // The paths over which switches spread the packets of the job (wire/atp_packet.h, atp_path_of()),
+  // 1 to kAtpMostPaths. How long sums take is then measured for each path.
+  std::uint32_t paths = 1;
   // The most sequences in flight, a power of two up to kMostWindow. All workers and servers of a
   // job use the same.
   std::uint32_t window = 1024;

@@ -19,7 +19,8 @@ AtpWorker::AtpWorker(const AtpWorkerOptions& options)
       congestion_(options),
       exponents_(options.prediction),
       flights_(options.window),
-      looked_at_(options.servers) {
+      looked_at_(options.servers),
+      typical_(options.paths) {
   CHECK(options.validate().ok(), "{}", options.validate().error().message());
 }
 
@@ -111,8 +112,8 @@ void AtpWorker::acknowledge(std::uint64_t sequence, bool congested, Time now) {
     wake_at(now);
     starting_ = false;
     measure_from_ = next_;
-  } else if (flight.tries == 0 && sequence >= measure_from_) {
-    measure(now - flight.sent);
+  } else if (sequence >= measure_from_) {
+    if (const auto taken = time_taken(flight, now)) measure(flight.path, *taken);
   }
   const bool full = in_flight_ >= congestion_.packets();
   if (flight.lost) {
@@ -129,7 +130,9 @@ void AtpWorker::acknowledge(std::uint64_t sequence, bool congested, Time now) {
 
 void AtpWorker::repeat(std::uint64_t sequence, std::int8_t exponent) {
   Flight& flight = this->flight(sequence);
+  const std::uint8_t path = flight.path;
   flight = Flight();
+  flight.path = path;
   flight.repeated = true;
   flight.fresh = true;
   flight.exponent = exponent;
@@ -212,11 +215,13 @@ bool AtpWorker::poll_transmit(Time now, AtpTransmit& out) {
     ++next_;
     flight(sequence) = Flight();
     flight(sequence).exponent = exponent;
+    flight(sequence).path = static_cast<std::uint8_t>(wire::atp_path_of(sequence, options_.paths));
     if (at_end()) wake_at(now);  // from now on timeouts are shorter
   }
   ++counters_.sent;
   ++in_flight_;
   flight(sequence).sent = now;
+  if (flight(sequence).tries == 0) flight(sequence).first_sent = now;
   wake_at(now + timeout(flight(sequence)));
   fill(sequence, resend, out);
   return true;

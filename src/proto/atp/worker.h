@@ -113,10 +113,12 @@ class AtpWorker {
   // A sequence in [oldest_, next_), stored at its number modulo the window.
   struct Flight {
     Time sent;
+    Time first_sent;
     // For a sequence that was sent again: a sum of this number or a later one, from the same
     // server, shows that the retransmission was lost. The other workers have sent theirs again by
     // then, too.
     std::uint64_t overtaken_by = 0;
+    std::uint8_t path = 0;      // atp_path_of() of its sequence
     std::uint8_t tries = 0;     // retransmissions, counted until the timeout grows no more
     std::uint8_t bad_sums = 0;  // that arrived, with wrong check words
     bool placed = false;
@@ -161,7 +163,14 @@ class AtpWorker {
   // Takes a lost sequence that is sent again now. Returns whether it has the resend flag.
   bool take_again(std::uint64_t sequence);
   void fill(std::uint64_t sequence, bool resend, AtpTransmit& out) const;
-  void measure(Duration sample);
+  // A sum came by this path after this time.
+  void measure(std::uint8_t path, Duration sample);
+  // The time from a gradient to its parameter on the flight's path; none while it is not known.
+  [[nodiscard]] std::optional<Duration> typical(const Flight& flight) const {
+    return typical_[flight.path];
+  }
+  // The time that the sum of this flight took, if it is known to which sending it belongs.
+  [[nodiscard]] std::optional<Duration> time_taken(const Flight& flight, Time now) const;
   // How many sequences later a sum must be to show that an earlier one was lost.
   [[nodiscard]] std::uint64_t patience() const;
   // The first of this server's sequences that is not below UNA.
@@ -169,7 +178,7 @@ class AtpWorker {
   // The parameter of `sequence` arrived: these mark the losses that it shows, of first
   // transmissions and of retransmissions.
   void find_holes(std::uint64_t sequence, Time now);
-  void find_lost_again(std::uint64_t sequence);
+  void find_lost_again(std::uint64_t sequence, Time now);
   void note_order(std::uint64_t sequence, Time now);
   // A later sum has overtaken this sequence.
   void doubt(std::uint64_t sequence, Time now);
@@ -208,10 +217,10 @@ class AtpWorker {
   // Something was sent after a pause, when nothing was in flight, and no parameter has arrived
   // since: it is unknown how much later the other workers begin.
   bool starting_ = false;
-  std::uint64_t measure_from_ = 0;   // earlier sequences waited for workers that began later
-  std::optional<Duration> typical_;  // time from a gradient to its parameter
-  std::optional<Time> wake_;         // no later than any flight's timeout or tensor's deadline
-  std::optional<Error> failed_;      // the cause of the failure; none while there is none
+  std::uint64_t measure_from_ = 0;  // earlier sequences waited for workers that began later
+  std::vector<std::optional<Duration>> typical_;  // [path]: time from a gradient to its parameter
+  std::optional<Time> wake_;     // no later than any flight's timeout or tensor's deadline
+  std::optional<Error> failed_;  // the cause of the failure; none while there is none
 };
 
 }  // namespace thalweg::proto

@@ -16,7 +16,7 @@ void AtpWorker::note_order(std::uint64_t sequence, Time now) {
   if (recovery.out_of_sequence == 0) return;
   if (recovery.all_holes) {
     find_holes(sequence, now);
-    if (again_ > 0 && sequence >= next_look_) find_lost_again(sequence);
+    if (again_ > 0 && sequence >= next_look_) find_lost_again(sequence, now);
     return;
   }
   later_ = first ? 0 : later_ + 1;
@@ -72,7 +72,9 @@ void AtpWorker::doubt(std::uint64_t sequence, Time now) {
 
 bool AtpWorker::at_end() const { return options_.recovery.tail_holes && next_ == tensors_.end(); }
 
-void AtpWorker::find_lost_again(std::uint64_t sequence) {
+// A retransmission on a slow path may arrive behind a later packet on a fast one, so where there
+// are several paths it also gets the time that its path takes.
+void AtpWorker::find_lost_again(std::uint64_t sequence, Time now) {
   next_look_ = std::numeric_limits<std::uint64_t>::max();
   std::uint32_t left = again_;
   for (std::uint64_t each = oldest_; left > 0; ++each) {
@@ -80,7 +82,9 @@ void AtpWorker::find_lost_again(std::uint64_t sequence) {
     if (flight.placed || flight.lost || flight.tries == 0) continue;
     --left;
     const bool same_server = each % options_.servers == sequence % options_.servers;
-    if (same_server && flight.overtaken_by <= sequence) {
+    const bool in_time =
+        options_.paths > 1 && now - flight.sent < typical(flight).value_or(options_.recovery.least);
+    if (same_server && flight.overtaken_by <= sequence && !in_time) {
       mark_lost(each, counters_.out_of_sequence);
     } else {
       next_look_ = std::min(next_look_, flight.overtaken_by);
@@ -104,23 +108,46 @@ void AtpWorker::mark_lost(std::uint64_t sequence, std::uint64_t& counter) {
 // The typical time is a low quantile, which falls fast and rises slowly. A mean would not do: a
 // sequence that waits for another worker's retransmission takes as long as that worker's timeout,
 // so with enough loss the workers would lengthen each other's timeouts to the limit.
-void AtpWorker::measure(Duration sample) {
+//
+// Paths differ in how long they take, and each sees a part of the sums only, so it rises faster.
+void AtpWorker::measure(std::uint8_t path, Duration sample) {
   constexpr std::int64_t kRise = 64;
   constexpr std::int64_t kFall = 4;
-  if (!typical_) typical_ = sample;
-  const Duration error = sample - *typical_;
-  *typical_ += error / (error > Duration() ? kRise : kFall);
-  congestion_.on_delay(sample, *typical_);
+  constexpr std::int64_t kMostFaster = 4;
+  const std::int64_t rise = kRise / std::min<std::int64_t>(options_.paths, kMostFaster);
+  std::optional<Duration>& typical = typical_[path];
+  if (!typical) typical = sample;
+  const Duration error = sample - *typical;
+  *typical += error / (error > Duration() ? rise : kFall);
+  Duration slowest = *typical;
+  for (const std::optional<Duration>& each : typical_)
+    slowest = std::max(slowest, each.value_or(slowest));
+  congestion_.on_delay(sample, slowest);
+}
+
+// A sum that comes much sooner after the last sending than its path takes belongs to the first. So
+// a path that has become slower is noticed, though what it brings is sent again before.
+std::optional<Duration> AtpWorker::time_taken(const Flight& flight, Time now) const {
+  if (flight.tries == 0) return now - flight.sent;
+  const std::optional<Duration> typical = this->typical(flight);
+  const bool of_first =
+      options_.paths > 1 && flight.tries == 1 && typical && (now - flight.sent) * 2 < *typical;
+  return of_first ? std::optional(now - flight.first_sent) : std::nullopt;
 }
 
 Duration AtpWorker::timeout(const Flight& flight) const {
   const AtpRecoveryOptions& recovery = options_.recovery;
-  if (flight.overtaken) return typical_ ? *typical_ * recovery.patience : Duration();
-  Duration base = typical_ ? *typical_ * recovery.factor : recovery.initial;
+  const std::optional<Duration> typical = this->typical(flight);
+  if (flight.overtaken) {
+    // Other paths prove nothing while the time of this one is not known.
+    const Duration unknown = options_.paths > 1 ? recovery.initial : Duration();
+    return typical ? *typical * recovery.patience : unknown;
+  }
+  Duration base = typical ? *typical * recovery.factor : recovery.initial;
   if (starting_) base = std::max(base, recovery.initial);
   base = std::clamp(base, recovery.least, recovery.most);
-  if (typical_ && !starting_ && at_end()) {
-    const Duration soon = *typical_ * std::max<std::int64_t>(recovery.patience, 1);
+  if (typical && !starting_ && at_end()) {
+    const Duration soon = *typical * std::max<std::int64_t>(recovery.patience, 1);
     base = flight.tries > 0 ? soon : std::max(soon, recovery.least);
   }
   for (std::uint8_t i = 1; i < flight.tries && base < recovery.most; ++i) base = base * 2;

@@ -95,9 +95,10 @@ class DlcpEndpoint {
   // below kPriorityCount, as the decoders of headers and messages ensure.
   Placement on_data(const wire::DataHeader& header, bool marked, Time now, std::uint32_t path = 0);
   // A message arrived in this queue that the peer sent after all its data below `end_sequence`.
-  // Data of the queue, or of more urgent ones, that did not arrive before it is likely lost.
-  // Calling this is optional.
-  void on_data_end(std::uint64_t end_sequence, std::uint8_t queue, Time now);
+  // Data of the queue, or of more urgent ones, that took the message's path and did not arrive
+  // before it is likely lost. Calling this is optional.
+  void on_data_end(std::uint64_t end_sequence, std::uint8_t queue, Time now,
+                   std::uint32_t path = 0);
   void on_control(const wire::ControlMessage& message, Time now);
   void on_timeout(Time now);
 

@@ -116,8 +116,9 @@ Placement DlcpEndpoint::on_data(const wire::DataHeader& header, bool marked, Tim
   return placement;
 }
 
-void DlcpEndpoint::on_data_end(std::uint64_t end_sequence, std::uint8_t queue, Time now) {
-  path_.on_data_end(end_sequence, queue, now);
+void DlcpEndpoint::on_data_end(std::uint64_t end_sequence, std::uint8_t queue, Time now,
+                               std::uint32_t path) {
+  path_.on_data_end(end_sequence, queue, path, now);
   if (end_sequence > witness_[queue]) time_out_receivers(now);
 }
 

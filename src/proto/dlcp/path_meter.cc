@@ -39,8 +39,12 @@ void PathMeter::on_packet(const wire::DataHeader& header, bool marked, std::uint
   const bool genuine = plausible(header.sequence);
   const bool in_order = genuine && (!own.any || header.sequence > own.high.sequence);
   prioritized_ = prioritized_ || (in_order && header.sequence < queues_[0].high.sequence);
-  const std::int64_t delay = measure_delay(header, own, in_order, now);
+  path = std::min(path, static_cast<std::uint32_t>(wire::kMaxReportPaths) - 1);
+  if (path > 0 && path >= by_path_.size()) know_path(path);
+  const std::int64_t delay = measure_delay(header, own, overtaken_by(header, path), now);
   measure_rate(header, queue, marked, path, in_order, now);
+  if (!by_path_.empty()) by_path_[path].heard = now;
+  if (genuine) note_witness(header.sequence + 1, queue, path, delay);
   // The packet is a witness for its own queue and for more urgent ones.
   for (std::size_t i = queue + std::size_t{1}; genuine && i-- > 0;) {
     Queue& witnessed = queues_[i];
@@ -51,6 +55,42 @@ void PathMeter::on_packet(const wire::DataHeader& header, bool marked, std::uint
   }
   for (std::size_t i = queue + std::size_t{1}; i < queues_.size(); ++i) queues_[i].held = now;
   last_arrival_ = now;
+}
+
+std::optional<std::int64_t> PathMeter::overtaken_by(const wire::DataHeader& header,
+                                                    std::uint32_t path) const {
+  const std::uint8_t queue = header.tag.priority;
+  if (!plausible(header.sequence)) return queues_[queue].high_delay;
+  if (by_path_.empty()) {
+    const Queue& own = queues_[queue];
+    if (!own.any || header.sequence > own.high.sequence) return std::nullopt;
+    return own.high_delay;
+  }
+  const Path::Seen& own = by_path_[path].queues[queue];
+  return own.end > header.sequence ? std::optional(own.delay) : std::nullopt;
+}
+
+// Everything before took path 0.
+void PathMeter::know_path(std::uint32_t path) {
+  const bool first = by_path_.empty();
+  by_path_.resize(path + std::size_t{1});
+  if (!first || !any()) return;
+  by_path_[0].heard = last_arrival_;
+  for (std::size_t i = 0; i < queues_.size(); ++i) {
+    const Queue& queue = queues_[i];
+    if (!queue.any) continue;
+    by_path_[0].queues[i] = {std::max(queue.high.sequence + 1, queue.data_end), queue.high_delay};
+  }
+}
+
+void PathMeter::note_witness(std::uint64_t end, std::uint8_t queue, std::uint32_t path,
+                             std::int64_t delay) {
+  if (path >= by_path_.size()) return;
+  for (std::size_t i = queue + std::size_t{1}; i-- > 0;) {
+    Path::Seen& seen = by_path_[path].queues[i];
+    if (end <= seen.end) break;
+    seen = {end, delay};
+  }
 }
 
 PathMeter::Delays& PathMeter::Memory::add(std::int64_t delay, const GraceOptions& grace, Time now) {
@@ -83,8 +123,8 @@ PathMeter::Delays PathMeter::delays_of(std::uint8_t queue) const {
 }
 
 // Returns the whole delay of the packet, in microseconds relative to base_.
-std::int64_t PathMeter::measure_delay(const wire::DataHeader& header, Queue& queue, bool in_order,
-                                      Time now) {
+std::int64_t PathMeter::measure_delay(const wire::DataHeader& header, Queue& queue,
+                                      std::optional<std::int64_t> before, Time now) {
   const std::uint32_t clocks = wire::wire_clock(now) - header.sent_us;
   if (!any()) base_ = clocks;
   const std::int64_t delay = wire::wire_clock_difference(clocks, base_);
@@ -93,7 +133,7 @@ std::int64_t PathMeter::measure_delay(const wire::DataHeader& header, Queue& que
       queue.held == Time() ? delay : std::min(delay, least + whole_us(now - queue.held));
   path_.add(delay, grace_, now);
   Delays& recent = queue.memory.add(own_delay, grace_, now);
-  if (!in_order) recent.overtaken = std::max(recent.overtaken, delay - queue.high_delay);
+  if (before) recent.overtaken = std::max(recent.overtaken, delay - *before);
   return delay;
 }
 
@@ -141,7 +181,6 @@ void PathMeter::measure_rate(const wire::DataHeader& header, std::uint8_t queue,
 }
 
 void PathMeter::count_path(std::uint32_t path) {
-  path = std::min(path, static_cast<std::uint32_t>(wire::kMaxReportPaths) - 1);
   if (path > 0) paths_ = std::max(paths_, static_cast<std::uint8_t>(path + 1));
   ++path_packets_[path];
 }
@@ -152,8 +191,13 @@ std::optional<wire::ReportMessage> PathMeter::take_report() {
   return report_;
 }
 
-void PathMeter::on_data_end(std::uint64_t end_sequence, std::uint8_t queue, Time now) {
+void PathMeter::on_data_end(std::uint64_t end_sequence, std::uint8_t queue, std::uint32_t path,
+                            Time now) {
   if (!any() || !plausible(end_sequence)) return;
+  path = std::min(path, static_cast<std::uint32_t>(wire::kMaxReportPaths) - 1);
+  if (path < by_path_.size()) {
+    note_witness(end_sequence, queue, path, by_path_[path].queues[queue].delay);
+  }
   for (std::size_t i = queue + std::size_t{1}; i-- > 0;) {
     if (end_sequence <= queues_[i].data_end) break;
     queues_[i].data_end = end_sequence;
@@ -162,12 +206,23 @@ void PathMeter::on_data_end(std::uint64_t end_sequence, std::uint8_t queue, Time
 }
 
 std::optional<Time> PathMeter::witness(std::uint64_t sequence, std::uint8_t queue, Time now) const {
+  if (!by_path_.empty()) {
+    return witnessed_by_paths(sequence, queue, now) ? std::optional(now) : std::nullopt;
+  }
   const Queue& own = queues_[queue];
   if (own.any && own.high.sequence >= sequence) {
     return own.high.sequence == sequence ? own.high.arrived : now;
   }
   if (own.data_end <= sequence) return std::nullopt;
   return own.data_end - 1 == sequence ? own.data_ended : now;
+}
+
+// A path that has brought nothing for as long as delays are remembered is out of use, or dead.
+bool PathMeter::witnessed_by_paths(std::uint64_t sequence, std::uint8_t queue, Time now) const {
+  return std::ranges::all_of(by_path_, [&](const Path& path) {
+    const bool in_use = path.heard != Time() && now - path.heard < grace_.memory;
+    return !in_use || path.queues[queue].end > sequence;
+  });
 }
 
 Time PathMeter::expected_by(const Stopped& stopped, Time now) const {

@@ -7,6 +7,11 @@
 // its own queue, and in more urgent ones, are not held up by others any more. So order, delays and
 // witnesses are kept for each queue.
 //
+// Paths. Packets that took different paths overtake each other by as much as the paths differ. So
+// once packets have come by several, a packet counts as overtaken only if a later one of its own
+// path came before it, and data has a witness only when every path that packets have come by
+// lately has brought one.
+//
 // Rates. A report covers the packets between two edges. An edge is a packet with a higher sequence
 // number than all before it in its own queue and in less urgent ones, and it is of the least urgent
 // queue that still arrives: an edge of a more urgent queue would count packets as lost that only
@@ -23,9 +28,9 @@
 //   (1) the last packet would arrive with the longest delay seen in that queue, plus the spread of
 //       delays; or
 //   (2) a packet of that queue or of a less urgent one that was sent after the data (a witness)
-//       arrived four times as long ago as any packet of that queue was ever seen to arrive behind
-//       such a packet. A message that followed the data in its queue is a witness as well
-//       (on_data_end).
+//       arrived, by every path, four times as long ago as any packet of that queue was ever seen
+//       to arrive behind such a packet of its path. A message that followed the data in its queue
+//       is a witness as well (on_data_end).
 // On paths that keep order (2) decides, and soon; (1) decides when the witness itself is lost.
 // Until enough packets of the queue were seen it is unknown, and only (1) holds, with the initial
 // grace.
@@ -34,6 +39,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "base/segment_tag.h"
 #include "base/units.h"
@@ -50,8 +56,9 @@ class PathMeter {
   // A data packet arrived. `path`: the path that it took; numbers from kMaxReportPaths - 1 on are
   // counted as one path.
   void on_packet(const wire::DataHeader& header, bool marked, std::uint32_t path, Time now);
-  // A message arrived in this queue that was sent after all packets below `end_sequence`.
-  void on_data_end(std::uint64_t end_sequence, std::uint8_t queue, Time now);
+  // A message arrived in this queue, by this path, that was sent after all packets below
+  // `end_sequence`.
+  void on_data_end(std::uint64_t end_sequence, std::uint8_t queue, std::uint32_t path, Time now);
 
   // Returns the report that is due, once; none otherwise.
   std::optional<wire::ReportMessage> take_report();
@@ -67,8 +74,9 @@ class PathMeter {
   [[nodiscard]] Time expected_by(const Stopped& stopped, Time now) const;
 
   // When a witness arrived for packets of `queue` up to `sequence`: a packet of that queue or a
-  // less urgent one with that number or a higher one, or a message there that was sent after it.
-  // Returns `now` if the time is not known, and none if no witness arrived.
+  // less urgent one with that number or a higher one, or a message there that was sent after it;
+  // and, where packets came by several paths lately, by each of these. Returns `now` if the time is
+  // not known, and none if no witness arrived.
   [[nodiscard]] std::optional<Time> witness(std::uint64_t sequence, std::uint8_t queue,
                                             Time now) const;
 
@@ -104,6 +112,16 @@ class PathMeter {
     Memory memory;                // delays of this queue, without the time that it was held
   };
 
+  // One path, where there are several: what has arrived by it. The queues are as those of Queue.
+  struct Path {
+    struct Seen {
+      std::uint64_t end = 0;   // above the highest sequence number of a witness; 0: none arrived
+      std::int64_t delay = 0;  // of that packet
+    };
+    std::array<Seen, kPriorityCount> queues;
+    Time heard;  // when the last packet arrived by it; Time(): none has
+  };
+
   // Both together: the longest and the shortest of each, and all packets.
   static Delays joined(const Delays& a, const Delays& b);
   // What is known of the delays in this queue: what was seen there and in more urgent queues, whose
@@ -112,7 +130,17 @@ class PathMeter {
   [[nodiscard]] Delays delays_of(std::uint8_t queue) const;
   [[nodiscard]] bool any() const { return queues_[0].any; }
   [[nodiscard]] bool plausible(std::uint64_t sequence) const;
-  std::int64_t measure_delay(const wire::DataHeader& header, Queue& queue, bool in_order, Time now);
+  // `before`: the delay of the packet that overtook this one; none if none did.
+  std::int64_t measure_delay(const wire::DataHeader& header, Queue& queue,
+                             std::optional<std::int64_t> before, Time now);
+  // The delay of a later packet of the same queue, or a less urgent one, that came by the same path
+  // before this one.
+  [[nodiscard]] std::optional<std::int64_t> overtaken_by(const wire::DataHeader& header,
+                                                         std::uint32_t path) const;
+  // Makes room for this path, from the first packet on that does not take path 0.
+  void know_path(std::uint32_t path);
+  void note_witness(std::uint64_t end, std::uint8_t queue, std::uint32_t path, std::int64_t delay);
+  [[nodiscard]] bool witnessed_by_paths(std::uint64_t sequence, std::uint8_t queue, Time now) const;
   void measure_rate(const wire::DataHeader& header, std::uint8_t queue, bool marked,
                     std::uint32_t path, bool in_order, Time now);
   void count_path(std::uint32_t path);
@@ -124,10 +152,11 @@ class PathMeter {
 
   // `high`, `data_end` and what belongs to them never increase from one queue to the next.
   std::array<Queue, kPriorityCount> queues_;
-  bool prioritized_ = false;  // an urgent packet has overtaken a less urgent one
-  Memory path_;               // whole delays of the packets of all queues
-  Time last_arrival_;         // of any packet
-  std::uint32_t base_ = 0;    // the first delay, as a difference of two clocks
+  std::vector<Path> by_path_;  // empty while all packets have come by path 0
+  bool prioritized_ = false;   // an urgent packet has overtaken a less urgent one
+  Memory path_;                // whole delays of the packets of all queues
+  Time last_arrival_;          // of any packet
+  std::uint32_t base_ = 0;     // the first delay, as a difference of two clocks
 
   bool window_open_ = false;
   std::uint8_t edge_queue_ = 0;  // the least urgent queue that still arrives

@@ -91,7 +91,7 @@ void DlcpHosts::on_ack(std::uint32_t place) {
 void DlcpHosts::on_stop_copy(std::uint32_t place) {
   const PooledPacket& packet = pool_[place];
   const auto index = static_cast<std::uint32_t>(packet.flow.value());
-  sides_[index]->endpoint.on_data_end(packet.sequence, packet.priority, events_.now());
+  sides_[index]->endpoint.on_data_end(packet.sequence, packet.priority, events_.now(), packet.path);
   pool_.release(place);
   drive(index);
 }
@@ -207,6 +207,7 @@ void DlcpHosts::send_data(Side& side, const proto::DataBatch& batch) {
   packet.path = static_cast<std::uint8_t>(batch.path);
   packet.path_hash = label_paths_ && !packet.labelled ? next_label(side, batch.path) : flow.path;
   side.data_path = packet.path_hash;
+  side.data_path_number = packet.path;
   side.data_labelled = packet.labelled;
   packet.kind = PacketKind::kDlcpData;
   packet.priority = header.tag.priority;
@@ -253,6 +254,7 @@ void DlcpHosts::send_signal(Side& side, PacketKind kind, std::uint64_t sequence,
       packet.payload + static_cast<std::uint32_t>(side.parameters.control_header.count());
   packet.rank_in_queue = 0;
   packet.labelled = kind == PacketKind::kDlcpStopCopy && side.data_labelled;
+  packet.path = side.data_path_number;
   packet.path_hash = path;
   packet.kind = kind;
   packet.priority = queue;

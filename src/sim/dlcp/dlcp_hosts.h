@@ -88,9 +88,10 @@ class DlcpHosts {
     std::uint32_t first_label = 0;
     std::uint32_t dealt = 0;
     std::uint32_t routes_version = 0;
-    std::uint32_t control_path = 0;  // a hash, or a label that is kept until a message is lost
-    std::uint32_t data_path = 0;     // the path_hash of the last data packet
-    bool data_labelled = false;      // the same packet's `labelled`
+    std::uint32_t control_path = 0;     // a hash, or a label that is kept until a message is lost
+    std::uint32_t data_path = 0;        // the path_hash of the last data packet
+    bool data_labelled = false;         // the same packet's `labelled`
+    std::uint8_t data_path_number = 0;  // the same packet's `path`
   };
   struct Flow {
     FlowId id;

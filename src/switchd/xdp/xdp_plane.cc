@@ -111,9 +111,11 @@ class XdpPlane::Core {
   }
 
   Status install(const AdmittedJob& job) {
-    // The program sums at one level; a job of both levels here is the process's.
+    // The program sums at one level and sends by one path; a job of both levels here, or of
+    // several paths, is the process's.
     const bool both = job.about.groups != 0 && job.about.second_level;
-    if (both || job.key || job.about.limit != 0 || !all_v4(job.workers) || !all_v4(job.servers)) {
+    if (both || job.key || job.about.limit != 0 || !job.sources.empty() || !all_v4(job.workers) ||
+        !all_v4(job.servers)) {
       return ok_status();
     }
     atp_xdp_job value{};

@@ -69,6 +69,13 @@ TEST(AtpPlacement, two_racks__the_larger_has_the_servers) {
   EXPECT_EQ(placement.switches, (std::vector<std::size_t>{1, 0}));
   EXPECT_EQ(placement.top, 1U);
   EXPECT_EQ(placement.most_servers, 3);
+  EXPECT_FALSE(placement.several_paths);
+}
+
+TEST(AtpPlacement, several_paths__where_racks_have_several_uplinks) {
+  const World world("leaf-spine:racks=2,hosts=2,spines=2,host=1G,uplink=1G", {"0", "1", "2", "3"},
+                    {"leaf0", "leaf1"});
+  EXPECT_TRUE(world.place().several_paths);
 }
 
 TEST(AtpPlacement, ranks_behind_other_switches__send_to_the_second_level) {

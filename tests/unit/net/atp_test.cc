@@ -66,6 +66,7 @@ TEST(JobMessage, request__every_field_travels) {
   request.second_level = true;
   request.keyed = true;
   request.lease = true;
+  request.sources["127.0.0.1:2"] = {7, 9};
   const Result<JobRequest> again = job_request_from(to_json(request));
   ASSERT_TRUE(again.ok()) << again.error().message();
   EXPECT_TRUE(*again == request);

@@ -39,6 +39,9 @@ TEST(Hello, encode_decode__same) {
   Hello out;
   ASSERT_EQ(decode_hello(encode_hello(hello), out), wire::WireError::kNone);
   EXPECT_EQ(out, hello);
+  hello.paths = 8;
+  ASSERT_EQ(decode_hello(encode_hello(hello), out), wire::WireError::kNone);
+  EXPECT_EQ(out, hello);
   hello.keyed = true;
   hello.session = 0x1112'1314'1516'1718;
   ASSERT_EQ(decode_hello(encode_hello(hello), out), wire::WireError::kNone);
@@ -58,7 +61,11 @@ TEST(Hello, decode__refuses_what_has_no_meaning) {
   EXPECT_EQ(with(5, 9), wire::WireError::kField);
   EXPECT_EQ(with(6, 0), wire::WireError::kField) << "no data port";
   EXPECT_EQ(with(20, 2), wire::WireError::kReserved);
-  EXPECT_EQ(with(21, 1), wire::WireError::kReserved);
+  EXPECT_EQ(with(21, 31), wire::WireError::kNone);
+  EXPECT_EQ(with(21, 32), wire::WireError::kField) << "33 paths";
+  EXPECT_EQ(with(22, 1), wire::WireError::kReserved);
+  const auto last = encode_hello({.job = 1, .udp_port = 65'535, .paths = 2, .name = "ab"});
+  EXPECT_EQ(decode_hello(last, out), wire::WireError::kField) << "no port follows the last one";
   EXPECT_EQ(with(24, 1), wire::WireError::kReserved) << "a session without a key";
   EXPECT_EQ(with(32, 64), wire::WireError::kLength);
   EXPECT_EQ(with(33, 27), wire::WireError::kField) << "a terminal's escape";
@@ -117,6 +124,26 @@ TEST(UdpSocket, send_receive__packets_and_marks_with_and_without_offload) {
     ASSERT_EQ(pair.a.receive(arrival), UdpSocket::Received::kPackets);
     EXPECT_FALSE(arrival.marked);
   }
+}
+
+TEST(UdpSocket, bind_row__ports_follow_each_other) {
+  const SocketAddress local = *SocketAddress::resolve("127.0.0.1:0");
+  const Result<std::vector<UdpSocket>> row = UdpSocket::bind_row(local, 8, {});
+  ASSERT_TRUE(row.ok());
+  ASSERT_EQ(row->size(), 8U);
+  for (std::size_t i = 1; i < row->size(); ++i) {
+    EXPECT_EQ((*row)[i].port(), row->front().port() + i);
+  }
+}
+
+TEST(SocketAddress, reached_directly__this_host_and_the_networks_of_its_interfaces) {
+  EXPECT_TRUE(reached_directly(*SocketAddress::numeric("127.8.7.6:1")));
+  EXPECT_TRUE(reached_directly(*SocketAddress::numeric("[::1]:1")));
+  EXPECT_TRUE(reached_directly(*SocketAddress::numeric("[::ffff:127.0.0.1]:1")));
+  for (const SocketAddress& own : interface_addresses()) EXPECT_TRUE(reached_directly(own));
+  // Addresses of documentation (RFC 5737 and 3849), which no interface has.
+  EXPECT_FALSE(reached_directly(*SocketAddress::numeric("203.0.113.7:1")));
+  EXPECT_FALSE(reached_directly(*SocketAddress::numeric("[2001:db8::7]:1")));
 }
 
 TEST(UdpSocket, send__a_closed_port_is_a_loss_and_no_more) {

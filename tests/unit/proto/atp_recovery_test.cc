@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <map>
 
 #include "proto/atp_by_hand.h"
 
@@ -84,6 +85,66 @@ TEST(AtpRecovery, on_parameter__what_is_overtaken_gets_time_to_be_made_good) {
   AtpWorker hasty = settled(options, 100);
   for (std::uint64_t s = 33; s < 36; ++s) (void)hasty.on_parameter(parameter(s), at(102));
   EXPECT_EQ(drained(hasty, at(102)).front().header.sequence, 32U);
+}
+
+// Sends `flights` windows of packets, whose sums come after 2 ms by path 0 and after 10 ms by path
+// 1. `paths`: how many the worker knows of.
+AtpWorkerCounters over_unequal_paths(std::uint32_t paths, std::int64_t flights) {
+  AtpWorkerOptions options = two_workers();
+  options.window = 64;
+  options.paths = paths;
+  AtpWorker worker = started(options, 4 * 64 * flights);
+  std::multimap<std::int64_t, std::uint64_t> sums;  // sequences by the time of their sums
+  AtpOutcome outcome;
+  for (std::int64_t ms = 0; !worker.poll_event(outcome) && ms < 100 * flights; ++ms) {
+    for (auto sum = sums.begin(); sum != sums.end() && sum->first <= ms; sum = sums.erase(sum)) {
+      (void)worker.on_parameter(parameter(sum->second), at(ms));
+    }
+    worker.on_timeout(at(ms));
+    for (const AtpTransmit& each : drained(worker, at(ms))) {
+      const std::uint64_t sequence = each.header.sequence;
+      sums.emplace(ms + (wire::atp_path_of(sequence, 2) == 0 ? 2 : 10), sequence);
+    }
+  }
+  EXPECT_TRUE(outcome.ok() && worker.idle());
+  return worker.counters();
+}
+
+// A path that takes five times as long as another loses nothing.
+TEST(AtpRecovery, paths__sums_of_a_slow_path_are_not_taken_for_lost) {
+  const AtpWorkerCounters judged_by_path = over_unequal_paths(2, 20);
+  EXPECT_LE(judged_by_path.retransmitted * 100, judged_by_path.sent);
+  EXPECT_GT(over_unequal_paths(1, 20).retransmitted, 100U);
+}
+
+TEST(AtpRecovery, paths__a_loss_on_the_fast_path_does_not_wait_for_the_slow_one) {
+  AtpWorkerOptions options = two_workers();
+  options.window = 64;
+  options.paths = 2;
+  AtpWorker worker = started(options, 4 * 64 * 10);
+  const auto slow = [](std::uint64_t s) { return wire::atp_path_of(s, 2) == 1; };
+  for (const std::int64_t ms : {0, 100, 200, 300}) {
+    const auto sent = drained(worker, at(ms));
+    ASSERT_EQ(sent.size(), 64U);
+    for (const std::int64_t late : {2, 10}) {
+      for (const AtpTransmit& each : sent) {
+        if (slow(each.header.sequence) != (late == 10)) continue;
+        (void)worker.on_parameter(parameter(each.header.sequence), at(ms + late));
+      }
+    }
+  }
+  const auto sent = drained(worker, at(400));
+  const std::uint64_t lost = sent.front().header.sequence;
+  ASSERT_FALSE(slow(lost));
+  for (const AtpTransmit& each : sent) {
+    const std::uint64_t s = each.header.sequence;
+    if (s != lost && !slow(s)) (void)worker.on_parameter(parameter(s), at(402));
+  }
+  worker.on_timeout(at(405));
+  const auto again = drained(worker, at(405));
+  ASSERT_FALSE(again.empty());
+  EXPECT_EQ(again.front().header.sequence, lost);
+  EXPECT_EQ(worker.counters().retransmitted, 1U);
 }
 
 // Other workers may be late. Until they come, the sums that wait for them in a switch must stay

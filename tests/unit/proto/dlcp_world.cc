@@ -25,6 +25,10 @@ World::World(const WorldOptions& options)
       results_(options.transfers.size()) {
   for (std::size_t i = 0; i < 2; ++i) {
     ends_[i].endpoint = std::make_unique<DlcpEndpoint>(options.endpoints[i]);
+    const std::size_t paths = options.channels[i].paths.size();
+    ends_[i].paths_free.resize(paths);
+    ends_[i].taken.resize(paths);
+    if (paths > 0) ends_[i].endpoint->set_paths(static_cast<std::uint32_t>(paths), now_);
   }
   for (std::uint32_t plan = 0; plan < options.transfers.size(); ++plan) {
     const PlannedTransfer& transfer = options.transfers[plan];
@@ -197,12 +201,14 @@ void World::transmit(int from, const DataBatch& batch) {
   End& end = ends_[at(from)];
   const ChannelOptions& channel = options_.channels[at(from)];
   check_rate(end, batch);
+  end.last_path = batch.path;
+  if (!channel.paths.empty()) end.taken[batch.path] += batch.count;
   if (batch.count == 0 || batch.count > options_.endpoints[at(from)].burst_segments) {
     fail("a batch of a size not asked for");
   }
   for (std::uint32_t i = 0; i < batch.count; ++i) {
     const wire::DataHeader header = batch.header(i);
-    if (keep_sent_ && from == 0) sent_.push_back({now_, header});
+    if (keep_sent_ && from == 0) sent_.push_back({now_, header, batch.path});
     if (end.in_burst ? prng_.chance(channel.burst_end) : prng_.chance(channel.burst_start)) {
       end.in_burst = !end.in_burst;
     }
@@ -212,6 +218,7 @@ void World::transmit(int from, const DataBatch& batch) {
     Packet packet;
     packet.plan = static_cast<std::uint32_t>(batch.cookie);
     packet.header = header;
+    packet.path = batch.path;
     launch(from, packet, end.in_burst || corrupted || told);
   }
 }
@@ -223,6 +230,7 @@ void World::launch(int from, Packet packet, bool lose) {
     ++lost_;
     return;
   }
+  if (!channel.paths.empty()) return launch_by_path(from, packet);
   if (channel.bottleneck == Bandwidth()) return arrive_at(from, now_, packet);
   if (channel.strict_priority) {
     end.waiting[packet.header.tag.priority].push_back(packet);
@@ -230,6 +238,23 @@ void World::launch(int from, Packet packet, bool lose) {
   }
   end.line_free = std::max(end.line_free, now_) + time_on_line(from, packet);
   arrive_at(from, end.line_free, packet);
+}
+
+void World::launch_by_path(int from, const Packet& packet) {
+  const PathChannel& path = options_.channels[at(from)].paths[packet.path];
+  Time& free = ends_[at(from)].paths_free[packet.path];
+  const bool dead = now_ >= path.dead_from && now_ < path.dead_until;
+  const bool full = path.bottleneck > Bandwidth() && free > now_ + path.longest_wait;
+  if (dead || full || prng_.chance(path.loss)) {
+    ++lost_;
+    return;
+  }
+  free = std::max(free, now_);
+  if (path.bottleneck > Bandwidth()) {
+    free += path.bottleneck.transmission_time(Bytes(packet.header.length) +
+                                              options_.endpoints[at(from)].packet_overhead);
+  }
+  arrive_at(from, free + path.delay, packet);
 }
 
 Duration World::time_on_line(int from, const Packet& packet) const {
@@ -299,17 +324,19 @@ void World::post(int from, const wire::ControlMessage& message) {
   copy.header.sequence = stop->end_sequence;
   copy.header.tag.priority = stop->queue;
   copy.stop_copy = true;
+  copy.path = ends_[at(from)].last_path;
   launch(from, copy, ends_[at(from)].in_burst);
 }
 
 void World::deliver(const Packet& packet) {
   if (packet.stop_copy) {
     ends_[at(packet.to)].endpoint->on_data_end(packet.header.sequence, packet.header.tag.priority,
-                                               now_);
+                                               now_, packet.path);
     return;
   }
   if (packet.header.sequence < ends_[at(packet.to)].stopped_at) ++overtaken_;
-  const Placement placement = ends_[at(packet.to)].endpoint->on_data(packet.header, false, now_);
+  const Placement placement =
+      ends_[at(packet.to)].endpoint->on_data(packet.header, false, now_, packet.path);
   if (placement.verdict == Placement::Verdict::kPlace) place(packet, placement);
 }
 

@@ -19,6 +19,16 @@
 
 namespace thalweg::proto {
 
+// One of several paths of a direction. Each keeps the order of its packets.
+struct PathChannel {
+  Duration delay;             // in addition to ChannelOptions::delay
+  double loss = 0;            // in addition to ChannelOptions::loss
+  Bandwidth bottleneck = {};  // above 0: a queue that drops what would wait for longer than …
+  Duration longest_wait = Duration::milliseconds(2);  // … this
+  Time dead_from = {};                                // the path swallows everything from here …
+  Time dead_until = {};                               // … to here
+};
+
 // One direction of the network. Delays are one-way.
 struct ChannelOptions {
   Duration delay = Duration::microseconds(20);
@@ -35,6 +45,8 @@ struct ChannelOptions {
   double corruption = 0;  // of headers; the packet is lost, and the decoder must survive it
   Duration control_delay = Duration::microseconds(20);
   Duration control_jitter;
+  // Not empty: the sender deals its packets over these. Without `jitter` and the bottleneck above.
+  std::vector<PathChannel> paths = {};
 };
 
 // A transfer from one end to the other. Times count from the start of the world.
@@ -91,10 +103,13 @@ class World {
   [[nodiscard]] std::uint64_t lost() const { return lost_; }
   // Data packets that arrived after a stop that was sent after them.
   [[nodiscard]] std::uint64_t overtaken() const { return overtaken_; }
+  // Packets that end 0 gave to each of its paths.
+  [[nodiscard]] const std::vector<std::uint64_t>& taken() const { return ends_[0].taken; }
   // Every data packet that left end 0, in order, with its time.
   struct Sent {
     Time at;
     wire::DataHeader header;
+    std::uint32_t path = 0;
   };
   void keep_sent() { keep_sent_ = true; }
   [[nodiscard]] const std::vector<Sent>& sent() const { return sent_; }
@@ -109,6 +124,7 @@ class World {
     std::uint32_t plan = 0;  // the planned transfer whose bytes it carries
     wire::DataHeader header;
     bool stop_copy = false;  // only the header's sequence (the end of the data) and tag count
+    std::uint32_t path = 0;
     bool operator>(const Packet& other) const {
       return at != other.at ? at > other.at : order > other.order;
     }
@@ -120,7 +136,10 @@ class World {
   struct End {
     std::unique_ptr<DlcpEndpoint> endpoint;
     std::deque<Letter> inbox;
-    Time line_free;  // when the bottleneck behind this end is free
+    Time line_free;                    // when the bottleneck behind this end is free
+    std::vector<Time> paths_free;      // [path]: the same for the bottleneck of each path
+    std::uint32_t last_path = 0;       // of the last batch
+    std::vector<std::uint64_t> taken;  // [path]: packets that it was given
     std::array<std::deque<Packet>, kPriorityCount> waiting;  // for that, under strict priority
     std::uint64_t stopped_at = 0;  // the highest end_sequence of a stop that arrived
     bool in_burst = false;
@@ -158,6 +177,7 @@ class World {
   void transmit(int from, const DataBatch& batch);
   // Sends a packet into the network, which may lose it.
   void launch(int from, Packet packet, bool lose);
+  void launch_by_path(int from, const Packet& packet);
   // Lets the bottlenecks with strict priority take the packets whose time has come.
   void serve(int from);
   [[nodiscard]] Duration time_on_line(int from, const Packet& packet) const;

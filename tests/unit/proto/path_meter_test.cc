@@ -192,10 +192,48 @@ TEST_F(PathMeterTest, witness__of_its_own_queue_or_a_less_urgent_one) {
   EXPECT_EQ(meter_.witness(7, 3, us(200)), us(200));
   EXPECT_EQ(meter_.witness(10, 6, us(200)), us(120));
   EXPECT_FALSE(meter_.witness(10, 7, us(200)).has_value());
-  meter_.on_data_end(12, 4, us(150));
+  meter_.on_data_end(12, 4, 0, us(150));
   EXPECT_EQ(meter_.witness(11, 4, us(200)), us(150));
   EXPECT_EQ(meter_.witness(11, 0, us(200)), us(150));
   EXPECT_FALSE(meter_.witness(11, 5, us(200)).has_value());
+}
+
+TEST_F(PathMeterTest, witness__of_every_path_that_packets_came_by_lately) {
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    const auto sent = static_cast<std::int64_t>(i) * 10;
+    packet(i, sent, sent + 100, false, static_cast<std::uint32_t>(i % 2));
+  }
+  packet(42, 420, 520, false, 0);
+  EXPECT_FALSE(meter_.witness(41, 0, us(530)).has_value()) << "path 1 may bring it";
+  packet(43, 430, 530, false, 1);
+  EXPECT_EQ(meter_.witness(41, 0, us(540)), us(540));
+  // A message after the data is a witness for its own path.
+  meter_.on_data_end(50, 0, 1, us(550));
+  EXPECT_FALSE(meter_.witness(49, 0, us(560)).has_value());
+  meter_.on_data_end(50, 0, 0, us(570));
+  EXPECT_EQ(meter_.witness(49, 0, us(580)), us(580));
+  // Path 1 brings nothing any more.
+  for (std::int64_t sent = 1'000; sent <= 201'000; sent += 1'000) {
+    packet(50 + static_cast<std::uint64_t>(sent / 1'000), sent, sent + 100, false, 0);
+  }
+  EXPECT_EQ(meter_.witness(250, 0, us(201'200)), us(201'200));
+}
+
+TEST_F(PathMeterTest, expected_by__packets_of_another_path_overtake_and_prove_nothing) {
+  // Path 1 is 300 µs slower than path 0, and both keep their order.
+  for (std::uint64_t i = 0; i < 80; ++i) {
+    const std::int64_t slow = static_cast<std::int64_t>(i) * 10 - 300;
+    if (slow >= 0)
+      packet(static_cast<std::uint64_t>(slow / 10) * 2 + 1, slow, slow + 400, false, 1);
+    packet(i * 2, static_cast<std::int64_t>(i) * 10, static_cast<std::int64_t>(i) * 10 + 100);
+  }
+  PathMeter::Stopped stopped = stop(160, 800, 900);
+  stopped.witnessed = us(1250);
+  // Nothing was overtaken on its own path, so the witnesses of both decide at once; and before
+  // they come, the delay of the slower path.
+  EXPECT_EQ(meter_.expected_by(stopped, us(1250)), us(1250) + grace_.least);
+  stopped.witnessed.reset();
+  EXPECT_EQ(meter_.expected_by(stopped, us(900)), us(800 + 400 + 300) + grace_.least);
 }
 
 TEST_F(PathMeterTest, expected_by__waits_while_more_urgent_packets_arrive) {

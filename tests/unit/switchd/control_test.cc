@@ -161,6 +161,7 @@ TEST(Control, create__a_job_without_a_lease_ends_when_no_packets_come) {
 class CountingPlane final : public SwitchPlane {
  public:
   std::vector<std::string> data_addresses() const override { return {"192.0.2.1:1"}; }
+  std::vector<std::uint16_t> source_ports() const override { return {}; }
   int family() const override { return AF_INET; }
   bool own(const net::SocketAddress& /*address*/) const override { return false; }
   bool control(const net::SocketAddress& /*address*/) const override { return false; }
@@ -241,6 +242,33 @@ TEST(Control, list__a_job_as_it_was_asked_for) {
   EXPECT_EQ(ask(*daemon, fields)->at("job"), 3U);
 }
 
+TEST(Control, create__further_ports_of_other_switches) {
+  const auto daemon = start_switch(16, 1, 3);
+  const json own = ask(*daemon, {{"op", "list"}})->at("sources");
+  ASSERT_EQ(own.size(), 2U);
+  json fields = job_of(1);
+  const auto worker = fields.at("workers").at(0).get<std::string>();
+  const auto with = [&](const json& sources) {
+    fields["sources"] = sources;
+    return message_of(ask(*daemon, fields));
+  };
+  EXPECT_NE(with({{"127.0.0.1:9", {10}}}).find("one of 'workers' or 'servers' is allowed"),
+            std::string::npos);
+  EXPECT_NE(with({{worker, {0}}}).find("ports from 1 to 65535"), std::string::npos);
+  EXPECT_NE(with({{worker, {50, 50}}}).find("each port once"), std::string::npos);
+  EXPECT_NE(with({{worker, json::array()}}).find("one port or more"), std::string::npos);
+  EXPECT_NE(with({{worker, {50, 51, 52}}}).find("this switch has 2 beside its first"),
+            std::string::npos);
+  EXPECT_NE(with({{worker, {net::HostPort::parse(worker)->port}}}).find("is there twice"),
+            std::string::npos);
+  EXPECT_NE(with({{worker, {own.at(0)}}}).find("is a data address of this switch"),
+            std::string::npos);
+  EXPECT_NE(with("all").find("an object with a list of ports"), std::string::npos);
+  EXPECT_EQ(with({{worker, {50, 51}}}), "no error");
+  EXPECT_EQ(ask(*daemon, {{"op", "list"}})->at("jobs").at(0).at("sources"),
+            (json{{worker, {50, 51}}}));
+}
+
 TEST(Control, create__a_key_that_the_job_brings) {
   const auto daemon = start_switch(16);
   json fields = job_of(1);
@@ -307,6 +335,14 @@ TEST(SwitchConfig, parse__limits_of_jobs) {
   EXPECT_EQ(config->idle_seconds, 60U);
   for (const char* bad : {"max_jobs_per_host: 0\n", "idle_seconds: 0\n"}) {
     EXPECT_FALSE(SwitchConfig::parse(bad, "f").ok()) << bad;
+  }
+}
+
+TEST(SwitchConfig, parse__paths) {
+  EXPECT_EQ(SwitchConfig::parse("shards: 2\n", "f")->paths, 1);
+  EXPECT_EQ(SwitchConfig::parse("paths: 32\n", "f")->paths, 32);
+  for (const char* bad : {"paths: 0\n", "paths: 33\n", "paths: many\n"}) {
+    EXPECT_NE(message_of(SwitchConfig::parse(bad, "f")).find("paths"), std::string::npos) << bad;
   }
 }
 

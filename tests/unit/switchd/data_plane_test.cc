@@ -17,17 +17,20 @@ namespace {
 class CountingOutput final : public DataPlane::Output {
  public:
   std::span<std::byte> to_server(std::uint32_t /*job*/, std::uint64_t /*sequence*/,
-                                 std::size_t size) override {
+                                 std::uint32_t path, std::size_t size) override {
+    last_path = path;
     return room(size);
   }
   std::span<std::byte> to_workers(std::uint32_t /*job*/, std::optional<std::size_t> worker,
-                                  std::size_t size) override {
+                                  std::uint32_t path, std::size_t size) override {
+    last_path = path;
     last_worker = worker;
     return room(size);
   }
   [[nodiscard]] std::span<const std::byte> last() const { return bytes_; }
   int calls = 0;
   std::optional<std::size_t> last_worker;
+  std::uint32_t last_path = 0;
 
  private:
   std::span<std::byte> room(std::size_t size) {
@@ -115,6 +118,59 @@ TEST(DataPlane, on_run__a_changed_header_is_counted_and_goes_nowhere) {
   EXPECT_EQ(output.calls, 0);
   EXPECT_EQ(plane.corrupt(), 1U);
   EXPECT_EQ(plane.malformed(), 0U);
+}
+
+// A switch whose only worker is another switch with three ports.
+TEST(DataPlane, on_run__a_switch_sends_from_its_further_ports_and_is_sent_to_by_as_many_paths) {
+  const auto at = [](const char* text) { return net::SocketAddress::numeric(text).value(); };
+  CountingOutput output;
+  DataPlane plane({.slots = 64, .slot_elements = 8}, 0, output);
+  AdmittedJob job;
+  job.id = 1;
+  job.workers = {at("127.0.0.1:7701")};
+  job.servers = {at("127.0.0.1:7702")};
+  job.sources = {{at("127.0.0.1:7701"), {at("127.0.0.1:7801"), at("127.0.0.1:7802")}}};
+  ASSERT_TRUE(plane.install(job).ok());
+  const auto arrives = [&](std::uint64_t sequence, const char* from, bool again = false) {
+    std::vector<std::byte> packet = gradient(0, 1, sequence);
+    if (again) {
+      wire::AtpHeader header;
+      ASSERT_EQ(wire::decode_atp_header(packet, header), wire::WireError::kNone);
+      header.resend = true;
+      wire::encode_atp_header(header, packet);
+    }
+    plane.on_run({packet, packet.size(), false}, at(from), Time());
+  };
+  int calls = 0;
+  for (const char* from : {"127.0.0.1:7701", "127.0.0.1:7801", "127.0.0.1:7802"}) {
+    arrives(0, from);
+    EXPECT_EQ(output.calls, ++calls) << from;
+    EXPECT_EQ(plane.received_from(at(from)).packets, 1U);
+  }
+  arrives(0, "127.0.0.1:7803");
+  EXPECT_EQ(output.calls, calls);
+  EXPECT_EQ(plane.strangers(), 1U) << "a port that the job does not name";
+  EXPECT_EQ(plane.refused(1).foreign, 0U);
+  // Runs of sequences take each path in turn.
+  for (std::uint64_t sequence = 0; sequence < 6 * wire::kAtpPathRun; ++sequence) {
+    arrives(sequence, "127.0.0.1:7801");
+    EXPECT_EQ(output.last_path, sequence / wire::kAtpPathRun % 3) << sequence;
+  }
+  // What comes again may have met a dead path, so it takes another each time.
+  arrives(0, "127.0.0.1:7801", true);
+  const std::uint32_t first = output.last_path;
+  arrives(0, "127.0.0.1:7801", true);
+  EXPECT_NE(output.last_path, first);
+  // Another job that names one of the ports keeps it when this one ends.
+  AdmittedJob other = job;
+  other.id = 2;
+  other.workers = {at("127.0.0.1:7801")};
+  other.sources.clear();
+  ASSERT_TRUE(plane.install(other).ok());
+  plane.remove(1);
+  arrives(0, "127.0.0.1:7802");
+  EXPECT_EQ(plane.strangers(), 2U);
+  EXPECT_GT(plane.received_from(at("127.0.0.1:7801")).packets, 0U);
 }
 
 TEST(OwnAddresses, contains__hosts_and_ports_that_the_sockets_receive_at) {

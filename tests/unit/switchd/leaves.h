@@ -22,8 +22,8 @@ inline constexpr std::size_t kRackElements = 100'000;
 
 // The leaves of a network, each a switch of its own.
 struct Leaves {
-  explicit Leaves(int count, std::uint32_t aggregators = 8192) {
-    for (int i = 0; i < count; ++i) daemons.push_back(start_switch(aggregators));
+  explicit Leaves(int count, std::uint32_t aggregators = 8192, int paths = 1) {
+    for (int i = 0; i < count; ++i) daemons.push_back(start_switch(aggregators, 1, paths));
     for (const auto& daemon : daemons) addresses.push_back(daemon->control_address());
   }
   [[nodiscard]] std::string list() const {

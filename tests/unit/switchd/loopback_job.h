@@ -25,11 +25,13 @@ namespace thalweg::switchd {
 
 inline Time soon() { return net::monotonic_now() + Duration::milliseconds(10'000); }
 
-inline std::unique_ptr<SwitchDaemon> start_switch(std::uint32_t aggregators, int shards = 1) {
+inline std::unique_ptr<SwitchDaemon> start_switch(std::uint32_t aggregators, int shards = 1,
+                                                  int paths = 1) {
   SwitchConfig config;
   config.control = "127.0.0.1:0";
   config.aggregators = aggregators;
   config.shards = shards;
+  config.paths = paths;
   Result<std::unique_ptr<SwitchDaemon>> daemon = SwitchDaemon::start(config);
   EXPECT_TRUE(daemon.ok()) << daemon.error().message();
   return std::move(*daemon);

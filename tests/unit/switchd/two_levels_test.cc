@@ -70,6 +70,33 @@ TEST(TwoLevels, allreduce__with_a_job_key_all_switches_have_one_key) {
                  });
 }
 
+TEST(TwoLevels, allreduce__switches_spread_their_packets_where_there_are_several_routes) {
+  for (const bool keyed : {false, true}) {
+    SCOPED_TRACE(keyed);
+    const std::optional<ScopedJobKey> key =
+        keyed ? std::optional<ScopedJobKey>(std::in_place) : std::nullopt;
+    for (const int spines : {1, 2}) {
+      SCOPED_TRACE(spines);
+      const Leaves leaves(2, 8192, 4);
+      const std::string topology = fmt::format("leaf-spine:racks=2,hosts=2,spines={}", spines);
+      net::run_ranks(4, over_leaves(leaves.list(), topology), [&](Communicator& all) {
+        expect_exact_sum(all, 23);
+        on_rank_0(all, [&] {
+          for (const auto& daemon : leaves.daemons) {
+            const nlohmann::json job = ask_switch(*daemon, "list").at("jobs")[0];
+            const nlohmann::json sources = job.value("sources", nlohmann::json::object());
+            EXPECT_EQ(sources.size(), spines > 1 ? 1U : 0U);
+            for (const nlohmann::json& ports : sources) EXPECT_EQ(ports.size(), 3U);
+            EXPECT_GT(counter_of(*daemon, "completed"), kRackPackets / 2);
+            EXPECT_EQ(counter_of(*daemon, "foreign"), 0U);
+            EXPECT_EQ(ask_switch(*daemon, "stats").at("switch").at("strangers"), 0);
+          }
+        });
+      });
+    }
+  }
+}
+
 TEST(TwoLevels, allreduce__the_servers_are_in_the_rack_with_the_fastest_uplinks) {
   const Leaves leaves(3);
   // The ranks of the racks alternate, and the second rack has the fastest uplink.

@@ -35,12 +35,12 @@ unsigned ip_sum(std::span<const std::byte> frame) {
 class LastPacket final : public DataPlane::Output {
  public:
   std::span<std::byte> to_server(std::uint32_t /*job*/, std::uint64_t /*sequence*/,
-                                 std::size_t size) override {
+                                 std::uint32_t /*path*/, std::size_t size) override {
     up.emplace(size);
     return *up;
   }
   std::span<std::byte> to_workers(std::uint32_t /*job*/, std::optional<std::size_t> /*worker*/,
-                                  std::size_t size) override {
+                                  std::uint32_t /*path*/, std::size_t size) override {
     down.emplace(size);
     return *down;
   }

@@ -117,6 +117,7 @@ Status Communicator::Core::prepare_dlcp(const std::vector<net::SocketAddress>& a
   dlcp.endpoint.job_token = environment.token;
   dlcp.endpoint.checksum = environment.checksum;
   dlcp.endpoint.packet_payload = dlcp_payload();
+  dlcp.endpoint.paths = static_cast<std::uint32_t>(environment.dlcp_paths);
   dlcp.endpoint.line_rate_gbps = options_.dlcp_line_rate_gbps;
   if (!environment.key_file.empty()) {
     THALWEG_TRY(dlcp.endpoint.job_key, read_job_key(environment.key_file));

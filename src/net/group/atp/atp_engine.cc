@@ -103,6 +103,7 @@ Result<AtpNodeOptions> AtpEngine::node_options(const AtpJob& job,
   if (options_.job_key) node.key = atp_key(*options_.job_key, *job.salt);
   if (job.groups.empty()) return node;
   node.groups.assign(job.groups.begin(), job.groups.end());
+  node.switch_paths = job.paths;
   node.server_shards = node.shards;
   THALWEG_TRY(node.shards, numeric_addresses({job.switches[atp_place(node).group]}));
   if (node.shards == node.server_shards) node.server_shards.clear();

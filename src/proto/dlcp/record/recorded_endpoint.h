@@ -65,9 +65,10 @@ class RecordedEndpoint {
     }
     return placement;
   }
-  void on_data_end(std::uint64_t end_sequence, std::uint8_t queue, Time now) {
-    endpoint_.on_data_end(end_sequence, queue, now);
-    if (recorder_) recorder_->on_data_end(end_sequence, queue, now);
+  void on_data_end(std::uint64_t end_sequence, std::uint8_t queue, Time now,
+                   std::uint32_t path = 0) {
+    endpoint_.on_data_end(end_sequence, queue, now, path);
+    if (recorder_) recorder_->on_data_end(end_sequence, queue, now, path);
   }
   void on_control(const wire::ControlMessage& message, Time now) {
     endpoint_.on_control(message, now);

@@ -159,11 +159,13 @@ void Recorder::set_paths(std::uint32_t paths, Time now) {
   finish();
 }
 
-void Recorder::on_data_end(std::uint64_t end_sequence, std::uint8_t queue, Time now) {
+void Recorder::on_data_end(std::uint64_t end_sequence, std::uint8_t queue, Time now,
+                           std::uint32_t path) {
   begin(RecordKind::kDataEnd);
   out_.time(now);
   out_.delta(RecordDelta::kSequence, end_sequence);
   out_.number(queue);
+  out_.number(path);
   finish();
 }
 

@@ -32,7 +32,7 @@ class Recorder {
   void connection_lost(std::string_view cause, Time now);
   void on_data(const wire::DataHeader& header, bool marked, Time now, std::uint32_t path,
                const Placement& answer);
-  void on_data_end(std::uint64_t end_sequence, std::uint8_t queue, Time now);
+  void on_data_end(std::uint64_t end_sequence, std::uint8_t queue, Time now, std::uint32_t path);
   void on_control(const wire::ControlMessage& message, Time now);
   void on_timeout(Time now);
   // A null `answer` means that the poll returned false; a none one, that no timeout was set.

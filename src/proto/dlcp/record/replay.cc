@@ -133,8 +133,10 @@ class Replayer {
         in.delta_field(RecordDelta::kSequence, end_sequence);
         std::uint8_t queue = 0;
         in.field(queue);
+        std::uint32_t path = 0;
+        in.field(path);
         if (!good || !in.ok() || queue >= kPriorityCount) return false;
-        endpoint_->on_data_end(end_sequence, queue, now_);
+        endpoint_->on_data_end(end_sequence, queue, now_, path);
         return true;
       }
       default:
