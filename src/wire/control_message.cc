@@ -33,23 +33,29 @@ constexpr std::uint8_t kind_of() {
 static_assert(kind_of<ReadyMessage>() == 1 && kind_of<StopMessage>() == 2 &&
               kind_of<ResendMessage>() == 3 && kind_of<FinishMessage>() == 4 &&
               kind_of<ConfirmMessage>() == 5 && kind_of<CancelMessage>() == 6 &&
-              kind_of<ReportMessage>() == 7);
+              kind_of<ReportMessage>() == 7 && kind_of<GrantMessage>() == 8 &&
+              kind_of<WantMessage>() == 9);
 
 // Bodies: the bytes between the common header and the keyed tag. Each message has functions for its
 // size, its encoding and its decoding. Decoders return an error, except for bodies that are too
 // short: the reader notes those.
 constexpr std::size_t kReadyBody = 8 + 8 + 4 + 4 + 1;
+constexpr std::size_t kReadyFirst = 4;
 constexpr std::size_t kStopBody = 4 + 8 + 4 + 1;
 constexpr std::size_t kResendBody = 4 + 1 + 2;
 constexpr std::size_t kRangeSize = 4 + 4;
 constexpr std::size_t kFinishBody = 4;
 constexpr std::size_t kCancelBody = 1 + 1 + 2;
 constexpr std::size_t kReportBody = 6 * 4 + 8;
+constexpr std::size_t kGrantBody = 4;
+constexpr std::size_t kWantBody = 4 + 4 + 1;
 static_assert(kControlHeaderSize == 4 * 1 + 4 + 8 + 8 + 4);
 static_assert(kResendBody <= 8 && kCancelBody + kMaxCancelText <= 8 + kMaxRangesPerMessage * 8);
 static_assert(kRangeSize == sizeof(SegmentRange));
 
-std::size_t body_size(const ReadyMessage&) { return kReadyBody; }
+std::size_t body_size(const ReadyMessage& m) {
+  return kReadyBody + (m.first == kUngranted ? 0 : kReadyFirst);
+}
 std::size_t body_size(const StopMessage&) { return kStopBody; }
 std::size_t body_size(const ResendMessage& m) { return kResendBody + m.ranges.size() * kRangeSize; }
 std::size_t body_size(const FinishMessage&) { return kFinishBody; }
@@ -58,6 +64,8 @@ std::size_t body_size(const CancelMessage& m) { return kCancelBody + m.text.size
 std::size_t body_size(const ReportMessage& m) {
   return kReportBody + (m.paths == 0 ? 0 : 1 + m.paths * sizeof(m.path_packets[0]));
 }
+std::size_t body_size(const GrantMessage&) { return kGrantBody; }
+std::size_t body_size(const WantMessage&) { return kWantBody; }
 
 template <class Message>
 std::uint32_t transfer_of(const Message& message) {
@@ -72,6 +80,9 @@ void encode_body(const ReadyMessage& message, ByteWriter& out) {
   out.put(message.segment_bytes);
   out.put(message.bound_ppb);
   out.put(static_cast<std::uint8_t>(message.type));
+  if (message.first == kUngranted) return;
+  CHECK(message.first <= kMaxControlSegment);
+  out.put(message.first);
 }
 
 WireError decode_body(ByteReader& in, ReadyMessage& out) {
@@ -82,7 +93,9 @@ WireError decode_body(ByteReader& in, ReadyMessage& out) {
   const auto type = in.get<std::uint8_t>();
   if (out.bound_ppb >= kBillion || type >= kDTypeCount) return WireError::kField;
   out.type = static_cast<DType>(type);
-  return WireError::kNone;
+  if (!in.ok() || in.left() == 0) return WireError::kNone;
+  out.first = in.get<std::uint32_t>();
+  return out.first <= kMaxControlSegment ? WireError::kNone : WireError::kField;
 }
 
 void encode_body(const StopMessage& message, ByteWriter& out) {
@@ -188,6 +201,33 @@ WireError decode_body(ByteReader& in, ReportMessage& out) {
   if (out.paths == 0 || out.paths > kMaxReportPaths) return WireError::kField;
   for (std::size_t i = 0; i < out.paths; ++i) out.path_packets[i] = in.get<std::uint32_t>();
   return WireError::kNone;
+}
+
+void encode_body(const GrantMessage& message, ByteWriter& out) {
+  CHECK(message.segments <= kMaxControlSegment);
+  out.put(message.segments);
+}
+
+WireError decode_body(ByteReader& in, GrantMessage& out) {
+  out.segments = in.get<std::uint32_t>();
+  return out.segments <= kMaxControlSegment ? WireError::kNone : WireError::kField;
+}
+
+void encode_body(const WantMessage& message, ByteWriter& out) {
+  CHECK(message.sent <= message.granted && message.granted <= kMaxControlSegment);
+  out.put(message.sent);
+  out.put(message.granted);
+  out.put(static_cast<std::uint8_t>(message.busy ? 1 : 0));
+}
+
+WireError decode_body(ByteReader& in, WantMessage& out) {
+  out.sent = in.get<std::uint32_t>();
+  out.granted = in.get<std::uint32_t>();
+  const auto busy = in.get<std::uint8_t>();
+  if (busy > 1) return WireError::kReserved;
+  out.busy = busy == 1;
+  const bool sane = out.sent <= out.granted && out.granted <= kMaxControlSegment;
+  return sane ? WireError::kNone : WireError::kField;
 }
 
 template <class Message>

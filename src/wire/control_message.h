@@ -19,6 +19,8 @@
 
 namespace thalweg::wire {
 
+inline constexpr std::uint32_t kUngranted = ~std::uint32_t{0};
+
 // Receiver to sender: memory is ready. The fields must agree with what the sender has.
 struct ReadyMessage {
   std::uint32_t transfer = 0;
@@ -27,6 +29,9 @@ struct ReadyMessage {
   std::uint32_t segment_bytes = 0;
   std::uint32_t bound_ppb = 0;  // segments that may be missing, in parts of 10^9; below 10^9
   DType type = DType::kFloat32;
+  // Segments that may leave before the first grant. kUngranted: all, because this receiver gives no
+  // grants; the wire then does not carry the field.
+  std::uint32_t first = kUngranted;
   bool operator==(const ReadyMessage&) const = default;
 };
 
@@ -102,8 +107,26 @@ struct ReportMessage {
   bool operator==(const ReportMessage&) const = default;
 };
 
-using ControlMessage = std::variant<ReadyMessage, StopMessage, ResendMessage, FinishMessage,
-                                    ConfirmMessage, CancelMessage, ReportMessage>;
+// Receiver to sender: so many segments of the first round may have left, in all. Grants of a
+// transfer never fall, so a lower one is old.
+struct GrantMessage {
+  std::uint32_t transfer = 0;
+  std::uint32_t segments = 0;  // below 2^31
+  bool operator==(const GrantMessage&) const = default;
+};
+
+// Sender to receiver: grants are wanted.
+struct WantMessage {
+  std::uint32_t transfer = 0;
+  std::uint32_t sent = 0;     // segments of the first round that have left; at most `granted`
+  std::uint32_t granted = 0;  // the highest grant that came, or the first burst; below 2^31
+  bool busy = false;          // the sender's own link is the bottleneck: its grants need no limit
+  bool operator==(const WantMessage&) const = default;
+};
+
+using ControlMessage =
+    std::variant<ReadyMessage, StopMessage, ResendMessage, FinishMessage, ConfirmMessage,
+                 CancelMessage, ReportMessage, GrantMessage, WantMessage>;
 
 // The fields that every message on the stream has besides its own.
 struct ControlEnvelope {

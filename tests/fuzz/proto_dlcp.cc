@@ -25,6 +25,15 @@ DlcpOptions small_options(const char* peer) {
   return options;
 }
 
+GrantOptions small_grants() {
+  GrantOptions options;
+  options.round_trip = Duration::microseconds(1);
+  options.overcommit = 0.5;
+  options.first = 0.02;
+  options.quantum = 2;
+  return options;
+}
+
 class Game {
  public:
   explicit Game(Input input) : input_(input) {}
@@ -44,9 +53,11 @@ class Game {
     bool ended = false;
   };
   struct Side {
-    explicit Side(const char* peer) : endpoint(small_options(peer)) {
+    Side(const char* peer, bool grants_given)
+        : endpoint(small_options(peer), grants_given ? &grants : nullptr) {
       endpoint.set_paths(3, Time());
     }
+    GrantScheduler grants{small_grants()};
     DlcpEndpoint endpoint;
     std::deque<wire::ControlMessage> inbox;
     std::map<TransferHandle, Started> started;
@@ -150,9 +161,12 @@ class Game {
 
   wire::ControlMessage forged_message() {
     const std::uint32_t transfer = input_.byte() % 16;
-    switch (input_.byte() % 7) {
-      case 0:
-        return wire::ReadyMessage{transfer, input_.byte() % 4U, input_.byte() * 20ULL, 20, 0, {}};
+    switch (input_.byte() % 9) {
+      case 0: {
+        wire::ReadyMessage ready{transfer, input_.byte() % 4U, input_.byte() * 20ULL, 20, 0, {}};
+        if (const std::uint8_t first = input_.byte(); first < 70) ready.first = first;
+        return ready;
+      }
       case 1:
         return wire::StopMessage{transfer, input_.byte() % 3U, input_.word(), input_.word(),
                                  static_cast<std::uint8_t>(input_.byte() % kPriorityCount)};
@@ -170,6 +184,13 @@ class Game {
       case 5:
         return wire::CancelMessage{transfer, input_.byte() % 2 == 0, wire::CancelReason::kCancelled,
                                    "forged"};
+      case 6:
+        return wire::GrantMessage{transfer, input_.byte() % 70U};
+      case 7: {
+        const std::uint32_t granted = input_.byte() % 70U;
+        return wire::WantMessage{transfer, granted - std::min(granted, input_.byte() % 70U),
+                                 granted, input_.byte() % 2 == 0};
+      }
       default: {
         wire::ReportMessage report{input_.word(), input_.word(), input_.word(), input_.byte(),
                                    input_.byte(), input_.byte(), input_.word()};
@@ -190,6 +211,10 @@ class Game {
       }
       wire::ControlMessage message;
       while (side.endpoint.poll_control(message)) sides_[1 - i].inbox.push_back(message);
+      GrantScheduler::Grant grant;
+      while (side.grants.poll(grant)) {
+        sides_[1 - i].inbox.push_back(wire::GrantMessage{grant.transfer, grant.segments});
+      }
       TransferOutcome outcome;
       while (side.endpoint.poll_event(outcome)) check(side, outcome);
     }
@@ -226,6 +251,8 @@ class Game {
       CHECK(side.endpoint.transfers() == 0);
       side.endpoint.connection_lost("the end", now_);
       CHECK(side.endpoint.idle());
+      CHECK(side.grants.transfers() == 0 && side.grants.in_flight() == Bytes(0));
+      CHECK(!side.grants.busy());
     }
   }
 
@@ -235,7 +262,8 @@ class Game {
   };
   Input input_;
   Time now_;
-  std::array<Side, 2> sides_{Side("b"), Side("a")};
+  // One end gives grants, the other does not.
+  std::array<Side, 2> sides_{{{"b", true}, {"a", false}}};
   std::vector<Flight> flight_;
 };
 

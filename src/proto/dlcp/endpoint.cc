@@ -1,5 +1,6 @@
 // The parts of DlcpEndpoint that serve both directions: checks, cancel, polls and timeouts.
-// endpoint_send.cc and endpoint_receive.cc hold the two ends of a transfer.
+// endpoint_send.cc and endpoint_receive.cc hold the two ends of a transfer, endpoint_grants.cc what
+// grants add to both.
 #include "proto/dlcp/endpoint.h"
 
 #include <fmt/core.h>
@@ -16,8 +17,10 @@ constexpr Duration kMaxDeadline = Duration::milliseconds(24LL * 3600 * 1000);
 
 }  // namespace
 
-DlcpEndpoint::DlcpEndpoint(const DlcpOptions& options)
+DlcpEndpoint::DlcpEndpoint(const DlcpOptions& options, GrantScheduler* grants, std::uint32_t peer)
     : options_(options),
+      grants_(grants),
+      peer_(peer),
       rate_(options.rate, options.packet_overhead),
       path_(options.grace, options.rate),
       shares_(options.paths),
@@ -130,7 +133,8 @@ std::optional<Time> DlcpEndpoint::next_timer() const {
 
 std::optional<Time> DlcpEndpoint::next_timeout() const {
   std::optional<Time> next = next_timer();
-  if (!sending_.empty()) next = next ? std::min(*next, pacer_.free_at()) : pacer_.free_at();
+  if (!sending_.empty() && !unpaced())
+    next = next ? std::min(*next, pacer_.free_at()) : pacer_.free_at();
   return next;
 }
 

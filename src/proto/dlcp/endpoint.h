@@ -43,6 +43,7 @@
 
 #include <thalweg/result.h>
 
+#include "proto/dlcp/grants.h"
 #include "proto/dlcp/options.h"
 #include "proto/dlcp/path_meter.h"
 #include "proto/dlcp/path_shares.h"
@@ -72,12 +73,18 @@ struct DlcpCounters {
   std::uint64_t requests = 0;        // requests for retransmission that this end made
   std::uint64_t reports_sent = 0;
   std::uint64_t reports_received = 0;
+  std::uint64_t grants_received = 0;
+  std::uint64_t wants_sent = 0;
 };
 
 class DlcpEndpoint {
  public:
-  // Requires options that validate.
-  explicit DlcpEndpoint(const DlcpOptions& options);
+  // Requires options that validate. With `grants`, this end grants what its peer sends: `grants` is
+  // the host's, and must outlive this object; `peer` is this endpoint's name in its grants, which
+  // the driver sends to the peer. Before an endpoint is destroyed whose host lives on, its
+  // transfers must have ended (connection_lost).
+  explicit DlcpEndpoint(const DlcpOptions& options, GrantScheduler* grants = nullptr,
+                        std::uint32_t peer = 0);
 
   // Both fail on a spec that is not allowed, on too many transfers and after a lost connection; on
   // failure nothing is started.
@@ -115,6 +122,9 @@ class DlcpEndpoint {
   [[nodiscard]] std::optional<Time> next_timer() const;
   // Whether data may leave now, for a driver whose line was busy.
   [[nodiscard]] bool data_ready(Time now) const;
+
+  // The place in TransferOrder of what poll_data() would send; none if nothing may leave.
+  [[nodiscard]] std::optional<SendKey> next_key() const;
 
   // From now on `paths` paths lead to the peer, and nothing is known about any of them. There is 1
   // until this is called. Requires 1 <= paths <= kMaxReportPaths.
@@ -163,12 +173,25 @@ class DlcpEndpoint {
   void on_message(const wire::ConfirmMessage& message, Time now);
   void on_message(const wire::CancelMessage& message, Time now);
   void on_message(const wire::ReportMessage& message, Time now);
+  void on_message(const wire::GrantMessage& message, Time now);
+  void on_message(const wire::WantMessage& message, Time now);
 
   // Senders.
   // The sender whose transfer has this number at the peer, or null.
   [[nodiscard]] DlcpSender* find_sender(std::uint32_t transfer);
   void match(DlcpSender& sender, const wire::ReadyMessage& ready, Time now);
   void begin_round(DlcpSender& sender);
+  void start_sending(DlcpSender& sender);
+  // What leaves next is not paced here.
+  [[nodiscard]] bool unpaced() const {
+    return options_.paced_by_driver && !sending_.empty() && sending_.front()->scheduled();
+  }
+  [[nodiscard]] SendKey key_of(const DlcpSender& sender) const;
+  // Segments that this transfer may send before a grant, of the `first` that the receiver names.
+  [[nodiscard]] std::uint32_t first_burst(const DlcpSender& sender, std::uint32_t first) const;
+  // Must be called whenever what the sender may send has changed.
+  void note_allowance(DlcpSender& sender, Time now);
+  void ask_for_grant(DlcpSender& sender, bool busy, Time now);
   void end_send(DlcpSender& sender, std::int32_t arrived, const std::optional<Error>& cause,
                 Time now);
   void tell_receiver(const DlcpSender& sender, wire::CancelReason reason, std::string text);
@@ -185,6 +208,10 @@ class DlcpEndpoint {
   void finish(Slot& slot, Time now);
   void fail_recv(Slot& slot, const Error& cause, Time now);
   void tell_sender(const Slot& slot, wire::CancelReason reason, std::string text);
+  // Returns the segments that the peer may send before a grant.
+  std::uint32_t schedule(DlcpReceiver& receiver, Time now);
+  void note_progress(const DlcpReceiver& receiver, Time now);
+  void unschedule(const DlcpReceiver& receiver);
 
   void wake_at(Time time) { wake_ = wake_ ? std::min(*wake_, time) : time; }
   void time_out_senders(Time now);
@@ -192,6 +219,8 @@ class DlcpEndpoint {
   [[nodiscard]] std::string describe(Direction direction, std::uint64_t key) const;
 
   DlcpOptions options_;
+  GrantScheduler* grants_;
+  std::uint32_t peer_;
   RateControl rate_;
   Pacer pacer_;
   PathMeter path_;
@@ -199,7 +228,7 @@ class DlcpEndpoint {
   DlcpCounters counters_;
 
   std::vector<std::unique_ptr<DlcpSender>> senders_;
-  std::vector<DlcpSender*> sending_;  // have data to send, in the order of DlcpSender::before()
+  std::vector<DlcpSender*> sending_;         // have data to send, in the order of key_of()
   std::vector<wire::ReadyMessage> waiting_;  // from receivers whose sender has not started
   std::uint64_t next_sequence_ = 0;          // of the next data packet to this peer
 

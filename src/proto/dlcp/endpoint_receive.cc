@@ -54,7 +54,9 @@ Result<TransferHandle> DlcpEndpoint::start_recv(const TransferSpec& spec, Time n
   const TransferHandle handle = next_handle();
   slot.receiver = std::make_unique<DlcpReceiver>(handle, spec, partition, slot.transfer, now);
   ++receivers_;
-  messages_.push(slot.receiver->ready());
+  wire::ReadyMessage ready = slot.receiver->ready();
+  if (grants_ != nullptr) ready.first = schedule(*slot.receiver, now);
+  messages_.push(ready);
   wake_at(slot.receiver->deadline());
   return handle;
 }
@@ -94,6 +96,7 @@ Placement DlcpEndpoint::on_data(const wire::DataHeader& header, bool marked, Tim
   switch (placement.verdict) {
     case Verdict::kPlace:
       ++counters_.segments_placed;
+      note_progress(*slot->receiver, now);
       if (slot->receiver->mark_reached()) advance(*slot, now);
       break;
     case Verdict::kDuplicate:
@@ -132,6 +135,7 @@ void DlcpEndpoint::on_message(const wire::StopMessage& message, Time now) {
     ++counters_.bad_messages;
     return;
   }
+  note_progress(*slot->receiver, now);
   advance(*slot, now);
 }
 
@@ -163,6 +167,7 @@ void DlcpEndpoint::finish(Slot& slot, Time now) {
   messages_.push(
       wire::FinishMessage{slot.transfer, static_cast<std::uint32_t>(receiver.arrived())});
   events_.push(receiver.event(std::nullopt, now));
+  unschedule(receiver);
   slot.closing = true;
   slot.finished = now;
   slot.until = receiver.deadline();
@@ -223,6 +228,7 @@ void DlcpEndpoint::fail_recv(Slot& slot, const Error& cause, Time now) {
   const DlcpReceiver& receiver = *slot.receiver;
   events_.push(
       receiver.event(cause.within(describe(Direction::kReceive, receiver.spec().key)), now));
+  unschedule(receiver);
   slot = Slot();
   --slots_in_use_;
   --receivers_;

@@ -92,7 +92,7 @@ void DlcpEndpoint::on_message(const wire::ReadyMessage& message, Time now) {
 }
 
 void DlcpEndpoint::match(DlcpSender& sender, const wire::ReadyMessage& ready, Time now) {
-  sender.begin(ready.transfer);
+  sender.begin(ready.transfer, first_burst(sender, ready.first));
   const std::string difference = mismatch(sender, ready);
   if (!difference.empty()) {
     tell_receiver(sender, wire::CancelReason::kMismatch, difference);
@@ -101,6 +101,7 @@ void DlcpEndpoint::match(DlcpSender& sender, const wire::ReadyMessage& ready, Ti
   }
   reset_rate(&RateControl::on_transfer, now);
   begin_round(sender);
+  note_allowance(sender, now);
 }
 
 void DlcpEndpoint::reset_rate(void (RateControl::*reset)(), Time now) {
@@ -114,13 +115,27 @@ void DlcpEndpoint::begin_round(DlcpSender& sender) {
     messages_.push(sender.stop(next_sequence_));
     return;
   }
-  const auto place = std::ranges::find_if(
-      sending_, [&](const DlcpSender* other) { return sender.before(*other); });
+  if (sender.may_send()) start_sending(sender);
+}
+
+SendKey DlcpEndpoint::key_of(const DlcpSender& sender) const {
+  return sender.key(options_.order, options_.rate.line_rate, options_.order_seed);
+}
+
+void DlcpEndpoint::start_sending(DlcpSender& sender) {
+  const SendKey key = key_of(sender);
+  const auto place =
+      std::ranges::find_if(sending_, [&](const DlcpSender* other) { return key < key_of(*other); });
   sending_.insert(place, &sender);
 }
 
+std::optional<SendKey> DlcpEndpoint::next_key() const {
+  if (sending_.empty()) return std::nullopt;
+  return key_of(*sending_.front());
+}
+
 bool DlcpEndpoint::data_ready(Time now) const {
-  return !sending_.empty() && now >= pacer_.free_at();
+  return !sending_.empty() && (unpaced() || now >= pacer_.free_at());
 }
 
 bool DlcpEndpoint::poll_data(Time now, std::uint32_t max_segments, DataBatch& out) {
@@ -134,11 +149,12 @@ bool DlcpEndpoint::poll_data(Time now, std::uint32_t max_segments, DataBatch& ou
 
   const Bytes full = out.segment_length + options_.packet_overhead;
   const Bytes size = full * (out.count - 1) + out.last_length + options_.packet_overhead;
-  pacer_.on_sent(now, size, full * options_.burst_segments, rate_.rate());
-  if (!sender.data_left()) {
-    sending_.erase(sending_.begin());
-    messages_.push(sender.stop(next_sequence_));
-  }
+  // A receiver that gives grants has no need of rate control.
+  const Bandwidth rate = sender.scheduled() ? options_.rate.line_rate : rate_.rate();
+  if (!unpaced()) pacer_.on_sent(now, size, full * options_.burst_segments, rate);
+  if (!sender.may_send()) sending_.erase(sending_.begin());
+  if (!sender.data_left()) messages_.push(sender.stop(next_sequence_));
+  note_allowance(sender, now);
   return true;
 }
 
@@ -155,6 +171,7 @@ void DlcpEndpoint::on_message(const wire::ResendMessage& message, Time now) {
   if (sender->state() != DlcpSender::State::kSending) return;
   reset_rate(&RateControl::on_retransmission, now);
   begin_round(*sender);
+  note_allowance(*sender, now);
 }
 
 void DlcpEndpoint::on_message(const wire::FinishMessage& message, Time now) {
@@ -200,6 +217,7 @@ void DlcpEndpoint::end_send(DlcpSender& sender, std::int32_t arrived,
   if (cause) error = cause->within(describe(Direction::kSend, sender.spec().key));
   events_.push(sender.event(arrived, error, now));
   std::erase(sending_, &sender);
+  if (grants_ != nullptr) grants_->offer(-sender.waiting().offered);
   std::erase_if(senders_, [&](const auto& other) { return other.get() == &sender; });
 }
 
@@ -208,6 +226,10 @@ void DlcpEndpoint::time_out_senders(Time now) {
     DlcpSender& sender = *senders_[i];
     if (now < sender.deadline()) {
       wake_at(sender.deadline());
+      if (sender.blocked()) {
+        if (now >= sender.waiting().ask_at) ask_for_grant(sender, false, now);
+        wake_at(sender.waiting().ask_at);
+      }
       ++i;
       continue;
     }

@@ -61,6 +61,10 @@ Status DlcpOptions::validate() const {
   THALWEG_TRY_STATUS(validate_rate(rate));
   THALWEG_TRY_STATUS(validate_waits(grace, patience));
   THALWEG_TRY_STATUS(validate_paths(paths));
+  THALWEG_TRY_STATUS(require_positive(want.after, "want.after"));
+  THALWEG_TRY_STATUS(require(want.most >= want.after && want.most <= kLongestWait, "want.most",
+                             to_string(want.most), "at least want.after, at most 1h"));
+  THALWEG_TRY_STATUS(order.validate("order"));
   THALWEG_TRY_STATUS(
       require_number(burst_segments >= 1, "burst_segments", burst_segments, "at least 1"));
   THALWEG_TRY_STATUS(require(packet_overhead >= Bytes(0), "packet_overhead",

@@ -8,6 +8,7 @@
 #include <thalweg/result.h>
 
 #include "base/units.h"
+#include "proto/dlcp/send_order.h"
 
 namespace thalweg::proto {
 
@@ -80,12 +81,28 @@ struct PathOptions {
   std::uint32_t least_packets = 8;
 };
 
+// What a sender does whose receiver gives grants (GrantScheduler).
+struct WantOptions {
+  // It asks for a grant after it has waited so long for one, and then after twice as long each
+  // time, up to `most`. Longer than data takes to arrive.
+  Duration after = Duration::milliseconds(1);
+  Duration most = Duration::milliseconds(100);
+};
+
 struct DlcpOptions {
   std::string peer = "peer";  // the peer's name in errors
   RateControlOptions rate;
   GraceOptions grace;
   PatienceOptions patience;
   PathOptions paths;
+  WantOptions want;
+  // Which of the transfers to this peer is sent first. A driver with several peers may order them
+  // all by DlcpEndpoint::next_key(); `order_seed` then breaks ties.
+  TransferOrder order;
+  std::uint64_t order_seed = 0;
+  // The driver limits what leaves to the rate of the host's line, for all peers together: data of
+  // transfers with grants then leaves whenever the driver polls.
+  bool paced_by_driver = false;
   // The most segments that poll_data() gives at once: 1 in a packet simulator, what one GSO call
   // takes on a socket. It does not change the average rate.
   std::uint32_t burst_segments = 44;

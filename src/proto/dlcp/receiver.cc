@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "proto/dlcp/sender.h"
 
 namespace thalweg::proto {
 
@@ -17,6 +18,7 @@ DlcpReceiver::DlcpReceiver(TransferHandle handle, const TransferSpec& spec,
       bound_missing_(spec.bound.allowed_missing(partition.segment_count())),
       target_missing_(spec.target.value_or(spec.bound).allowed_missing(partition.segment_count())),
       arrived_(static_cast<std::size_t>(partition.segment_count())),
+      first_segment_(first_segment(transfer, arrived_.size(), spec.bound)),
       wake_(now + spec.deadline) {}
 
 wire::ReadyMessage DlcpReceiver::ready() const {
@@ -40,6 +42,11 @@ Placement DlcpReceiver::on_data(const wire::DataHeader& header, Time now) {
   if (segment.length != Bytes(header.length)) {
     return {Verdict::kBadLength, handle_, spec_.cookie, Bytes()};
   }
+  if (!header.retransmission) {
+    const std::size_t n = arrived_.size();
+    const std::size_t place = (header.segment + n - first_segment_) % n;
+    reached_ = std::max(reached_, static_cast<std::uint32_t>(place + 1));
+  }
   if (!arrived_.set(header.segment)) {
     return {Verdict::kDuplicate, handle_, spec_.cookie, Bytes()};
   }
@@ -57,6 +64,7 @@ Placement DlcpReceiver::on_data(const wire::DataHeader& header, Time now) {
 bool DlcpReceiver::on_stop(const wire::StopMessage& message, Time now) {
   if (message.round != round_ || stopped_) return false;
   agreed_ = true;
+  reached_ = static_cast<std::uint32_t>(partition_.segment_count());
   stopped_ = PathMeter::Stopped{message, now, std::nullopt, empty_rounds_};
   return true;
 }

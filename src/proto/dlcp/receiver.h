@@ -19,6 +19,7 @@
 
 #include "base/bitmap.h"
 #include "base/units.h"
+#include "proto/dlcp/grants.h"
 #include "proto/dlcp/path_meter.h"
 #include "proto/dlcp/transfer.h"
 #include "proto/fifo.h"
@@ -33,6 +34,14 @@ class DlcpReceiver {
 
   DlcpReceiver(TransferHandle handle, const TransferSpec& spec, const tensor::Partition& partition,
                std::uint32_t transfer, Time now);
+
+  // The transfer is one of those that the host's scheduler grants.
+  void schedule(GrantScheduler::Ticket ticket) { ticket_ = ticket; }
+  [[nodiscard]] const std::optional<GrantScheduler::Ticket>& ticket() const { return ticket_; }
+  // Of the first round, the last segment that arrived was the reached()-th that left.
+  [[nodiscard]] std::uint32_t reached() const { return reached_; }
+  [[nodiscard]] Bytes segment_size() const { return partition_.segment_size(); }
+  [[nodiscard]] std::int32_t needed() const { return partition_.segment_count() - bound_missing_; }
 
   [[nodiscard]] wire::ReadyMessage ready() const;
   Placement on_data(const wire::DataHeader& header, Time now);
@@ -80,6 +89,9 @@ class DlcpReceiver {
   std::int32_t bound_missing_;
   std::int32_t target_missing_;
   Bitmap arrived_;
+  std::optional<GrantScheduler::Ticket> ticket_;
+  std::size_t first_segment_;
+  std::uint32_t reached_ = 0;
   Time first_arrival_;
   Time last_arrival_;
   Duration longest_gap_;  // between two arrivals

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/prng.h"
 
 namespace thalweg::proto {
 namespace {
@@ -23,20 +24,54 @@ DlcpSender::DlcpSender(TransferHandle handle, const TransferSpec& spec,
       started_(now),
       sent_(static_cast<std::size_t>(partition.segment_count())) {}
 
-void DlcpSender::begin(std::uint32_t transfer) {
-  CHECK(state_ == State::kWaiting);
-  transfer_ = transfer;
-  state_ = State::kSending;
-  if (spec_.bound.exact()) return;
+std::size_t first_segment(std::uint32_t transfer, std::size_t segments, LossBound bound) {
+  if (bound.exact()) return 0;
   // Steps of the golden ratio: successive transfers begin far apart, and over time everywhere.
   constexpr std::uint32_t kGolden = 0x9e37'79b9;
   const std::uint32_t turn = transfer * kGolden;
-  cursor_ = static_cast<std::size_t>((std::uint64_t{turn} * sent_.size()) >> 32);
+  return static_cast<std::size_t>((std::uint64_t{turn} * segments) >> 32);
+}
+
+void DlcpSender::begin(std::uint32_t transfer, std::uint32_t first) {
+  CHECK(state_ == State::kWaiting);
+  transfer_ = transfer;
+  state_ = State::kSending;
+  granted_ = first;
+  cursor_ = first_segment(transfer, sent_.size(), spec_.bound);
+}
+
+bool DlcpSender::on_grant(std::uint32_t segments) {
+  if (!scheduled() || segments > sent_.size()) return false;
+  granted_ = std::max(granted_, segments);
+  return true;
+}
+
+std::uint32_t DlcpSender::allowance() const {
+  if (!data_left()) return 0;
+  const auto left = static_cast<std::uint32_t>(sent_.size() - sent_.count());
+  if (round_ > 0 || !scheduled()) return left;
+  return std::min(left, granted_ - std::min(granted_, taken_));
+}
+
+wire::WantMessage DlcpSender::want(bool busy) const { return {transfer_, taken_, granted_, busy}; }
+
+SendKey DlcpSender::key(const TransferOrder& order, Bandwidth line_rate, std::uint64_t seed) const {
+  // A receiver that asked has all but a few segments, and others may wait for the whole tensor.
+  SendKey key;
+  key.first_time = round_ == 0;
+  key.urgency = order.by_urgency ? spec_.urgency : 0;
+  const std::int32_t segments = partition_.segment_count();
+  const std::int64_t needed = segments - spec_.bound.allowed_missing(segments);
+  const std::int64_t left = std::max<std::int64_t>(needed - std::int64_t{taken_}, 0);
+  key.score = order.score(left * partition_.segment_size().count(), started_, line_rate);
+  const auto number = static_cast<std::uint64_t>(handle_);
+  key.tie = order.by_size ? mix_bits(seed + number * kGoldenStep) : number;
+  return key;
 }
 
 void DlcpSender::take(std::uint32_t limit, std::uint64_t first_sequence, Time now, DataBatch& out) {
-  CHECK(data_left() && limit > 0);
-  limit = std::min(limit, DataBatch::kMaxSegments);
+  CHECK(may_send() && limit > 0);
+  limit = std::min({limit, DataBatch::kMaxSegments, allowance()});
   const auto index = [](std::size_t i) { return SegmentIndex(static_cast<std::int32_t>(i)); };
   std::size_t first = sent_.next_missing(cursor_);
   if (first == sent_.size()) first = sent_.next_missing(0);
@@ -67,7 +102,11 @@ void DlcpSender::take(std::uint32_t limit, std::uint64_t first_sequence, Time no
   out.sent_us = last_sent_us_;
   out.tag = tag;
   out.retransmission = round_ > 0;
-  if (out.retransmission) retransmissions_ += out.count;
+  if (out.retransmission) {
+    retransmissions_ += out.count;
+  } else {
+    taken_ += out.count;
+  }
 }
 
 wire::StopMessage DlcpSender::stop(std::uint64_t end_sequence) {
@@ -97,14 +136,6 @@ bool DlcpSender::on_resend(const wire::ResendMessage& message) {
     state_ = State::kSending;
   }
   return true;
-}
-
-bool DlcpSender::before(const DlcpSender& other) const {
-  // A receiver that asked has all but a few segments, and others may wait for the whole tensor.
-  const bool resends = round_ > 0;
-  if (resends != (other.round_ > 0)) return resends;
-  if (spec_.urgency != other.spec_.urgency) return spec_.urgency < other.spec_.urgency;
-  return handle_ < other.handle_;
 }
 
 TransferOutcome DlcpSender::event(std::int32_t arrived, const std::optional<Error>& error,

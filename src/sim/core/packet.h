@@ -18,6 +18,7 @@ enum class PacketKind : std::uint8_t {
   kDlcpControl,
   kDlcpAck,
   kDlcpStopCopy,
+  kDlcpGrant,
   kAggregated,  // gradients, updates, and sums for one worker
   kMulticast,   // sums for all workers of a job
 };

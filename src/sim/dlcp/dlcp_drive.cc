@@ -27,6 +27,8 @@ void DlcpHosts::on_packet(std::uint32_t place) {
       return on_ack(place);
     case PacketKind::kDlcpStopCopy:
       return on_stop_copy(place);
+    case PacketKind::kDlcpGrant:
+      return on_grant(place);
     case PacketKind::kData:
     case PacketKind::kAck:
     case PacketKind::kAggregated:
@@ -96,6 +98,18 @@ void DlcpHosts::on_stop_copy(std::uint32_t place) {
   drive(index);
 }
 
+// A grant's sequence holds the segments in the low bits, and above them the transfer.
+void DlcpHosts::on_grant(std::uint32_t place) {
+  const PooledPacket& packet = pool_[place];
+  const auto index = static_cast<std::uint32_t>(packet.flow.value());
+  wire::GrantMessage grant;
+  grant.transfer = static_cast<std::uint32_t>(packet.sequence >> kNumberBits);
+  grant.segments = static_cast<std::uint32_t>(packet.sequence);
+  pool_.release(place);
+  sides_[index]->endpoint.on_control(grant, events_.now());
+  drive(index);
+}
+
 void DlcpHosts::on_timer(const Event& event) {
   Side& side = *sides_[event.subject];
   if (side.timer_ps != events_.now_ps() || side.timer_stamp != event.stamp()) {
@@ -112,6 +126,7 @@ void DlcpHosts::on_drained(Rank host) {
 }
 
 void DlcpHosts::resume(Rank host) {
+  if (ahead_ > 0) return send_in_order(host);
   if (socket_limit_ == 0) return send_in_turn(host);
   lines_.serve_all(host, socket_limit_ / 2, [this](std::uint32_t index) {
     Side& side = *sides_[index];
@@ -123,9 +138,10 @@ void DlcpHosts::resume(Rank host) {
 
 void DlcpHosts::start_turn(std::uint32_t index) {
   Side& side = *sides_[index];
-  side.in_turn = socket_limit_ == 0 || fill_socket(side);
+  side.in_turn = ahead_ > 0 || socket_limit_ == 0 || fill_socket(side);
   if (!side.in_turn) return;
   lines_.join(side.host, index);
+  if (ahead_ > 0) return send_in_order(side.host);
   if (socket_limit_ == 0) return send_in_turn(side.host);
   lines_.watch(side.host, socket_limit_ / 2);
 }
@@ -155,7 +171,32 @@ void DlcpHosts::drive(std::uint32_t index) {
   send_control(side);
   if (!side.in_turn && side.endpoint.data_ready(now)) start_turn(index);
   set_timer(index);
+  if (side.grants != nullptr) send_grants(*side.grants);
   take_events(side);
+}
+
+bool DlcpHosts::goes_before(std::uint32_t a, std::uint32_t b) const {
+  const auto first = sides_[a]->endpoint.next_key();
+  const auto second = sides_[b]->endpoint.next_key();
+  // A side that has nothing to send any more leaves the line when its turn comes.
+  return !first || (second && *first < *second);
+}
+
+void DlcpHosts::send_in_order(Rank host) {
+  const auto before = [this](std::uint32_t a, std::uint32_t b) { return goes_before(a, b); };
+  proto::DataBatch batch;
+  lines_.serve_in_order(host, ahead_, before, [this, host, &batch](std::uint32_t index) {
+    Side& side = *sides_[index];
+    if (label_paths_) look_at_routes(side);
+    while (fabric_.host_backlog(host) < ahead_ &&
+           side.endpoint.poll_data(events_.now(), 1, batch)) {
+      send_data(side, batch);
+    }
+    side.in_turn = side.endpoint.data_ready(events_.now());
+    send_control(side);
+    set_timer(index);
+    return side.in_turn;
+  });
 }
 
 void DlcpHosts::send_in_turn(Rank host) {
@@ -238,6 +279,18 @@ void DlcpHosts::send_message(Side& side, std::uint64_t number) {
 void DlcpHosts::send_stop_copy(Side& side, const wire::StopMessage& stop) {
   const std::size_t size = wire::control_size(stop, wire::ControlEnvelope{.checked = true});
   send_signal(side, PacketKind::kDlcpStopCopy, stop.end_sequence, size, stop.queue, side.data_path);
+}
+
+void DlcpHosts::send_grants(proto::GrantScheduler& grants) {
+  proto::GrantScheduler::Grant grant;
+  while (grants.poll(grant)) {
+    const wire::GrantMessage message{grant.transfer, grant.segments};
+    const std::size_t size = wire::control_size(message, wire::ControlEnvelope{.checked = true});
+    Side& side = *sides_[grant.peer];
+    send_signal(side, PacketKind::kDlcpGrant,
+                std::uint64_t{grant.transfer} << kNumberBits | grant.segments, size,
+                kControlPriority, side.control_path);
+  }
 }
 
 void DlcpHosts::send_signal(Side& side, PacketKind kind, std::uint64_t sequence, std::size_t size,

@@ -41,6 +41,7 @@ DlcpHosts::DlcpHosts(const NetworkOptions& options, EventQueue& events, Fabric& 
       host_queue_(static_cast<std::uint64_t>(options.host_queue.count())),
       socket_limit_(static_cast<std::uint64_t>(options.socket_queue.count())),
       label_paths_(options.balancing == LoadBalancing::kLabel),
+      seed_(options.seed),
       lines_(EventKind::kDlcpDrained, events, fabric) {}
 
 std::uint64_t DlcpHosts::limit_of(const Side& side) const {
@@ -58,11 +59,27 @@ std::uint32_t DlcpHosts::side_of(const DlcpParameters& parameters, Rank host, Ra
   return here;
 }
 
+proto::GrantScheduler* DlcpHosts::grants_of(const DlcpParameters& parameters, Rank host) {
+  if (!parameters.grants) return nullptr;
+  auto& grants = schedulers_[{&parameters, host, host}];
+  if (grants == nullptr) {
+    const std::uint64_t seed = mix_bits(seed_ + kGoldenStep * (host.index() + 1));
+    grants = std::make_unique<proto::GrantScheduler>(
+        parameters.grant_options(fabric_.host_rate(host), seed));
+  }
+  return grants.get();
+}
+
 std::uint32_t DlcpHosts::make_side(const DlcpParameters& parameters, Rank host, Rank peer) {
-  const proto::DlcpOptions options =
+  proto::DlcpOptions options =
       parameters.options(fabric_.name_of(peer), fabric_.host_rate(host), framing_bytes_);
   const auto index = static_cast<std::uint32_t>(sides_.size());
-  sides_.push_back(std::make_unique<Side>(options, parameters, host, peer));
+  options.order_seed = mix_bits(seed_ + index);
+  if (parameters.order != DlcpParameters::Order::kOldest) {
+    ahead_ = static_cast<std::uint64_t>(parameters.ahead.count());
+  }
+  sides_.push_back(
+      std::make_unique<Side>(options, grants_of(parameters, host), index, parameters, host, peer));
   const std::uint64_t paths = prng_.next();
   sides_.back()->first_label = static_cast<std::uint32_t>(paths);
   sides_.back()->control_path = static_cast<std::uint32_t>(paths >> 32);

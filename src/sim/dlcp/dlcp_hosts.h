@@ -7,6 +7,7 @@
 // freed when the sender's transfer has ended too. Control messages travel in the top queue, from a
 // ControlSender to a ControlReceiver; a copy of each stop follows its data in the data's queue, as
 // on sockets.
+// Grants are packets of the top queue too, but nobody sends a lost one again: the sender asks.
 //
 // Every host has a line (sim/hosts/host_lines.h) of the endpoints that have data ready.
 //
@@ -70,10 +71,17 @@ class DlcpHosts {
 
   // One host's end of everything that two hosts send each other over one transport.
   struct Side {
-    Side(const proto::DlcpOptions& options, const DlcpParameters& of, Rank at, Rank to)
-        : endpoint(options), parameters(of), host(at), peer(to), out(of.control_rto) {}
+    Side(const proto::DlcpOptions& options, proto::GrantScheduler* by, std::uint32_t index,
+         const DlcpParameters& of, Rank at, Rank to)
+        : endpoint(options, by, index),
+          grants(by),
+          parameters(of),
+          host(at),
+          peer(to),
+          out(of.control_rto) {}
 
     proto::DlcpEndpoint endpoint;
+    proto::GrantScheduler* grants;  // of the host, or null
     const DlcpParameters& parameters;
     Rank host;
     Rank peer;
@@ -118,6 +126,8 @@ class DlcpHosts {
   };
 
   std::uint32_t side_of(const DlcpParameters& parameters, Rank host, Rank peer);
+  // The scheduler that all sides of the host share; null where the transport gives no grants.
+  proto::GrantScheduler* grants_of(const DlcpParameters& parameters, Rank host);
   std::uint32_t make_side(const DlcpParameters& parameters, Rank host, Rank peer);
   std::uint32_t make_flow(FlowId id, const FlowSpec& spec);
   [[nodiscard]] proto::TransferSpec transfer_of(std::uint32_t flow) const;
@@ -127,6 +137,7 @@ class DlcpHosts {
   void on_control(std::uint32_t place);
   void on_ack(std::uint32_t place);
   void on_stop_copy(std::uint32_t place);
+  void on_grant(std::uint32_t place);
 
   // Must be called after anything happened at the side: sends what the side has to send, sets its
   // timer and reports the flows that ended.
@@ -134,6 +145,9 @@ class DlcpHosts {
   // The side has data ready and is not in its host's line: sends, or joins the line.
   void start_turn(std::uint32_t index);
   void send_in_turn(Rank host);
+  // The same where hosts have an order for all that they send.
+  void send_in_order(Rank host);
+  [[nodiscard]] bool goes_before(std::uint32_t a, std::uint32_t b) const;
   // Sends what is ready and the socket's queue takes. Returns whether more is ready.
   bool fill_socket(Side& side);
   void look_at_routes(Side& side);
@@ -142,6 +156,8 @@ class DlcpHosts {
   void send_control(Side& side);
   void send_message(Side& side, std::uint64_t number);
   void send_stop_copy(Side& side, const wire::StopMessage& stop);
+  // Sends the grants that the host's scheduler has to give.
+  void send_grants(proto::GrantScheduler& grants);
   // Fills in a packet of a control message, or of a copy of one, and sends it.
   void send_signal(Side& side, PacketKind kind, std::uint64_t sequence, std::size_t size,
                    std::uint8_t queue, std::uint32_t path);
@@ -161,6 +177,12 @@ class DlcpHosts {
   std::uint64_t host_queue_;    // bytes, as the network's options say; 0: as the transport says
   std::uint64_t socket_limit_;  // bytes of one side at its host's port; 0: no such limit
   bool label_paths_;
+  std::uint64_t seed_;
+  // Above 0: some transport has an order (DlcpParameters::order), and so many bytes may wait at a
+  // host's port. The order then holds for all that a host sends.
+  std::uint64_t ahead_ = 0;
+  // A scheduler for each transport and host; the peer in the key is the host itself.
+  std::unordered_map<PairKey, std::unique_ptr<proto::GrantScheduler>, PairHash> schedulers_;
   std::vector<std::unique_ptr<Side>> sides_;
   std::unordered_map<PairKey, std::uint32_t, PairHash> side_index_;
   std::vector<Flow> flows_;

@@ -1,5 +1,8 @@
 #include "sim/dlcp/dlcp_transport.h"
 
+#include <algorithm>
+#include <array>
+
 #include "base/check.h"
 
 namespace thalweg::sim {
@@ -22,8 +25,56 @@ proto::DlcpOptions DlcpParameters::options(const std::string& peer, Bandwidth ho
   options.burst_segments = burst;
   options.packet_overhead = header + Bytes(framing_bytes);
   options.max_transfers = kMostTransfers;
+  options.want = want;
+  options.want.most = std::max(want.most, want.after);
+  options.order = transfer_order();
+  options.paced_by_driver = grants;
   return options;
 }
+
+proto::TransferOrder DlcpParameters::transfer_order() const {
+  return {.by_urgency = order != Order::kShortest,
+          .by_size = order != Order::kOldest,
+          .ageing = ageing};
+}
+
+proto::GrantOptions DlcpParameters::grant_options(Bandwidth host_rate, std::uint64_t seed) const {
+  proto::GrantOptions options = granting;
+  options.line_rate = rate > Bandwidth() ? rate : host_rate;
+  options.order = transfer_order();
+  options.seed = seed;
+  return options;
+}
+
+namespace {
+
+constexpr std::array<Choice, 3> kOrders{{{"oldest", 0}, {"urgent", 1}, {"shortest", 2}}};
+
+void bind_grants(ParameterBinder& binder, DlcpParameters& parameters) {
+  const Range<Duration> waits{Duration::microseconds(1), Duration::milliseconds(3'600'000)};
+  proto::GrantOptions& grants = parameters.granting;
+  binder.bind("grants", parameters.grants, "receivers grant what may be sent (beyond the paper)");
+  binder.bind("overcommit", grants.overcommit, {0.01, 1000},
+              "bytes in flight to a host under grants, in bandwidth times round trip");
+  binder.bind("parallel", grants.parallel, {1, 1'000'000}, "transfers that share these");
+  binder.bind("quantum", grants.quantum, {1, 1'000'000}, "segments of a grant");
+  binder.bind("first", grants.first, {0, 1000},
+              "bytes that all peers together send without grant, in the same unit");
+  binder.bind("busy_above", grants.busy_above, {0.001, 1e6},
+              "a host with more to send than this needs no grants, in the same unit");
+  binder.bind("busy_parallel", grants.busy_parallel, {1, 1'000'000},
+              "a transfer of such a host has in flight what a host may, divided by this");
+  binder.bind("round_trip", grants.round_trip, waits, "round trip of an idle network");
+  binder.bind("want_after", parameters.want.after, waits, "when a sender asks for a grant first");
+  binder.bind_choice("order", parameters.order, kOrders,
+                     "who is sent and granted first: oldest, urgent (then shortest) or shortest");
+  binder.bind("ageing", parameters.ageing, {0, 1000},
+              "bytes that a transfer gains for each that the line carries while it waits");
+  binder.bind("ahead", parameters.ahead, {Bytes(1), Bytes(1 << 30)},
+              "bytes that a host's port takes ahead where order is not oldest");
+}
+
+}  // namespace
 
 void bind_parameters(ParameterBinder& binder, DlcpParameters& parameters) {
   constexpr double kMostBound = 0.999;
@@ -58,6 +109,7 @@ void bind_parameters(ParameterBinder& binder, DlcpParameters& parameters) {
   binder.bind("learn_capacity", rate.learn_capacity, "take what came through for the line rate");
   binder.bind("learn_paths", parameters.paths.learn,
               "under label balancing, send less by paths that bring less");
+  bind_grants(binder, parameters);
   binder.bind("grace_initial", grace.initial, waits, "wait for late data on an unknown path");
   binder.bind("grace_least", grace.least, waits, "shortest wait for late data");
   binder.bind("grace_most", grace.most, waits, "longest wait for late data");
@@ -69,6 +121,8 @@ MadeTransport make_dlcp(DlcpParameters parameters, const KeyValues& given) {
   THALWEG_TRY_STATUS(binder.finish());
   const Status valid = parameters.options("", Bandwidth::gbps(1), 0).validate();
   if (!valid.ok()) return valid.error().within("transport 'dlcp'");
+  const Status grants = parameters.grant_options(Bandwidth::gbps(1), 1).validate();
+  if (!grants.ok()) return grants.error().within("transport 'dlcp'");
   return MadeTransport(std::make_unique<DlcpTransport>(parameters, binder.describe()));
 }
 

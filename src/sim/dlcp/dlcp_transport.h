@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "proto/dlcp/grants.h"
 #include "proto/dlcp/options.h"
 #include "sim/tcp/parameter_binder.h"
 #include "sim/tcp/transports.h"
@@ -42,10 +43,26 @@ struct DlcpParameters {
   proto::RateControlOptions rate_control;
   proto::GraceOptions grace;
   proto::PathOptions paths;  // used where `balancing` is label
+  // Beyond the paper: receivers grant what senders may send (grants; overcommit, parallel, quantum,
+  // first, round_trip), and senders that wait ask (want_after).
+  bool grants = false;
+  proto::GrantOptions granting = {};
+  proto::WantOptions want = {.after = Duration::microseconds(500)};
+  // Which transfer goes first, over all peers of a host, at senders and among grants. With kOldest
+  // the senders of a host take turns, as in the paper (order, ageing).
+  enum class Order : std::uint8_t { kOldest, kUrgent, kShortest };
+  Order order = Order::kOldest;
+  double ageing = 0.01;
+  // Where order is not kOldest: bytes of data that a host's port takes ahead. What waits longer
+  // than this waits where it can be overtaken (ahead).
+  Bytes ahead{12'000};
 
   // Returns the options of an endpoint at a host with this rate.
   [[nodiscard]] proto::DlcpOptions options(const std::string& peer, Bandwidth host_rate,
                                            std::uint32_t framing_bytes) const;
+  // The same of the scheduler of a host's grants.
+  [[nodiscard]] proto::GrantOptions grant_options(Bandwidth host_rate, std::uint64_t seed) const;
+  [[nodiscard]] proto::TransferOrder transfer_order() const;
 };
 
 class DlcpTransport final : public TransportFactory {

@@ -52,6 +52,29 @@ class HostLines {
     }
   }
 
+  // The same for ids that have an order: `before(a, b)` says whether a has its turn before b. All
+  // have the same limit, and `send(id)` may send several packets.
+  template <class Before, class Send>
+  void serve_in_order(Rank host, std::uint64_t limit, const Before& before, const Send& send) {
+    Line& line = lines_[host.index()];
+    while (!line.ids.empty()) {
+      const std::uint64_t waiting = fabric_.host_backlog(host);
+      if (waiting >= limit) return watch(host, waiting - limit / 2);
+      std::uint32_t first = 0;
+      for (std::uint32_t i = 1; i < line.ids.size(); ++i) {
+        if (before(line.ids.at(i), line.ids.at(first))) first = i;
+      }
+      for (; first > 0; --first) {
+        const std::uint32_t id = line.ids.front();
+        line.ids.pop();
+        line.ids.push(id);
+      }
+      const std::uint32_t id = line.ids.front();
+      line.ids.pop();
+      if (send(id)) line.ids.push(id);
+    }
+  }
+
   // Gives every id in line a turn: `fill(id)` sends what the id's own queue takes, and returns
   // whether the id stays in line. The next turns are when `bytes` have left the port.
   template <class Fill>

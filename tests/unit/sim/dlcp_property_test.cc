@@ -24,6 +24,13 @@ class FaultyRun {
         lossy_(
             std::move(make_transport("dlcp", {{"bound", "0.1"}, {"pull_bound", "0.02"}})).value()),
         exact_(std::move(make_transport("dlcp", {{"bound", "0"}, {"in_advance", "off"}})).value()),
+        granted_exactly_(seed % 4 < 2),
+        granted_(std::move(make_transport("dlcp", {{"bound", granted_exactly_ ? "0" : "0.1"},
+                                                   {"pull_bound", granted_exactly_ ? "0" : "0.02"},
+                                                   {"grants", "on"},
+                                                   {"order", seed % 2 == 0 ? "urgent" : "oldest"},
+                                                   {"round_trip", "40us"}}))
+                     .value()),
         tcp_(std::move(make_transport("newreno", {{"rto_min", "1ms"}})).value()),
         bench_(topology_, options(seed)) {
     for (int i = 0; i < 40; ++i) add_flow();
@@ -36,9 +43,9 @@ class FaultyRun {
     std::ostringstream out;
     for (const FlowResult& r : bench_.results) {
       const bool tcp = r.spec.transport == tcp_.get();
-      const double bound = tcp || r.spec.transport == exact_.get() ? 0
-                           : r.spec.pull                           ? 0.02
-                                                                   : kBound;
+      const bool exact = r.spec.transport == exact_.get() ||
+                         (granted_exactly_ && r.spec.transport == granted_.get());
+      const double bound = tcp || exact ? 0 : r.spec.pull ? 0.02 : kBound;
       EXPECT_GE(r.arrived, 1 - bound) << "flow " << r.id.value();
       out << r.id.value() << ' ' << r.end.since_start().ps() << ' ' << r.arrived << ' '
           << r.counters.segments << ' ' << r.counters.retransmissions << '\n';
@@ -73,7 +80,10 @@ class FaultyRun {
     spec.source = Rank(from);
     spec.target = Rank(to);
     spec.bytes = 1 + prng_.below(choice < 4 ? 20'000 : 2'000'000);
-    spec.transport = choice == 0 ? tcp_.get() : choice <= 2 ? exact_.get() : lossy_.get();
+    spec.transport = choice == 0                  ? tcp_.get()
+                     : choice <= 2                ? exact_.get()
+                     : choice == 3 || choice == 4 ? granted_.get()
+                                                  : lossy_.get();
     spec.priority = static_cast<std::uint8_t>(1 + prng_.below(7));
     spec.pull = prng_.below(3) == 0;
     bench_.network.call_at(moment(), [this, spec] { bench_.network.start_flow(spec); });
@@ -119,6 +129,8 @@ class FaultyRun {
   topology::Topology topology_;
   std::unique_ptr<TransportFactory> lossy_;
   std::unique_ptr<TransportFactory> exact_;
+  bool granted_exactly_;
+  std::unique_ptr<TransportFactory> granted_;
   std::unique_ptr<TransportFactory> tcp_;
   Bench bench_;
 };

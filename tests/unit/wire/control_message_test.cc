@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/prng.h"
@@ -39,14 +40,15 @@ ReportMessage random_report(Prng& prng) {
 }
 
 ControlMessage random_message(Prng& prng) {
-  switch (prng.below(7)) {
+  switch (prng.below(9)) {
     case 0:
       return ReadyMessage{any32(prng),
                           prng.next(),
                           prng.next(),
                           any32(prng),
                           static_cast<std::uint32_t>(prng.below(1'000'000'000)),
-                          static_cast<DType>(prng.below(kDTypeCount))};
+                          static_cast<DType>(prng.below(kDTypeCount)),
+                          prng.chance(0.5) ? kUngranted : any32(prng) >> 1};
     case 1:
       return StopMessage{any32(prng), any32(prng), prng.next(), any32(prng),
                          static_cast<std::uint8_t>(prng.below(kPriorityCount))};
@@ -58,6 +60,13 @@ ControlMessage random_message(Prng& prng) {
       return ConfirmMessage{any32(prng)};
     case 5:
       return random_cancel(prng);
+    case 6:
+      return GrantMessage{any32(prng), any32(prng) >> 1};
+    case 7: {
+      const std::uint32_t granted = any32(prng) >> 1;
+      return WantMessage{any32(prng), granted - std::min(granted, any32(prng)), granted,
+                         prng.chance(0.5)};
+    }
     default:
       return random_report(prng);
   }
@@ -119,6 +128,11 @@ TEST(ControlMessage, encode__sizes_as_documented) {
   ReportMessage by_path;
   by_path.paths = 4;
   EXPECT_EQ(size(by_path), 28U + 32 + 1 + 4 * 4);
+  ReadyMessage granting;
+  granting.first = 7;
+  EXPECT_EQ(size(granting), 28U + 25 + 4);
+  EXPECT_EQ(size(GrantMessage()), 28U + 4);
+  EXPECT_EQ(size(WantMessage()), 28U + 9);
 }
 
 TEST(ControlMessage, decode__gives_what_was_encoded) {
@@ -167,7 +181,7 @@ TEST(ControlMessage, decode__names_what_is_wrong) {
   constexpr std::size_t kBody = kControlHeaderSize;
   EXPECT_EQ(changed(ConfirmMessage(), 0, 9), WireError::kVersion);
   EXPECT_EQ(changed(ConfirmMessage(), 1, 0), WireError::kKind);
-  EXPECT_EQ(changed(ConfirmMessage(), 1, 8), WireError::kKind);
+  EXPECT_EQ(changed(ConfirmMessage(), 1, 10), WireError::kKind);
   EXPECT_EQ(changed(ConfirmMessage(), 2, 3), WireError::kReserved);
   EXPECT_EQ(changed(ConfirmMessage(), 3, 1), WireError::kReserved);
   EXPECT_EQ(changed(ConfirmMessage(), 4, 27), WireError::kLength);
@@ -175,6 +189,15 @@ TEST(ControlMessage, decode__names_what_is_wrong) {
   EXPECT_EQ(changed(ConfirmMessage(), 7, 1), WireError::kLength);  // 16 MiB and more
   EXPECT_EQ(changed(ReadyMessage(), kBody + 24, kDTypeCount), WireError::kField);
   EXPECT_EQ(changed(ReadyMessage(), kBody + 23, 0x7f), WireError::kField);  // bound of 1 and more
+  ReadyMessage granting;
+  granting.first = 7;
+  EXPECT_EQ(changed(granting, kBody + 28, 0x7f), WireError::kNone);
+  EXPECT_EQ(changed(granting, kBody + 28, 0x80), WireError::kField);  // from 2^31
+  EXPECT_EQ(changed(GrantMessage(), kBody + 3, 0x80), WireError::kField);
+  EXPECT_EQ(changed(WantMessage(), kBody + 0, 1), WireError::kField);  // more sent than granted
+  EXPECT_EQ(changed(WantMessage(), kBody + 4, 1), WireError::kNone);
+  EXPECT_EQ(changed(WantMessage(), kBody + 7, 0x80), WireError::kField);
+  EXPECT_EQ(changed(WantMessage(), kBody + 8, 2), WireError::kReserved);
   EXPECT_EQ(changed(StopMessage(), kBody + 16, kPriorityCount), WireError::kField);
   EXPECT_EQ(changed(ResendMessage(), kBody + 4, 2), WireError::kReserved);
   EXPECT_EQ(changed(ResendMessage(), kBody + 5, 1), WireError::kLength);
