@@ -45,6 +45,21 @@ Result<std::string> name_of_group(Rendezvous& rendezvous, int rank) {
 // (docs/measurements/2026-11-18-gpu.md).
 constexpr std::size_t kChannelBytes = std::size_t{256} << 10U;
 
+// Says that a caller's thread starts parts, also if one of them throws.
+class Starting {
+ public:
+  explicit Starting(std::atomic<bool>& flag) : flag_(flag) { flag_ = true; }
+  ~Starting() {
+    flag_ = false;
+    flag_.notify_all();
+  }
+  Starting(const Starting&) = delete;
+  Starting& operator=(const Starting&) = delete;
+
+ private:
+  std::atomic<bool>& flag_;
+};
+
 std::shared_ptr<Communicator> create(CommunicatorOptions options) {
   options.channel_bytes = kChannelBytes;
   Result<Communicator> made = Communicator::create(options);
@@ -252,11 +267,9 @@ void Backend::launch(const OwnWork& work, const std::vector<Part*>& parts, const
   }
   // The copy may be late, and so may the other ranks; other threads' calls must not wait for the
   // lock meanwhile.
-  *starting_ = true;
+  const Starting starting(*starting_);
   lock.unlock();
   for (Part* part : parts) work->start(*part, options, /*here=*/true);
-  *starting_ = false;
-  starting_->notify_all();
 }
 
 void Backend::launch_message(const OwnWork& work, Part& part, const Call& call) {
