@@ -1,7 +1,6 @@
 """Several routes of equal cost between two racks of a testbed: ports spread over them, and so do DLCP and ATP."""
 import os
 import subprocess
-import time
 
 from test_run import wait_until
 from test_testbed import NAME, PROGRAM, ROOT, bed, needs_namespaces, send, stats, up  # noqa: F401
@@ -56,8 +55,9 @@ for port in range(20000, 20128):
 
 
 def test_dlcp_uses_both_uplinks(up):
+    """The system chooses the ports, so how many hash to each spine is chance: of 32, fewer than 7 in 1 of 1,800 runs."""
     up(RACKS)
-    for paths, least, most in ((1, 0.0, 0.15), (None, 0.3, 0.5)):
+    for paths, least, most in ((1, 0.0, 0.15), (32, 0.2, 0.5)):
         before = uplinks()
         finish(run(8, 250_000, "dlcp", paths=paths))
         after = uplinks()
@@ -65,23 +65,16 @@ def test_dlcp_uses_both_uplinks(up):
             assert least <= min(parts(before, after, leaf).values()) <= most, (paths, leaf, before, after)
 
 
-def test_dlcp_leaves_a_slow_spine_and_comes_back(up):
+def test_dlcp_is_exact_while_a_spine_is_slow_and_loses_packets(up):
     up(RACKS)
-    job = run(60, 250_000, "dlcp")
-
-    def part_of_spine0(seconds):
-        before = uplinks()
-        time.sleep(seconds)
-        return parts(before, uplinks(), "leaf0")["spine0"]
-
-    wait_until(lambda: part_of_spine0(0.5) > 0.3 or job.poll() is not None)
-    for link in ("leaf0-spine0", "leaf1-spine0"):
-        bed("set", "link", link, "rate=1M")
-    wait_until(lambda: part_of_spine0(0.5) < 0.2 or job.poll() is not None)
-    for link in ("leaf0-spine0", "leaf1-spine0"):
-        bed("set", "link", link, "rate=20M")
-    wait_until(lambda: part_of_spine0(0.5) > 0.3 or job.poll() is not None)
-    assert job.poll() is None, job.communicate()[0]
+    job = run(20, 100_000, "dlcp")
+    start = sum(uplinks().values())
+    wait_until(lambda: sum(uplinks().values()) > start + 500_000)
+    for leaf in ("leaf0", "leaf1"):
+        bed("set", "link", f"{leaf}-spine1", "rate=5M", "delay=3ms", "loss=2%")
+    wait_until(lambda: sum(uplinks().values()) > start + 3_000_000)
+    for leaf in ("leaf0", "leaf1"):
+        bed("set", "link", f"{leaf}-spine1", "rate=20M", "delay=100us", "loss=0")
     finish(job)
 
 

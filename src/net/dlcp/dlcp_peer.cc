@@ -63,9 +63,12 @@ proto::DlcpOptions dlcp_options(const DlcpPeer::Parts& parts, const EndpointOpti
   const std::int64_t packet = std::int64_t{parts.payload} + dlcp.packet_overhead.count();
   const auto by_rate = static_cast<std::int64_t>(dlcp.rate.line_rate.bytes_per_second() *
                                                  kBurst.s() / static_cast<double>(packet));
+  // Where nothing says that the line is fast, paths are dealt small batches, so that short tensors
+  // use them all.
+  const bool small = parts.udp.size() > 1 && known == 0;
   const std::int64_t most = std::clamp<std::int64_t>(
       static_cast<std::int64_t>(UdpSocket::kMaxMessage / (parts.payload + overhead)), 1,
-      static_cast<std::int64_t>(UdpSocket::kMaxPackets));
+      small ? kLeastBurst : static_cast<std::int64_t>(UdpSocket::kMaxPackets));
   dlcp.burst_segments =
       static_cast<std::uint32_t>(std::clamp(by_rate, std::min(kLeastBurst, most), most));
   // Paths are dealt whole batches, so what one was given differs from its share by up to two of
