@@ -41,7 +41,7 @@ Result<std::string> name_of_group(Rendezvous& rendezvous, int rank) {
   return "torch." + std::to_string(turn);
 }
 
-// A tensor of 1 MiB of a GPU is over sooner with four threads than with two
+// With 256 KiB, not the communicator's usual 512 KiB, a tensor of 1 MiB has up to four threads
 // (docs/measurements/2026-11-18-gpu.md).
 constexpr std::size_t kChannelBytes = std::size_t{256} << 10U;
 
