@@ -11,7 +11,7 @@ def framed(content):
     checksum = 0xcbf29ce484222325
     for byte in content:
         checksum = (checksum ^ byte) * 0x100000001b3 % 2**64
-    return b"TLWR\x02\0\0\0" + struct.pack("<IQ", len(content), checksum) + content
+    return b"TLWR\x03\0\0\0" + struct.pack("<IQ", len(content), checksum) + content
 
 
 def test_replay_refuses(thalweg, tmp_path):
@@ -20,7 +20,7 @@ def test_replay_refuses(thalweg, tmp_path):
     file = tmp_path / "noise.dlcp"
     for content, error in [
         (b"noise", "noise.dlcp: this is no recording of Thalweg"),
-        (b"TLWR\x03\0\0\0", "a recording of version 3: only 2 is known"),
+        (b"TLWR\x04\0\0\0", "a recording of version 4: only 3 is known"),
         (framed(b"12345")[:-1] + b"6", "block 1 of the recording is damaged"),
         (framed(b"12345")[:-1], "block 1 of the recording is cut off"),
         (framed(b"12345"), "the options of the recorded endpoint cannot be read"),
