@@ -183,7 +183,7 @@ struct EndpointOptions {
   // The number of UDP ports, 1 to 32, from which data to a peer is sent. Networks with several
   // routes of equal cost choose one by a hash of addresses and ports, so each port is a path of its
   // own, and more is sent by those that bring more (docs/protocol-dlcp.md). The smaller number of
-  // both ends holds. 0: 16 if a router is on the way to the peer, or 1 for every 128 descriptors
+  // both ends holds. 0: 16 if a router is on the way to the peer, or 1 for every 256 descriptors
   // that the process may have if that is fewer; otherwise 1.
   std::uint32_t paths = 0;
   // Buffers of each UDP socket. Where the system does not allow so much without root, the endpoint

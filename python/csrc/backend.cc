@@ -188,6 +188,7 @@ void Backend::leave(const char* why) {
   // The operations in flight have ended. No thread of the backend may want Python's lock when the
   // interpreter ends.
   launcher_.stop();
+  messenger_.stop();
   completer_->stop();
 }
 
@@ -275,7 +276,7 @@ void Backend::launch(const OwnWork& work, const std::vector<Part*>& parts, const
 void Backend::launch_message(const OwnWork& work, Part& part, const Call& call) {
   const CallOptions options = options_for(call);
   if (part.stage.on_device()) {
-    launcher_.push([work, &part, options] { work->start(part, options); });
+    messenger_.push([work, &part, options] { work->start(part, options); });
   } else {
     work->start(part, options);
   }

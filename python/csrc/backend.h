@@ -197,7 +197,8 @@ class Backend final : public c10d::Backend {
   pid_t process_ = getpid();  // the one that made the backend; a child cannot use it
   std::shared_ptr<Worker> completer_ = std::make_shared<Worker>("thalweg-done");
   Worker launcher_{"thalweg-launch"};
-  std::mutex launch_mutex_;  // the order of starts
+  Worker messenger_{"thalweg-message"};  // messages that wait for a copy from a device
+  std::mutex launch_mutex_;              // the order of starts
   // A caller's thread starts a part of an awaited work. Later parts go to the launcher, which waits
   // for that. Shared with jobs that may outlive the backend.
   std::shared_ptr<std::atomic<bool>> starting_ = std::make_shared<std::atomic<bool>>(false);

@@ -111,6 +111,8 @@ constexpr unsigned kMostThreads = 1024;  // of a block
 constexpr unsigned kWarp = 32;
 constexpr unsigned kPortableAndMapped = 1U | 2U;  // CU_MEMHOSTALLOC_PORTABLE and _DEVICEMAP
 constexpr std::size_t kMostDevices = 64;
+constexpr int kFirstCaptureError = 900;  // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+constexpr int kLastCaptureError = 908;   // CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
 
 bool switched_off() {
   const char* value = std::getenv("THALWEG_CUDA_KERNELS");  // NOLINT(concurrency-mt-unsafe)
@@ -194,8 +196,10 @@ std::optional<void*> DeviceCopies::current_stream(c10::Device device) const {
 
 bool DeviceCopies::captures(void* stream) const {
   int status = 0;
-  // An error means that the stream must not be used while another one is captured.
-  return driver_.capturing(stream, &status) != 0 || status != 0;
+  // These errors say that the stream must not be used while another one is captured. Others, as in
+  // a thread that has used no device yet, say nothing about captures.
+  const int code = driver_.capturing(stream, &status);
+  return status != 0 || (code >= kFirstCaptureError && code <= kLastCaptureError);
 }
 
 CopySlot* DeviceCopies::take(c10::Device device, std::size_t bytes) {
@@ -228,11 +232,12 @@ void DeviceCopies::give(CopySlot* slot) {
 void* DeviceCopies::kernel_of(c10::Device device) {
   const auto number = static_cast<std::size_t>(device.index());
   if (number >= kMostDevices) return nullptr;
+  // A thread that has used no device yet has no context; PyTorch's own copies make one.
+  void* context = nullptr;
+  if (driver_.current_context(&context) != 0 || context == nullptr) return nullptr;
   if (kernels_.size() <= number) kernels_.resize(number + 1);
   Kernel& kernel = kernels_[number];
   if (kernel.known) return kernel.function;
-  void* context = nullptr;
-  if (driver_.current_context(&context) != 0 || context == nullptr) return nullptr;
   kernel.known = true;
   void* module = nullptr;
   if (driver_.load_module(&module, kKernel) != 0 ||

@@ -30,7 +30,10 @@ bool overlap(const CollRequest& request, const CollMemory& memory) {
 }  // namespace
 
 CollGroup::CollGroup(CollParts parts, std::unique_ptr<net::EventLoop> loop)
-    : loop_(std::move(loop)), parts_(std::move(parts)), roster_(parts_.rank, parts_.ranks) {}
+    : loop_(std::move(loop)), parts_(std::move(parts)), roster_(parts_.rank, parts_.ranks) {
+  for (const CollMessage& message : parts_.early) roster_.on_message(0, message);
+  if (!parts_.early.empty()) report_at_ = Time();
+}
 
 Result<std::unique_ptr<CollGroup>> CollGroup::start(CollParts parts) {
   THALWEG_TRY(auto loop, net::EventLoop::make());
@@ -236,7 +239,14 @@ void CollGroup::tell() {
     told_failure_ = true;
     parts_.node->fail(*failure);
   }
-  if (parts_.rank != 0) return;
+  if (parts_.rank != 0) {
+    // Rank 0 sees that this rank is lost, and tells the others.
+    if (failure && parts_.lines[0].open()) {
+      loop_->remove(parts_.lines[0].fd());
+      parts_.lines[0].close();
+    }
+    return;
+  }
   for (CollLine& line : parts_.lines) {
     if (!line.open()) continue;
     if (everyone > told_everyone_) line.send(CollFinished{everyone});

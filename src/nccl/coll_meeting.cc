@@ -211,7 +211,10 @@ Result<CollMessage> Meeting::first_answer(CollLine& line) {
   while (net::monotonic_now() < until) {
     line.flush();
     THALWEG_TRY(const bool open, line.read(said));
-    if (!said.empty()) return said.front();
+    if (!said.empty()) {
+      parts_.early.assign(said.begin() + 1, said.end());
+      return said.front();
+    }
     if (!open) {
       return Error(ErrorCode::kPeerLost,
                    fmt::format("CollNet: rank 0 ({}) gave up while the ranks met; its log says why",

@@ -35,7 +35,8 @@ struct CollParts {
   std::unique_ptr<net::AtpLeases> leases;  // of rank 0
   // To the other ranks, by rank; of a rank above 0: to rank 0 only. The others are closed.
   std::vector<CollLine> lines;
-  std::string about;  // the job, for the log
+  std::string about;               // the job, for the log
+  std::vector<CollMessage> early;  // of rank 0, which came together with the job
 };
 
 // Returns within the settings' timeout, and a few seconds for the switch. If no switch admits the

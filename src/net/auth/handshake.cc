@@ -35,11 +35,11 @@ UdpOptions udp_options(const EndpointOptions& options) {
 
 // How many paths this end wants to a peer. Routers choose among routes of equal cost by a hash of
 // addresses and ports, so further ports may find further routes: 16 of them put 60 % on one of two
-// routes on average. Where no router is between the ends they would find nothing. Where a process
-// may have few descriptors, they are left to other peers.
+// routes on average. Where no router is between the ends they would find nothing. All paths of 64
+// peers together take a quarter of the descriptors that a process may have.
 std::size_t paths_to(const SocketAddress& remote, const EndpointOptions& options) {
   constexpr std::size_t kUsual = 16;
-  constexpr std::size_t kPart = 128;
+  constexpr std::size_t kPart = 256;
   if (options.paths > 0) return options.paths;
   rlimit limit{};
   if (reached_directly(remote) || getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;

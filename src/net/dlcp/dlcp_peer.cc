@@ -222,7 +222,7 @@ void DlcpPeer::receive_packet(std::span<const std::byte> packet, std::uint32_t p
   wire::DataHeader header;
   const wire::WireError error = wire::decode_data_header(packet, header);
   if (error == wire::WireError::kKind || error == wire::WireError::kShort) {
-    const auto on_message = [&](const wire::ControlMessage& m) { dlcp_.on_control(m, now); };
+    const auto on_message = [&](const wire::ControlMessage& m) { take_message(m, now); };
     const ControlStream::CopyRead copy = stream_->receive_copy(packet, on_message);
     if (!copy.good) ++bad_packets_;
     if (copy.data_end) {
@@ -249,8 +249,8 @@ void DlcpPeer::receive_packet(std::span<const std::byte> packet, std::uint32_t p
 
 void DlcpPeer::receive_signals() {
   const Time now = monotonic_now();
-  const std::string wrong = stream_->receive(
-      [&](const wire::ControlMessage& message) { dlcp_.on_control(message, now); });
+  const std::string wrong =
+      stream_->receive([&](const wire::ControlMessage& message) { take_message(message, now); });
   if (!wrong.empty()) lose({ErrorCode::kPeerLost, wrong});
 }
 

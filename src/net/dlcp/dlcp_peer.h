@@ -19,6 +19,7 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <thalweg/endpoint.h>
@@ -85,6 +86,16 @@ class DlcpPeer final : public EventLoop::Handler, public std::enable_shared_from
   void receive_data(std::uint32_t path);
   void receive_packet(std::span<const std::byte> packet, std::uint32_t path, bool marked, Time now);
   void receive_signals();
+  // Receivers on sockets give no grants (docs/limits.md). One that seems to would take the sender's
+  // rate control away.
+  void take_message(const wire::ControlMessage& message, Time now) {
+    const auto* const ready = std::get_if<wire::ReadyMessage>(&message);
+    if (ready != nullptr && ready->first != wire::kUngranted) {
+      ++bad_packets_;
+    } else {
+      dlcp_.on_control(message, now);
+    }
+  }
   void send_data();
   // Queues the signals that are due. Sends those that a transfer waits for as a datagram.
   void copy_signals();

@@ -137,6 +137,11 @@ void prepare_stream(int fd) {
   }
 }
 
+std::int64_t line_bps_of(double gbps) {
+  const double bps = gbps * 1e9;
+  return bps >= 1 && bps <= static_cast<double>(kFastestPaced) ? static_cast<std::int64_t>(bps) : 0;
+}
+
 void keep_to_line_rate(int fd, std::int64_t line_bps) {
   if (line_bps <= 0) line_bps = interface_bps(SocketAddress::local_of(fd));
   if (line_bps <= 0 || line_bps > kFastestPaced || is_within_host(fd)) return;

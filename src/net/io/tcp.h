@@ -40,6 +40,8 @@ void prepare_stream(int fd);
 // repeated behind that queue (docs/measurements/2026-11-18-pace.md). 0: the interface says the
 // rate. Does nothing if that is not known either, or above 2 Gb/s, where the queue is short.
 void keep_to_line_rate(int fd, std::int64_t line_bps);
+// 0, not known, for what is no rate of a link that streams keep to.
+[[nodiscard]] std::int64_t line_bps_of(double gbps);
 
 // Listens at "host:port", or at all addresses of this host if the host is "*". Port 0: any free
 // port.

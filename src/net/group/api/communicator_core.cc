@@ -70,7 +70,7 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
   engine.checks = !environment.checksum              ? net::StreamChecks::kNone
                   : environment.checksum_within_host ? net::StreamChecks::kAll
                                                      : net::StreamChecks::kBetweenHosts;
-  engine.line_bps = static_cast<std::int64_t>(options.dlcp_line_rate_gbps * 1e9);
+  engine.line_bps = net::line_bps_of(options.dlcp_line_rate_gbps);
   THALWEG_TRY_STATUS(core->prepare_metrics(engine));
   THALWEG_TRY(Listening listening, core->prepare_streams(engine, prefix, until));
   const int local = environment.local_size.value_or(environment.size);
