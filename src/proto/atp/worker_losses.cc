@@ -147,7 +147,9 @@ Duration AtpWorker::timeout(const Flight& flight) const {
   if (starting_) base = std::max(base, recovery.initial);
   base = std::clamp(base, recovery.least, recovery.most);
   if (typical && !starting_ && at_end()) {
-    const Duration soon = *typical * std::max<std::int64_t>(recovery.patience, 1);
+    // Above zero, so that doubling it leads somewhere.
+    const Duration soon = std::max(*typical * std::max<std::int64_t>(recovery.patience, 1),
+                                   Duration::microseconds(1));
     base = flight.tries > 0 ? soon : std::max(soon, recovery.least);
   }
   for (std::uint8_t i = 1; i < flight.tries && base < recovery.most; ++i) base = base * 2;
