@@ -29,10 +29,15 @@ def program(*words, **environment):
     (["--sizes", "1KiB,3"], "--sizes: 3; multiples of 4 bytes up to 1GiB are allowed, such as 1KiB"),
     (["--sizes", "2GiB"], "--sizes: 2GiB; multiples of 4 bytes"),
     (["--sizes", "4XiB"], "--sizes: 4XiB; multiples of 4 bytes"),
-    (["--against", "mpi"], "--against: mpi; nccl, gloo, both or none is allowed"),
-    (["--against", "nccl,nccl"], "--against: nccl,nccl; nccl, gloo, both or none is allowed"),
+    (["--against", "mpi"], "--against: mpi; nccl, gloo, nccl+plugin, nccl+collnet, each once, or none is allowed"),
+    (["--against", "nccl,nccl"], "--against: nccl,nccl; nccl, gloo, nccl+plugin, nccl+collnet, each once, or none"),
     (["--device", "tpu"], "--device: tpu; cuda and cpu are allowed"),
     (["--device", "cpu"], "--against: nccl; with --device cpu only gloo and none are allowed"),
+    (["--against", "nccl+collnet"], "--against: nccl+collnet; it needs a switch that sums: --testbed"),
+    (["--against", "nccl+plugin", "--plugin", "/no/libnccl-net-thalweg.so"],
+     "--plugin: /no/libnccl-net-thalweg.so; the path of a libnccl-net-thalweg.so is allowed"),
+    (["--loss", "1%"], "--loss: it needs --testbed; loopback loses nothing"),
+    (["--loss", "51%"], "--loss: 51%; a percentage from 0% to 50% is allowed, such as 0.5%"),
     (["--rounds", "0"], "--rounds: 0; from 1 to 1000 is allowed"),
     (["--turn", "nan"], "--turn: nan; from 0.001 to 60 is allowed"),
     (["--out", "/no/such/folder/x.json"], "--out: /no/such/folder/x.json; there is no folder /no/such/folder"),
@@ -72,6 +77,56 @@ def test_tensors_of_the_host__all_libraries_have_times(tmp_path):
     assert "1 KiB" in run.stdout and "1 MiB" in run.stdout and "NCCL" not in run.stdout
 
 
+def test_steps_of_a_model__beside_those_without_communication():
+    run = program("--device", "cpu", "--against", "gloo", "--ranks", "2", "--sizes", "1KiB", "--rounds", "1", "--turn", "0.01",
+                  "--model", "digits-cnn", "--json")
+    assert run.returncode == 0, run.stderr
+    (row,) = json.loads(run.stdout)["steps"]
+    assert row["model"] == "digits-cnn" and row["ratio_p50"].keys() == {"gloo"}
+    assert all(row[name]["samples"] == 6 and row[name]["p50_ms"] > 0 for name in ("alone", "thalweg", "gloo"))
+    assert "gloo" in bench.step_lines(row)[-1]
+
+
+def test_model__unknown_or_without_torchvision():
+    run = program("--device", "cpu", "--against", "none", "--model", "resnet49")
+    assert run.returncode == 2 and "--model: resnet49; alexnet, " in run.stderr
+
+
+needs_testbed = pytest.mark.skipif(os.geteuid() != 0 or not os.access("/dev/net/tun", os.W_OK),
+                                   reason="a testbed needs root and /dev/net/tun")
+
+
+@needs_testbed
+def test_testbed__ranks_are_on_its_hosts_and_its_links_set_the_time():
+    run = program("--device", "cpu", "--against", "gloo", "--ranks", "2", "--sizes", "64KiB", "--rounds", "1", "--turn", "0.01",
+                  "--testbed", "single-switch:hosts=2,host=20M,delay=100us", "--loss", "0.1%", "--json")
+    assert run.returncode == 0, run.stderr
+    report = json.loads(run.stdout)
+    assert report["testbed"].startswith("single-switch") and report["loss"] == 0.001
+    for name in ("thalweg", "gloo"):
+        assert report["rows"][0][name]["p50_us"] > 1e6 * 8 * 65536 / 20e6, report  # the time of the bytes at 20 Mb/s
+
+
+@needs_testbed
+def test_testbed__fewer_hosts_than_ranks():
+    run = program("--device", "cpu", "--against", "none", "--ranks", "4", "--testbed", "single-switch:hosts=2,host=20M")
+    assert run.returncode == 2 and "--ranks: 4; the testbed has 2 hosts" in run.stderr
+
+
+def test_plugins__have_ranks_of_their_own(tmp_path):
+    library = tmp_path / bench.LIBRARY
+    library.write_text("")
+    arguments = bench.parse(["--against", "nccl,gloo,nccl+plugin,nccl+collnet", "--plugin", str(library), "--testbed", "x"])
+    sets = bench.casts(arguments)
+    assert [libraries for libraries, _ in sets] == [["thalweg", "nccl", "gloo"], ["nccl+plugin"], ["nccl+collnet"]]
+    assert [environment["NCCL_NET_PLUGIN"] for _, environment in sets] == ["none", "thalweg", "thalweg"]
+    assert [environment.get("NCCL_COLLNET_ENABLE") for _, environment in sets] == [None, "0", "1"]
+    with_plugin = results(40.0, 60.0) | {"nccl+plugin": results(1, 30.0)["nccl"]}
+    row = bench.row_of(2, 1 << 20, with_plugin)
+    assert row["nccl_ratio_p50"] == {"nccl+plugin": 2.0}
+    assert bench.plugin_lines([row]) == ["NCCL / NCCL with the plugin (of p99): 1 MiB 2.00 (2.00)"]
+
+
 def test_ranks_that_are_late__end_with_an_error():
     run = program("--device", "cpu", "--against", "none", "--ranks", "2", "--timeout", "1")
     assert run.returncode == 1 and "has not ended within --timeout 1 s" in run.stderr and "Traceback" not in run.stderr
@@ -88,7 +143,7 @@ def test_row__ratios_rates_and_phases():
     phases = {"calls": 10, "parts": 10, "enqueue_ns": 10_000, "arrive_ns": 20_000, "start_ns": 0, "operation_ns": 100_000,
               "back_ns": 30_000}
     row = bench.row_of(2, 1 << 20, results(40.0, 60.0, phases))
-    assert row["thalweg"] == {"p50_us": 40.0, "p99_us": 80.0, "gb_per_s": 26.214, "samples": 4, "calls_per_sample": 2}
+    assert row["thalweg"] == {"p50_us": 40.0, "p99_us": 80.0, "mean_us": 50.0, "gb_per_s": 26.214, "samples": 4, "calls_per_sample": 2}
     assert row["ratio_p50"] == {"nccl": 1.5} and row["ratio_p99"] == {"nccl": 1.5}
     assert row["phases_us"] == {"enqueue": 1, "arrive": 2, "start": 0, "operation": 10, "back": 3}
     head, line = bench.table([row])

@@ -20,6 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from thalweg.lab.bench.gpu_training import training
 from thalweg.lab.bench.ranks import wait_for_ranks
 
 WARM_UP = 3
@@ -68,34 +69,13 @@ def _rank(rank, arguments, store, output):
         seconds[name] = measure(lambda group=group: dist.all_reduce(values, group=group))
     steps = {}
     if arguments.model:
-        steps = {name: measure(_training(arguments.model, device, group))
+        steps = {name: measure(training(arguments.model, device, group))
                  for name, group in groups.items()}
     if rank == 0:
         output.write_text(json.dumps({"device": torch.cuda.get_device_name(device),
                                       "seconds": seconds, "steps": steps}))
     dist.barrier()
     dist.destroy_process_group()
-
-
-def _training(name, device, group):
-    """Returns a function that trains one step."""
-    import torch
-    from torch.nn.parallel import DistributedDataParallel
-
-    from thalweg.lab.record_models import RECIPES
-    torch.manual_seed(0)
-    recipe = RECIPES[name]
-    with device:
-        model, inputs = recipe.build(), recipe.inputs(recipe.batch)
-        loss = recipe.loss(recipe.batch)
-    model = DistributedDataParallel(model, device_ids=[device], process_group=group)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-    def step():
-        optimizer.zero_grad()
-        loss(model(*inputs)).backward()
-        optimizer.step()
-    return step
 
 
 def summary(results, mib):

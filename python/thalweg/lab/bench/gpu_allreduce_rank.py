@@ -2,10 +2,13 @@
 
     python -m thalweg.lab.bench.gpu_allreduce_rank CONFIGURATION
 
-CONFIGURATION is JSON: rank, ranks, port, device (cuda or cpu), sizes in bytes, libraries, rounds,
-turn_s and output, a file to which rank 0 writes its results.
+CONFIGURATION is JSON: rank (default: RANK of the environment), ranks, host and port of the store,
+device (cuda or cpu), sizes in bytes, model (null: none), libraries, rounds, turn_s and output, a file to which rank 0
+writes its results. What follows a + in the name of a library, as in nccl+plugin, is a setting of
+the environment.
 """
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -15,6 +18,9 @@ MOST_CALLS = 20  # in a sample
 SAMPLE_S = 5e-4  # about how long the calls of a sample take together, if MOST_CALLS allows
 MOST_SAMPLES = 200  # in a turn
 LEAST_SAMPLES = 3
+WARM_UP_STEPS = 2  # of training, at the beginning of each turn
+STEPS = 6  # of training, in a turn
+ALONE = "alone"  # training steps without communication
 COPIES = "copies"  # a copy to pinned memory and one back, without a network
 HOST = "host"  # Thalweg with tensors of pinned host memory: the network without copies
 
@@ -44,12 +50,13 @@ class Rank:
         if self._on_gpu:
             self._device = torch.device("cuda", self._rank % torch.cuda.device_count())
             torch.cuda.set_device(self._device)
-        self.store = dist.TCPStore("127.0.0.1", configuration["port"], self._ranks,
+        self.store = dist.TCPStore(configuration["host"], configuration["port"], self._ranks,
                                    is_master=self._rank == 0)
         dist.init_process_group("gloo", store=self.store, rank=self._rank, world_size=self._ranks)
-        self._groups = {name: dist.new_group(backend=name)
+        self._groups = {name: dist.new_group(backend=name.partition("+")[0])
                         for name in configuration["libraries"]}
-        self._groups[HOST] = dist.new_group(backend="thalweg")
+        if "thalweg" in self._groups:
+            self._groups[HOST] = dist.new_group(backend="thalweg")
 
     def measure_size(self, size):
         """Returns the results of all libraries for tensors of `size` bytes; they take turns."""
@@ -57,8 +64,9 @@ class Rank:
         pinned = self._torch.zeros(size // 4, pin_memory=self._on_gpu)
         libraries = self._configuration["libraries"]
         bodies = {name: self._allreduce(values, name) for name in libraries}
-        bodies[HOST] = self._allreduce(pinned, HOST)
-        bodies[COPIES] = self._copy(values, pinned)
+        if "thalweg" in libraries:
+            bodies[HOST] = self._allreduce(pinned, HOST)
+            bodies[COPIES] = self._copy(values, pinned)
         results = {}
         for name, body in bodies.items():
             if name not in (HOST, COPIES):
@@ -74,6 +82,26 @@ class Rank:
                 result["times_s"] += self._turn(bodies[name], result["calls"], result["samples"])
                 if name == "thalweg":
                     self._add_phases(result, before)
+        return results
+
+    def measure_steps(self, model):
+        """Returns the times of training steps with each library; they take turns. ALONE does not communicate."""
+        from thalweg.lab.bench.gpu_training import training
+
+        steps = {name: training(model, self._device, self._groups[name])
+                 for name in self._configuration["libraries"]}
+        if "thalweg" in steps:
+            steps[ALONE] = training(model, self._device, None)
+        results = {name: {"calls": 1, "times_s": []} for name in steps}
+        names = list(steps)
+        for turn in range(self._configuration["rounds"]):
+            for i in range(len(names)):
+                name = names[(i + turn) % len(names)]
+                self._dist.barrier()
+                for _ in range(WARM_UP_STEPS):
+                    steps[name]()
+                self._synchronize()
+                results[name]["times_s"] += [self._sample(steps[name], 1) for _ in range(STEPS)]
         return results
 
     def _allreduce(self, tensor, name):
@@ -145,8 +173,13 @@ class Rank:
 
 def main():
     configuration = json.loads(sys.argv[1])
+    configuration.setdefault("rank", int(os.environ.get("RANK", 0)))
+    # Ranks that name different hosts talk over NCCL's network, even on one GPU.
+    os.environ["NCCL_HOSTID"] = f"host{configuration['rank']}"
     rank = Rank(configuration)
-    results = {size: rank.measure_size(size) for size in configuration["sizes"]}
+    results = {"sizes": {size: rank.measure_size(size) for size in configuration["sizes"]}}
+    if configuration["model"] is not None:
+        results["steps"] = rank.measure_steps(configuration["model"])
     if configuration["rank"] == 0:
         Path(configuration["output"]).write_text(json.dumps(results))
     rank.end()
