@@ -178,14 +178,14 @@ TEST_P(MovesTest, random_cuts__data_and_words_arrive_once_and_in_order) {
                                  std::to_string(asked++));
     }
     receiver_.connection.flush(receiver_);
-    if (prng.below(4) == 0) {
+    for (std::uint64_t more = cuts == 0 ? 1 : prng.below(3); more > 0; --more) {
       const auto stream = static_cast<std::uint32_t>(prng.below(kLanes + 1));
       if (prng.below(4) != 0) cut(receiver_, stream);
       if (prng.below(4) == 0) cut(sender_, stream);
       move(stream);
       ++cuts;
     }
-    receiver_.read_all();
+    if (prng.below(2) == 0) receiver_.read_all();
     sender_.read_all();
     ASSERT_EQ(receiver_.connection.over(), "") << "seed " << seed;
     ASSERT_EQ(sender_.connection.over(), "") << "seed " << seed;
@@ -198,7 +198,7 @@ TEST_P(MovesTest, random_cuts__data_and_words_arrive_once_and_in_order) {
   for (int i = 0; i < asked; ++i) {
     EXPECT_EQ(sender_.words[static_cast<std::size_t>(i)], std::to_string(i)) << "seed " << seed;
   }
-  EXPECT_GT(cuts, 3) << "seed " << seed;
+  EXPECT_GT(cuts, 0);
 }
 
 TEST_P(MovesTest, stall__bytes_that_were_read_early_wait_for_it) {
