@@ -205,7 +205,7 @@ docs:
 # Jobs over a testbed whose parts fail at random, with the invariants checked: make soak SECONDS=600.
 SECONDS ?= 600
 soak: build-release
-	@tools/soak --seconds $(SECONDS)
+	@.venv/bin/python tools/soak --seconds $(SECONDS)
 
 format: setup
 	@clang-format-19 -i $(SOURCES)

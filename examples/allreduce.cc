@@ -14,6 +14,13 @@
 
 #include <thalweg/communicator.h>
 
+namespace {
+
+// What every rank contributes to element j.
+float own_value(std::size_t j) { return static_cast<float>(1 + j % 1000); }
+
+}  // namespace
+
 int main(int argc, char** argv) {
   using namespace std::chrono_literals;
   const int iterations = argc > 1 ? std::atoi(argv[1]) : 10;
@@ -40,11 +47,19 @@ int main(int argc, char** argv) {
   thalweg::Communicator all = std::move(*created);
 
   for (int i = 0; i < iterations; ++i) {
-    std::vector<float> gradient(static_cast<std::size_t>(elements), 1.0F);
+    std::vector<float> gradient(static_cast<std::size_t>(elements));
+    for (std::size_t j = 0; j < gradient.size(); ++j) gradient[j] = own_value(j);
     const auto status = all.allreduce(thalweg::TensorSpan::of(gradient), {.deadline = deadline});
     if (status.ok()) {
+      for (std::size_t j = 0; j < gradient.size(); ++j) {
+        const float wanted = own_value(j) * static_cast<float>(all.size());
+        if (gradient[j] == wanted) continue;
+        std::printf("element %zu: %g instead of %g\n", j, static_cast<double>(gradient[j]),
+                    static_cast<double>(wanted));
+        return 1;
+      }
       std::printf("iteration %d: %d ranks, sum %g\n", i, all.size(),
-                  static_cast<double>(gradient.back()));
+                  static_cast<double>(gradient.front()));
       std::fflush(stdout);
       continue;
     }

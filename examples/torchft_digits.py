@@ -39,6 +39,7 @@ def replica(arguments):
     import torch.distributed as dist
     from torch import nn
     from torchft import DistributedDataParallel, Manager, Optimizer, ProcessGroupGloo
+    from torchft.checkpointing.pg_transport import PGTransport
 
     from thalweg.lab.tasks import digits as load
     from thalweg.lab.tasks import digits_network as network
@@ -62,8 +63,11 @@ def replica(arguments):
     last = queue.Queue()
     threading.Thread(target=lambda: last.put(int(sys.stdin.readline() or 0)), daemon=True).start()
     limit = timedelta(seconds=30)
+    group = make(timeout=limit)
+    # The state of a newcomer goes over the group; by default torchft sends it over HTTP.
+    heal = PGTransport(group, limit, torch.device("cpu")) if arguments.heal == "group" else None
     manager = Manager(
-        pg=make(timeout=limit), min_replica_size=2, replica_id=f"replica{arguments.replica}",
+        pg=group, checkpoint_transport=heal, min_replica_size=2, replica_id=f"replica{arguments.replica}",
         load_state_dict=load_state, timeout=limit, quorum_timeout=limit,
         state_dict=lambda: {"model": model.state_dict(), "optimizer": optimizer.state_dict()},
         store_addr="localhost", store_port=store.port, rank=0, world_size=1)
@@ -95,11 +99,12 @@ def say(**fields):
 class Replica:
     """A process that trains. What it says goes to `said`, with its number."""
 
-    def __init__(self, number, arguments, said):
+    def __init__(self, number, arguments, said, prefix=()):
         self.number = number
         paths = [str(Path(__file__).resolve().parents[1] / "python"), os.environ.get("PYTHONPATH", "")]
         self.process = subprocess.Popen(
-            [sys.executable, __file__, "--backend", arguments.backend, "--replica", str(number)],
+            [*prefix, sys.executable, __file__, "--backend", arguments.backend, "--heal", arguments.heal,
+             "--replica", str(number)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None if arguments.verbose else subprocess.DEVNULL,
             text=True, env=os.environ | {"PYTHONPATH": ":".join(filter(None, paths))})
         threading.Thread(target=self._read, args=(said,), daemon=True).start()
@@ -235,6 +240,8 @@ def parse():
     parser.add_argument("--between", type=int, default=20, help="steps before the kill and after it")
     parser.add_argument("--heartbeat-ms", type=int, default=1000,
                         help="the Lighthouse takes a replica for dead after this long")
+    parser.add_argument("--heal", choices=("group", "http"), default="group",
+                        help="how a newcomer gets the model: over the process group, or over HTTP")
     parser.add_argument("--json", help="write the times there")
     parser.add_argument("--verbose", action="store_true", help="show what torchft logs")
     parser.add_argument("--replica", type=int, help=argparse.SUPPRESS)  # how the parent starts one

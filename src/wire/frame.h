@@ -38,7 +38,7 @@
 namespace thalweg::wire {
 
 // The version of frames and their headers. Other parts of the protocol have kWireVersion.
-inline constexpr std::uint8_t kFrameVersion = 4;
+inline constexpr std::uint8_t kFrameVersion = 5;
 
 // How the frames of a stream are checked.
 enum class FrameCheck : std::uint8_t { kNone, kChecksum, kSealed };
@@ -46,8 +46,9 @@ inline constexpr int kFrameCheckCount = 3;
 
 enum class FrameKind : std::uint8_t {
   // The first frame of every stream. signature: identifies the job and the group; rank: the
-  // sender's rank; slot: the number of ranks; operation: kMessageStream, kLaneStream (then
-  // `started` is the lane's number), or 0.
+  // sender's rank; slot: the number of ranks; operation: kMessageStream; kLaneStream, and `started`
+  // is the lane's number; kMovedStream, and `started` is the number of a stream that goes on here;
+  // or 0, and `started` is the number of streams that the two ranks will have.
   kHello,
   // payload: the next bytes of a transfer; rank: 0.
   kData,
@@ -81,10 +82,14 @@ enum class FrameKind : std::uint8_t {
   kAccept,
   // Like kData, but the payload is the next on another stream, the lane number `rank`.
   kLaneData,
+  // Between the two ends of a kMovedStream. started: the stream; signature: how many of its bytes
+  // the sender has received.
+  kResume,
 };
-inline constexpr int kFrameKindCount = 13;
+inline constexpr int kFrameKindCount = 14;
 inline constexpr std::uint32_t kMessageStream = 1;
 inline constexpr std::uint32_t kLaneStream = 2;
+inline constexpr std::uint32_t kMovedStream = 3;
 // The highest number of a lane.
 inline constexpr std::uint32_t kMaxLane = 255;
 

@@ -1,5 +1,5 @@
 // Encrypts and authenticates one direction of a TCP stream, record by record: AES-128-GCM (NIST SP
-// 800-38D) of OpenSSL's EVP, with all 16 bytes of the tag.
+// 800-38D) with all 16 bytes of the tag, by OpenSSL's EVP, or by WideGcm where the processor can.
 //
 // GCM is broken if one nonce is used twice under a key, so neither is ever chosen. Each direction
 // of each stream has a secret of its own, which both ends derive from the job key and from numbers
@@ -35,9 +35,10 @@ inline constexpr std::uint64_t kRecordsPerKey = std::uint64_t{1} << 22;
 class RecordCipher {
  public:
   enum class Direction : std::uint8_t { kSeal, kOpen };
+  enum class Code : std::uint8_t { kFastest, kOpenSsl };
 
   RecordCipher(const StreamSecret& secret, Direction direction,
-               std::uint64_t records_per_key = kRecordsPerKey);
+               std::uint64_t records_per_key = kRecordsPerKey, Code code = Code::kFastest);
   ~RecordCipher();
   RecordCipher(RecordCipher&&) noexcept;
   RecordCipher& operator=(RecordCipher&&) noexcept;

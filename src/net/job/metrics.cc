@@ -100,6 +100,11 @@ void Metrics::count_spoiled_frame() {
   ++spoiled_frames_;
 }
 
+void Metrics::count_moved_stream() {
+  const std::lock_guard lock(mutex_);
+  ++moved_streams_;
+}
+
 std::shared_ptr<void> Metrics::add(Source source) {
   const std::lock_guard lock(sources_mutex_);
   const auto place = sources_.insert(sources_.end(), std::move(source));
@@ -139,6 +144,12 @@ std::string Metrics::text() {
   {
     const std::lock_guard lock(mutex_);
     text += fmt::format("thalweg_frames_corrupt_total{{rank=\"{}\"}} {}\n", rank_, spoiled_frames_);
+  }
+  head("streams_moved",
+       "TCP streams that went on by another path because theirs died, or came back");
+  {
+    const std::lock_guard lock(mutex_);
+    text += fmt::format("thalweg_streams_moved_total{{rank=\"{}\"}} {}\n", rank_, moved_streams_);
   }
   const std::lock_guard lock(sources_mutex_);
   NetCounters total = ended_;

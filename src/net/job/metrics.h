@@ -42,6 +42,7 @@ class Metrics : public std::enable_shared_from_this<Metrics> {
   void note_choice(const std::string& kind, const std::string& way);
   // A frame on a stream of this rank changed on its way.
   void count_spoiled_frame();
+  void count_moved_stream();
   // Returns the DLCP counters of one communicator. Called by one thread at a time, until the handle
   // that add() returned is destroyed.
   using Source = std::function<NetCounters()>;
@@ -70,6 +71,7 @@ class Metrics : public std::enable_shared_from_this<Metrics> {
     std::uint64_t decisions = 0;
   };
   std::uint64_t spoiled_frames_ = 0;       // guarded by mutex_
+  std::uint64_t moved_streams_ = 0;        // guarded by mutex_
   std::map<std::string, Choice> choices_;  // guarded by mutex_; [kind]
   std::mutex sources_mutex_;  // guards sources_ and ended_; held while a source is called
   std::list<Source> sources_;

@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
 #include <utility>
 
 #include "base/prng.h"
@@ -12,6 +16,30 @@
 #include "net/job/interfaces.h"
 
 namespace thalweg {
+namespace {
+
+// The addresses of the ranks that the store has told. They do not change, and a stream that moves
+// to another path must not need the store, whose own path may be the one that died.
+class KnownAddresses {
+ public:
+  template <class Ask>
+  Result<std::string> get(int rank, const Ask& ask) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto known = addresses_.find(rank); known != addresses_.end()) return known->second;
+    }
+    Result<std::string> address = ask();
+    if (!address.ok()) return address;
+    const std::lock_guard lock(mutex_);
+    return addresses_.emplace(rank, *address).first->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, std::string> addresses_;
+};
+
+}  // namespace
 
 Result<Communicator::Core::Listening> Communicator::Core::prepare_streams(
     net::EngineOptions& engine, const std::string& prefix, Time until) {
@@ -37,9 +65,11 @@ Result<Communicator::Core::Listening> Communicator::Core::prepare_streams(
   if (job_->client) {
     THALWEG_TRY_STATUS(job_->set(fmt::format("{}{}", prefix, rank_), listening.own, until));
   }
-  engine.connect = [job = job_, prefix, key = engine.key, own = listening.addresses](
+  engine.connect = [job = job_, prefix, key = engine.key, own = listening.addresses,
+                    known = std::make_shared<KnownAddresses>()](
                        int rank, std::uint32_t lane, Time by) -> Result<net::DialedStream> {
-    const Result<std::string> address = job->get(fmt::format("{}{}", prefix, rank), by);
+    const Result<std::string> address =
+        known->get(rank, [&] { return job->get(fmt::format("{}{}", prefix, rank), by); });
     if (!address.ok()) {
       // The rank has not come, unless the store itself is the problem.
       const bool late = address.error().code() == ErrorCode::kTimeout;

@@ -21,6 +21,7 @@ Status Communicator::Core::prepare_metrics(net::EngineOptions& engine) {
   THALWEG_TRY(metrics_, net::Metrics::of_process(metrics, environment.rank,
                                                  environment.local_rank.value_or(0)));
   engine.on_spoiled_frame = [counts = metrics_] { counts->count_spoiled_frame(); };
+  engine.on_moved_stream = [counts = metrics_] { counts->count_moved_stream(); };
   return ok_status();
 }
 

@@ -91,8 +91,10 @@ void Engine::leave() {
     if (std::exchange(left_, true)) return;
     linger();
     eventfd_write(wake_.get(), 1);
+    move_wanted_.notify_one();
   }
   thread_.join();
+  if (mover_.joinable()) mover_.join();
 }
 
 std::optional<Error> Engine::broken() {

@@ -96,6 +96,8 @@ struct EngineOptions {
   std::function<void(const Error& why)> on_broken;
   // Called when a frame changed on its way, in the same manner.
   std::function<void()> on_spoiled_frame;
+  // Called when a stream goes on over another TCP connection, in the same manner.
+  std::function<void()> on_moved_stream;
   // Called when another rank, or this one, has connected a stream for messages to this rank.
   std::function<void(int rank, CheckedStream stream)> on_message_stream;
 };
@@ -206,7 +208,8 @@ class Engine final : public OperationHost,
   Status connect_to(Lock& lock, const std::vector<Rank>& peers, Time until);
   // Makes the connection with a stream that was dialed.
   Status take_stream(Lock& lock, Connection& connection, GreetedStream& stream, Time until);
-  Status connect_lanes(Lock& lock, Connection& connection, std::size_t streams, Time until);
+  Status connect_lanes(Lock& lock, Connection& connection, std::size_t streams,
+                       std::uint32_t first_way, Time until);
   void adopt(Connection& connection, CheckedStream stream);
   void adopt_lane(Connection& connection, std::uint32_t number, Fd fd,
                   const std::optional<wire::SessionProof>& answer);
@@ -232,6 +235,29 @@ class Engine final : public OperationHost,
   // Sends a last frame on a stream that is closed then. `seal`: set if `check` is kSealed.
   void refuse(int fd, wire::FrameCheck check, wire::StreamSeal* seal, const Error& why) const;
   [[nodiscard]] bool streams_missing();
+  // The hello of a stream that this rank makes.
+  [[nodiscard]] wire::Frame hello_for(std::uint32_t what, std::uint32_t number) const;
+
+  // Streams that move to another path (engine_moves.cc).
+  struct Move {
+    Rank peer;
+    std::uint32_t stream;
+    std::uint32_t way;
+  };
+  // When look_at_streams() is to be called.
+  [[nodiscard]] std::optional<Time> next_look() const;
+  // Has a stream moved whose path is dead, or whose own path may be back.
+  void look_at_streams(Time now);
+  void look_at_stream(Connection& connection, std::uint32_t stream, Time now);
+  // The thread that moves streams.
+  void run_mover();
+  void carry_out(Lock& lock, Move move);
+  // The stream goes on by another connection.
+  void go_on_by(Connection& connection, std::uint32_t stream, Fd fd, std::uint64_t theirs);
+  // The other end moves a stream: its hello has come; it confirms; it does not.
+  void begin_move(Newcomer& newcomer, Connection& connection, std::uint32_t stream);
+  void end_move(Newcomer& newcomer);
+  void give_up_move(Newcomer& newcomer);
 
   // Operations.
   // No other operation runs, and all its peers are reached through shared memory.
@@ -315,9 +341,16 @@ class Engine final : public OperationHost,
     std::size_t size = 0;
     bool over = false;
     std::unique_ptr<wire::StreamSeal> seal = {};  // as the opening says
+    // Set after its hello, if this is a stream that moves.
+    std::optional<std::pair<Connection*, std::uint32_t>> moves = {};
   };
   std::deque<Newcomer> newcomers_;
-  std::vector<std::shared_ptr<Op>> running_;            // ordered by number
+  std::optional<Move> move_;  // what the mover does
+  std::condition_variable move_wanted_;
+  std::thread mover_;                         // started when it is first needed
+  Time look_at_;                              // no look at the streams before this
+  std::vector<std::pair<Fd, Time>> retired_;  // old sockets of streams that moved, and when
+  std::vector<std::shared_ptr<Op>> running_;  // ordered by number
   std::vector<std::unique_ptr<exec::Executor>> spare_;  // executors that can be used again
   std::vector<std::byte> buffer_;
   BlockPool blocks_;  // for chunks over DLCP

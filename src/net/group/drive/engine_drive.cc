@@ -135,7 +135,9 @@ void Engine::nudge() {
 
 bool Engine::prepare_sleep() {
   bool work = false;
-  for (Connection* connection : open_) work = connection->prepare_sleep() || work;
+  for (Connection* connection : open_) {
+    work = connection->prepare_sleep() || connection->has_early() || work;
+  }
   return work;
 }
 
@@ -160,7 +162,7 @@ bool Engine::poll() {
     few = few && by_socket <= kFewStreams && !connection->misses_lane();
   }
   for (Connection* connection : open_) {
-    if (!few && !connection->reads_shared()) continue;
+    if (!few && !connection->reads_shared() && !connection->has_early()) continue;
     moved = read(*connection) || moved;
     if (connection->blocked()) touch(*connection);
     ended = ended || !connection->connected();
@@ -207,11 +209,13 @@ void Engine::settle() {
 Time Engine::next_timer(Time now) const {
   Time next = now + kLongestSleep;
   if (const std::optional<Time> timer = core_.next_timer()) next = std::min(next, *timer);
+  if (const std::optional<Time> look = next_look()) next = std::min(next, *look);
   return std::max(next, now);
 }
 
 void Engine::check_timers(Time now) {
   core_.on_timer(now);
+  look_at_streams(now);
   settle();
 }
 

@@ -82,19 +82,23 @@ void Engine::watch(Connection& connection) {
   const bool frames =
       !connection.reads_shared() && !connection.stalled() && connection.source() == 0;
   const bool bells = connection.reads_shared() && !connection.deaf();
+  // A stream that is about to move is not watched at all.
+  const bool still = connection.bytes_of(0).moving();
   const bool room = !connection.writes_shared() && connection.first_blocked();
   // While a lane is read, the first stream is watched only for its end.
   const bool end = connection.source() != 0;
-  const std::uint32_t wanted = (frames || bells ? static_cast<std::uint32_t>(EPOLLIN) : 0U) |
+  const std::uint32_t events = (frames || bells ? static_cast<std::uint32_t>(EPOLLIN) : 0U) |
                                (end ? static_cast<std::uint32_t>(EPOLLRDHUP) : 0U) |
                                (room ? static_cast<std::uint32_t>(EPOLLOUT) : 0U);
-  if (wanted == connection.watching) return;
-  connection.watching = wanted;
+  const std::uint32_t wanted = still ? Connection::kUnwatched : events;
+  const std::uint32_t before = std::exchange(connection.watching, wanted);
+  if (wanted == before) return;
   epoll_event event{};
   event.events = wanted;
   event.data.fd = connection.fd();
   // A socket that has ended would report that again and again.
-  const int change = connection.deaf() ? EPOLL_CTL_DEL : EPOLL_CTL_MOD;
+  const int added = before == Connection::kUnwatched ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+  const int change = connection.deaf() || still ? EPOLL_CTL_DEL : added;
   epoll_ctl(epoll_.get(), change, connection.fd(), &event);
 }
 
@@ -106,8 +110,9 @@ void Engine::watch_lanes(Connection& connection) {
     ++number;
     const bool payload =
         (connection.source() == number && !connection.stalled()) || !lane.answer_due.empty();
-    const std::uint32_t wanted = (payload ? static_cast<std::uint32_t>(EPOLLIN) : 0U) |
+    const std::uint32_t events = (payload ? static_cast<std::uint32_t>(EPOLLIN) : 0U) |
                                  (lane.blocked ? static_cast<std::uint32_t>(EPOLLOUT) : 0U);
+    const std::uint32_t wanted = lane.bytes.moving() ? 0U : events;
     const std::uint32_t before = std::exchange(lane.watching, lane.fd.valid() ? wanted : 0U);
     if (lane.watching == before) continue;
     epoll_event event{};

@@ -17,6 +17,8 @@ namespace thalweg::net {
 namespace {
 
 constexpr Duration kDialTry = Duration::milliseconds(500);
+// After so many tries a stream is tried by the other interfaces, too: its own may be dead.
+constexpr std::uint32_t kTriesByOwnWay = 4;
 
 }  // namespace
 
@@ -55,13 +57,20 @@ Status Engine::connect_to(Lock& lock, const std::vector<Rank>& peers, Time until
 
 Status Engine::take_stream(Lock& lock, Connection& connection, GreetedStream& stream, Time until) {
   if (stream.answer) connection.expect(*stream.answer);
+  if (stream.streams > 1) connection.keep_copies();
   adopt(connection, std::move(stream.stream));
-  if (!shares_memory(connection)) return connect_lanes(lock, connection, stream.streams, until);
+  if (!shares_memory(connection)) {
+    return connect_lanes(lock, connection, stream.streams, stream.way, until);
+  }
   offer_memory(connection);
   return ok_status();
 }
 
-Status Engine::connect_lanes(Lock& lock, Connection& connection, std::size_t streams, Time until) {
+Status Engine::connect_lanes(Lock& lock, Connection& connection, std::size_t streams,
+                             std::uint32_t first_way, Time until) {
+  if (streams <= 1) return ok_status();
+  std::vector<Connection::Place> places(streams);
+  places[0].way = places[0].tried = first_way;
   for (std::uint32_t number = 1; number < streams; ++number) {
     Result<GreetedStream> stream = dial(lock, connection.peer(), number, until);
     if (core_.broken()) return *core_.broken();
@@ -70,8 +79,10 @@ Status Engine::connect_lanes(Lock& lock, Connection& connection, std::size_t str
     }
     // The connection has ended, which is noticed elsewhere.
     if (!connection.over().empty()) break;
+    places[number].way = places[number].tried = stream->way;
     adopt_lane(connection, number, std::move(stream->stream.fd), stream->answer);
   }
+  connection.places = std::move(places);
   return ok_status();
 }
 
@@ -120,11 +131,13 @@ void Engine::take_offer(Connection& connection, const wire::Frame& frame) {
 
 // Dials in short tries, because the communicator may break meanwhile.
 Result<GreetedStream> Engine::dial(Lock& lock, Rank peer, std::uint32_t lane, Time until) {
-  while (true) {
+  for (std::uint32_t tries = 0;; ++tries) {
     const Time now = monotonic_now();
+    const bool by_others = tries >= kTriesByOwnWay && listeners_.size() > 1;
+    const std::uint32_t way = by_others ? lane + tries : lane;
     lock.unlock();
     Result<DialedStream> stream =
-        options_.connect(peer.value(), lane, std::min(until, now + kDialTry));
+        options_.connect(peer.value(), way, std::min(until, now + kDialTry));
     lock.lock();
     take_abandoned();
     const bool gone = !stream.ok() && options_.refusals_are_final &&
@@ -132,18 +145,23 @@ Result<GreetedStream> Engine::dial(Lock& lock, Rank peer, std::uint32_t lane, Ti
     if (!stream.ok() && !gone && !core_.broken() && monotonic_now() < until) continue;
     if (!stream.ok()) return stream.error();
     if (core_.broken()) return *core_.broken();
-    std::optional<GreetedStream> greeted =
-        say_hello(std::move(*stream),
-                  {.kind = wire::FrameKind::kHello,
-                   .operation = lane > 0 ? wire::kLaneStream : 0,
-                   .slot = static_cast<std::uint32_t>(options_.size),
-                   .signature = options_.signature,
-                   .started = lane,
-                   .rank = static_cast<std::uint32_t>(options_.rank)},
-                  options_.checks);
+    const auto streams = static_cast<std::uint32_t>(stream->streams);
+    std::optional<GreetedStream> greeted = say_hello(
+        std::move(*stream), lane > 0 ? hello_for(wire::kLaneStream, lane) : hello_for(0, streams),
+        options_.checks);
     if (!greeted) return system_error("cannot greet it", errno).blaming(peer.value());
+    greeted->way = way % std::max(streams, 1U);
     return *std::move(greeted);
   }
+}
+
+wire::Frame Engine::hello_for(std::uint32_t what, std::uint32_t number) const {
+  return {.kind = wire::FrameKind::kHello,
+          .operation = what,
+          .slot = static_cast<std::uint32_t>(options_.size),
+          .signature = options_.signature,
+          .started = number,
+          .rank = static_cast<std::uint32_t>(options_.rank)};
 }
 
 // Higher ranks connect to this one. As long as one is missing, the listener must be looked at.
@@ -197,6 +215,7 @@ void Engine::accept_streams(TcpListener& listener) {
     if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd.get(), &event) != 0) return;
     if (newcomers_.size() >= kMaxNewcomers) {
       greet(0);  // its hello may have arrived by now
+      if (newcomers_.front().moves && !newcomers_.front().over) give_up_move(newcomers_.front());
       newcomers_.pop_front();
     }
     newcomers_.push_back({.fd = std::move(fd)});
@@ -281,6 +300,10 @@ wire::FrameCheck Engine::own_check(int fd) const {
 
 void Engine::greet(std::size_t index) {
   Newcomer& newcomer = newcomers_[index];
+  if (newcomer.moves) {
+    if (!newcomer.over) end_move(newcomer);
+    return;
+  }
   if (!read_first(newcomer)) return;
   newcomer.over = true;
   const std::optional<wire::Frame> hello = hello_of(newcomer);
@@ -301,6 +324,10 @@ void Engine::greet(std::size_t index) {
   }
   if (frame.rank <= static_cast<std::uint32_t>(options_.rank)) return;
   Connection& connection = *connections_[frame.rank];
+  if (frame.operation == wire::kMovedStream) {
+    if (!mismatch) begin_move(newcomer, connection, frame.started);
+    return;
+  }
   if (frame.operation == wire::kLaneStream) {
     if (frame.started == 0 || frame.started > wire::kMaxLane) return;
     epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, newcomer.fd.get(), nullptr);
@@ -309,6 +336,7 @@ void Engine::greet(std::size_t index) {
   }
   if (connection.connected() || !connection.over().empty()) return;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, newcomer.fd.get(), nullptr);
+  if (frame.started > 1) connection.keep_copies();
   // In its own way, so that it can be told what is wrong.
   adopt(connection, {std::move(newcomer.fd), frame.check, std::move(newcomer.seal)});
   if (mismatch) core_.fail(*mismatch);

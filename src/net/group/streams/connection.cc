@@ -98,12 +98,10 @@ bool Connection::read(std::span<std::byte> buffer, Handler& handler) {
   if (!place.empty() && place.size() < left_) more = 0;
   const std::span<std::byte> ahead = buffer.first(std::min(buffer.size(), more));
   std::array<iovec, 2> pieces{iovec{place.data(), place.size()}, iovec{ahead.data(), ahead.size()}};
-  msghdr message{};
-  message.msg_iov = place.empty() ? &pieces[1] : pieces.data();
-  message.msg_iovlen = place.empty() ? 1 : 2;
-  const ssize_t got = recvmsg(fd(), &message, MSG_DONTWAIT);
+  const ssize_t got = bytes_.receive(fd(), std::span(pieces).subspan(place.empty() ? 1 : 0));
   if (got < 0) {
     if (errno == EAGAIN || errno == EINTR) return false;
+    if (lose_path(0)) return true;
     break_off(std::generic_category().message(errno));
     return true;
   }
@@ -243,6 +241,10 @@ bool Connection::delivered() const {
   if (out_header_left_ != 0 || out_text_left_ != 0 || !queue_.empty()) return false;
   // The peer reads the lanes' payloads before the frames that follow them.
   if (std::ranges::any_of(lanes_, [](const Lane& lane) { return !lane.out.empty(); })) return false;
+  if (bytes_.repeats() ||
+      std::ranges::any_of(lanes_, [](const Lane& lane) { return lane.bytes.repeats(); })) {
+    return false;
+  }
   const auto is_with_peer = [](int fd) {
     int unsent = 0;
     return ioctl(fd, SIOCOUTQ, &unsent) != 0 || unsent == 0;
@@ -287,7 +289,7 @@ void Connection::flush(Handler& handler) {
 void Connection::flush_first(Handler& handler) {
   blocked_ = false;
   std::size_t written = 0;
-  while (connected() && write_error_.empty()) {
+  while (connected() && write_error_.empty() && repeat_first()) {
     const bool idle = out_header_left_ == 0 && out_text_left_ == 0 && out_.bytes.empty();
     if (idle) {
       writes_shared_ = writes_shared_ || std::exchange(says_shared_, false);
@@ -336,10 +338,13 @@ std::size_t Connection::send_pieces(std::span<iovec> pieces) {
   message.msg_iovlen = pieces.size();
   for (;;) {
     const ssize_t sent = sendmsg(fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent > 0) return static_cast<std::size_t>(sent);
+    if (sent > 0) {
+      note_sent(pieces, static_cast<std::size_t>(sent));
+      return static_cast<std::size_t>(sent);
+    }
     if (sent < 0 && errno == EINTR) continue;
     blocked_ = errno == EAGAIN;
-    if (blocked_) return 0;
+    if (blocked_ || lose_path(0)) return 0;
     write_error_ = std::generic_category().message(errno);
     // The peer may have sent a reason before it closed the stream, which is read first. While
     // stalled, nothing is read.

@@ -21,7 +21,8 @@
 // frame's header, on the first stream, says which lane brings its payload (kLaneData). So frames
 // begin and are read in one order, as without lanes, and what other lanes bring meanwhile waits in
 // the system's buffers. The lane with the fewest unsent bytes gets the next payload, so a slow lane
-// gets fewer.
+// gets fewer. When the path of a stream dies, the stream moves to another one
+// (connection_moves.cc).
 #pragma once
 
 #include <sys/uio.h>
@@ -90,7 +91,10 @@ class Connection {
   [[nodiscard]] bool sealed() const { return seal_ != nullptr; }
   // Call before anything is read. The peer must send this proof before its frames, or the
   // connection is broken off.
-  void expect(const wire::SessionProof& proof) { answer_due_.assign(proof.begin(), proof.end()); }
+  void expect(const wire::SessionProof& proof) {
+    answer_due_.assign(proof.begin(), proof.end());
+    bytes_.expect_uncounted(proof.size());
+  }
 
   // Adds a lane; numbers start at 1. `due`: what the peer must send first on it. False: that lane
   // exists already, or the connection is over or shares memory.
@@ -108,6 +112,29 @@ class Connection {
   [[nodiscard]] bool misses_lane() const {
     return source_ > lanes_.size() || (source_ > 0 && !lanes_[source_ - 1].fd.valid());
   }
+
+  // Moving streams to other TCP connections (connection_moves.cc). Stream 0 is the first, the
+  // others are lanes.
+  // Call before attach(), if there will be lanes: the first stream can move, too. Lanes always can.
+  void keep_copies() { bytes_.keep_copies(); }
+  // Whether there is such a stream, and it can move.
+  [[nodiscard]] bool can_move(std::uint32_t stream) const;
+  [[nodiscard]] int fd_of(std::uint32_t stream) const {
+    return stream == 0 ? fd_.get() : lanes_[stream - 1].fd.get();
+  }
+  [[nodiscard]] StreamBytes& bytes_of(std::uint32_t stream) {
+    return stream == 0 ? bytes_ : lanes_[stream - 1].bytes;
+  }
+  // Reads all that the stream's connection has brought. Returns the bytes received so far.
+  std::uint64_t drain(std::uint32_t stream);
+  // The stream goes on by `fd`, of whose bytes the peer has `theirs`. Returns the old socket. If
+  // the peer cannot have so many, the connection is over.
+  Fd move(std::uint32_t stream, Fd fd, std::uint64_t theirs);
+  // What connects this host and the peer by the stream, in words.
+  [[nodiscard]] std::string words_for(std::uint32_t stream) const;
+  // There are bytes to read that no socket will announce, because drain() has read them.
+  [[nodiscard]] bool has_early() const;
+
   // Bytes of the send that a stream was given, and that the executor was not told were sent.
   [[nodiscard]] std::size_t lent(const Op* op, std::uint32_t send) const {
     return loans_.of(op, send);
@@ -177,11 +204,21 @@ class Connection {
     Op* op;
     std::uint32_t send;
   };
-  std::vector<Ready> ready;    // of messages: sends that have bytes to send
-  std::uint32_t watching = 0;  // the epoll events
+  std::vector<Ready> ready;  // of messages: sends that have bytes to send
+  static constexpr std::uint32_t kUnwatched = ~std::uint32_t{0};
+  std::uint32_t watching = 0;  // the epoll events; kUnwatched: epoll does not have the socket
   bool dirty = false;          // it is to be flushed
   bool within_host = false;
   std::optional<Time> hung_up = {};  // when its end was noticed while it waited
+  // Where the streams go, by the rank that connects them: [stream].
+  struct Place {
+    std::uint32_t way = 0;    // as options().connect was told; its own is the stream's number
+    std::uint32_t tried = 0;  // the way that was tried last
+    Duration wait = Duration::milliseconds(1000);  // between tries to go back to its own
+    Time back_at = {};                             // the next such try
+    Time came_back = {};                           // the last one that succeeded
+  };
+  std::vector<Place> places;
 
  private:
   // Takes bytes of frames. Returns how many it took: all, unless the connection stalls or ends, or
@@ -262,12 +299,21 @@ class Connection {
   // The stream for the next data frame: 0, the first stream, or a lane. None: all have enough
   // unsent.
   [[nodiscard]] std::optional<std::uint32_t> choose_stream(std::size_t bytes);
-  [[nodiscard]] static std::string words_for(const Lane& lane);
   // Why the lane ended, according to what recv() returned.
-  [[nodiscard]] static std::string lane_end(const Lane& lane, ssize_t got);
+  [[nodiscard]] std::string lane_end(std::uint32_t number, ssize_t got) const;
+  // Notes that the lane takes nothing more, as errno says.
+  void lose_lane(std::uint32_t number);
+  // Handles errno of a stream, if it says that the path is broken: the stream waits to be moved,
+  // and the connection is over when all do. False: it says something else.
+  bool lose_path(std::uint32_t stream);
+  // Keeps a copy of the first `sent` bytes of the pieces, if the first stream can move.
+  void note_sent(std::span<const iovec> pieces, std::size_t sent);
+  // Sends what a move left to be sent, by the first stream. False: it may send nothing else now.
+  bool repeat_first();
 
   Rank peer_;
   Fd fd_;
+  StreamBytes bytes_;  // of the first stream
   wire::FrameCheck check_ = wire::FrameCheck::kNone;
   std::unique_ptr<wire::StreamSeal> seal_;  // set if check_ is kSealed
   std::string over_;

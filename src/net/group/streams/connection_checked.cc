@@ -171,7 +171,7 @@ void Connection::take_text(std::span<const std::byte> bytes, Handler& handler) {
 void Connection::spoil(std::string what, Handler& handler) {
   CHECK(spoiled_.empty());
   spoiled_ = std::move(what);
-  if (source_ != 0) spoiled_ += fmt::format(", by {}", words_for(lanes_[source_ - 1]));
+  if (source_ != 0) spoiled_ += fmt::format(", by its {}", words_for(source_));
   target_ = nullptr;
   stalled_ = false;
   source_ = 0;

@@ -26,7 +26,8 @@ int unsent_of(int fd) {
   return ioctl(fd, SIOCOUTQNSD, &unsent) == 0 ? unsent : 0;
 }
 
-// Sets the options of one of several streams.
+}  // namespace
+
 void prepare_lane(int fd) {
   // The system reports room when less than half of this is unsent: when unsent_of() is below
   // kLaneBacklog.
@@ -35,9 +36,22 @@ void prepare_lane(int fd) {
   // Unlike SO_RCVBUF, this lets the system enlarge the buffer further.
   set_option(fd, SOL_SOCKET, SO_RCVLOWAT, kLaneRoom);
   set_option(fd, SOL_SOCKET, SO_RCVLOWAT, 1);
+  // A path that is dead and idle shows by probes that are not answered (is_silent()). They never
+  // end the connection before a minute has passed.
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 60);
 }
 
-}  // namespace
+bool is_silent(int fd) {
+  constexpr std::uint32_t kSilentMs = 1000;
+  constexpr std::uint32_t kTries = 2;
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
+  const bool repeats = info.tcpi_unacked > 0 && info.tcpi_retransmits > kTries;
+  return (repeats || info.tcpi_probes >= kTries) && info.tcpi_last_ack_recv >= kSilentMs;
+}
 
 bool Connection::add_lane(std::uint32_t number, Fd fd, std::vector<std::byte> due) {
   CHECK(number >= 1 && number <= wire::kMaxLane);
@@ -51,6 +65,8 @@ bool Connection::add_lane(std::uint32_t number, Fd fd, std::vector<std::byte> du
   Lane& lane = lanes_[number - 1];
   lane.fd = std::move(fd);
   lane.answer_due = std::move(due);
+  lane.bytes.keep_copies();
+  lane.bytes.expect_uncounted(lane.answer_due.size());
   return true;
 }
 
@@ -62,13 +78,20 @@ void Connection::attach(Fd fd) {
 // This also reads lanes that only send. If such a lane were closed with its proof unread, the
 // system would reset the stream, and what the peer has not read yet would be lost.
 void Connection::read_proofs() {
+  std::uint32_t number = 0;
   for (Lane& lane : lanes_) {
+    ++number;
     if (lane.answer_due.empty()) continue;
     std::array<std::byte, wire::kSessionProofSize> proof;
-    const ssize_t got = recv(lane.fd.get(), proof.data(), lane.answer_due.size(), MSG_DONTWAIT);
+    std::array<iovec, 1> into{iovec{proof.data(), lane.answer_due.size()}};
+    const ssize_t got = lane.bytes.receive(lane.fd.get(), into);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (got < 0 && lose_path(number)) {
+      if (!connected()) return;
+      continue;
+    }
     if (got <= 0) {
-      break_off(lane_end(lane, got));
+      break_off(lane_end(number, got));
       return;
     }
     const auto bytes = std::span<const std::byte>(proof).first(static_cast<std::size_t>(got));
@@ -80,13 +103,13 @@ void Connection::read_proofs() {
   }
 }
 
-std::string Connection::lane_end(const Lane& lane, ssize_t got) {
+std::string Connection::lane_end(std::uint32_t number, ssize_t got) const {
   const std::string why = got < 0 ? std::generic_category().message(errno) : "closed";
-  return fmt::format("{}: {}", words_for(lane), why);
+  return fmt::format("its {}: {}", words_for(number), why);
 }
 
-std::string Connection::words_for(const Lane& lane) {
-  SocketAddress here = SocketAddress::local_of(lane.fd.get()).unmapped();
+std::string Connection::words_for(std::uint32_t stream) const {
+  SocketAddress here = SocketAddress::local_of(fd_of(stream)).unmapped();
   here.set_port(0);
   std::string name = here.host();
   if (const auto all = interfaces(); all.ok()) {
@@ -94,22 +117,24 @@ std::string Connection::words_for(const Lane& lane) {
       if (one.address == here) name = fmt::format("{} ({})", one.name, name);
     }
   }
-  return fmt::format("its stream by interface {} to {}", name,
-                     SocketAddress::remote_of(lane.fd.get()).unmapped().host());
+  return fmt::format("stream by interface {} to {}", name,
+                     SocketAddress::remote_of(fd_of(stream)).unmapped().host());
 }
 
 bool Connection::read_lane(std::span<std::byte> buffer, Handler& handler) {
   if (misses_lane()) return false;
-  const Lane& lane = lanes_[source_ - 1];
+  Lane& lane = lanes_[source_ - 1];
   if (!lane.answer_due.empty()) return false;
   const std::span<std::byte> place = direct_place();
   // Reads no more than the payload: what follows it belongs to another frame.
   const std::span<std::byte> into =
       place.empty() ? buffer.first(std::min(buffer.size(), left_)) : place;
-  const ssize_t got = recv(lane.fd.get(), into.data(), into.size(), MSG_DONTWAIT);
+  std::array<iovec, 1> pieces{iovec{into.data(), into.size()}};
+  const ssize_t got = lane.bytes.receive(lane.fd.get(), pieces);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (got < 0 && lose_path(source_)) return true;
   if (got <= 0) {
-    break_off(lane_end(lane, got));
+    break_off(lane_end(source_, got));
     return true;
   }
   const auto bytes = into.first(static_cast<std::size_t>(got));
@@ -126,7 +151,14 @@ bool Connection::read_lane(std::span<std::byte> buffer, Handler& handler) {
 
 void Connection::push(std::size_t index, Handler& handler) {
   Lane& lane = lanes_[index];
+  const auto number = static_cast<std::uint32_t>(index + 1);
   lane.blocked = false;
+  if (lane.bytes.paused()) return;
+  if (lane.bytes.repeats() && !lane.bytes.repeat(lane.fd.get())) {
+    lane.blocked = errno == EAGAIN;
+    if (!lane.blocked && !lose_path(number)) lose_lane(number);
+    return;
+  }
   while (!lane.out.empty()) {
     const ssize_t sent =
         send(lane.fd.get(), lane.out.data(), lane.out.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -136,25 +168,30 @@ void Connection::push(std::size_t index, Handler& handler) {
       return;
     }
     if (sent < 0) {
-      write_error_ = fmt::format("{}: {}", words_for(lane), std::generic_category().message(errno));
-      // The peer must learn of it, and what the peer sent before it closed is read first. While
-      // stalled, nothing is read.
-      shutdown(fd(), SHUT_WR);
-      if (stalled_) break_off(write_error_);
+      if (!lose_path(number)) lose_lane(number);
       return;
     }
+    lane.bytes.sent(lane.out.first(static_cast<std::size_t>(sent)), lane.fd.get());
     lane.out = lane.out.subspan(static_cast<std::size_t>(sent));
     if (!lane.copy.empty()) continue;
-    loans_.sent(static_cast<std::uint32_t>(index + 1), static_cast<std::size_t>(sent),
-                [&](Op& op) { handler.on_progress(op); });
+    loans_.sent(number, static_cast<std::size_t>(sent), [&](Op& op) { handler.on_progress(op); });
   }
+}
+
+void Connection::lose_lane(std::uint32_t number) {
+  write_error_ = lane_end(number, -1);
+  // The peer must learn of it, and what the peer sent before it closed is read first. While
+  // stalled, nothing is read.
+  shutdown(fd(), SHUT_WR);
+  if (stalled_) break_off(write_error_);
 }
 
 std::optional<std::uint32_t> Connection::choose_stream(std::size_t bytes) {
   // Headers of frames that began earlier come first.
   const bool idle =
       queue_.empty() && out_header_left_ == 0 && out_text_left_ == 0 && out_.bytes.empty();
-  const bool first_has_room = idle && unsent_of(fd()) < kLaneBacklog;
+  const bool first_has_room =
+      idle && !bytes_.paused() && !bytes_.repeats() && unsent_of(fd()) < kLaneBacklog;
   blocked_ = !first_has_room;
   if (bytes < kLeastLaneFrame) return first_has_room ? std::optional(0U) : std::nullopt;
   std::optional<std::uint32_t> best;
@@ -168,6 +205,7 @@ std::optional<std::uint32_t> Connection::choose_stream(std::size_t bytes) {
     if (stream > 0) {
       Lane& lane = lanes_[stream - 1];
       if (!lane.fd.valid() || !lane.out.empty()) continue;
+      if (lane.bytes.paused() || lane.bytes.repeats()) continue;
       unsent = unsent_of(lane.fd.get());
       lane.blocked = unsent >= kLaneBacklog;
     } else {

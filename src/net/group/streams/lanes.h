@@ -9,6 +9,7 @@
 
 #include <thalweg/communicator.h>
 
+#include "net/group/streams/stream_bytes.h"
 #include "net/io/fd.h"
 
 namespace thalweg::net {
@@ -23,6 +24,13 @@ inline constexpr int kLaneBacklog = 64 << 10;
 // Bytes that the system should buffer of one stream while another is read.
 inline constexpr int kLaneRoom = 2 << 20;
 
+// Sets the options of one of several streams.
+void prepare_lane(int fd);
+// Whether the other end's system has answered nothing for a second, though it was asked several
+// times: by segments that were repeated, or by probes. A process that is stopped does not matter,
+// because its system answers.
+[[nodiscard]] bool is_silent(int fd);
+
 // A stream that carries payloads and no headers.
 struct Lane {
   Fd fd;
@@ -30,6 +38,7 @@ struct Lane {
   std::span<const std::byte> out = {};     // unsent rest of the payload
   std::vector<std::byte> sealed = {};      // holds the payload, if frames are sealed
   std::vector<std::byte> copy = {};  // holds `out` when the operation's memory is no longer ours
+  StreamBytes bytes = {};
   bool blocked = false;
   std::uint32_t watching = 0;  // set by the engine: the epoll events; 0: not watched
 };

@@ -46,6 +46,7 @@ struct GreetedStream {
   CheckedStream stream;
   std::optional<wire::SessionProof> answer = {};  // as in DialedStream
   std::size_t streams = 1;                        // as in DialedStream
+  std::uint32_t way = 0;                          // by which of the ways it was connected
 };
 
 [[nodiscard]] std::unique_ptr<wire::StreamSeal> seal_of(
