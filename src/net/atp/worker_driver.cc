@@ -40,6 +40,9 @@ proto::AtpWorkerOptions worker_options(const AtpNodeOptions& node) {
   options.keyed = node.key.has_value();
   options.window = node.window;
   options.paths = node.switch_paths;
+  // Two frames of Ethernet, so that a job gets its share of a link beside TCP flows, whose windows
+  // grow by one (docs/deviations.md, figure 12).
+  options.congestion.step = Bytes(3000);
   // Members are processes that share cores, so a late packet is usually not lost.
   options.recovery.initial = Duration::milliseconds(100);
   options.recovery.least = Duration::milliseconds(10);
