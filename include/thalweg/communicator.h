@@ -139,11 +139,11 @@ struct CommunicatorOptions {
   // "leaf0=10.0.0.1:7700,leaf1=10.0.1.1:7700", or the path of a file with such lines. The names of
   // a list are those of switches in `topology` or, if that is empty, in THALWEG_TOPOLOGY; the
   // switches of several racks then sum in two levels (docs/switch.md). Rank 0's value holds. Empty:
-  // THALWEG_SWITCH, and without that there is no switch. A job over ATP has at most 32 ranks.
+  // THALWEG_SWITCH, and without that there is no switch. A job over ATP has at most 1024 ranks.
   std::string atp_switch = {};
-  // ATP: the first `atp_servers` ranks add up what the switch did not. 0: all ranks do. With a list
-  // of switches they are ranks of one rack, and at most as many as it has. Rank 0's values of this
-  // option and of the next one hold.
+  // ATP: the first `atp_servers` ranks, at most 32, add up what the switch did not. 0: all, up to
+  // 32. With a list of switches they are ranks of one rack, and at most as many as it has. Rank 0's
+  // values of this option and of the next one hold.
   int atp_servers = 0;
   // ATP: elements in a packet, 4 bytes each. With a header of 44 bytes they must fit the MTU. A
   // switch may allow fewer.

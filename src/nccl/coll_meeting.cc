@@ -252,10 +252,11 @@ Status Meeting::join(const CollJob& told) {
 }  // namespace
 
 Result<CollParts> meet(const CollMeeting& meeting) {
-  if (meeting.ranks < 2 || static_cast<std::size_t>(meeting.ranks) > net::kMaxJobWorkers) {
+  if (meeting.ranks < 2 ||
+      static_cast<std::size_t>(meeting.ranks) > wire::kAtpMostWorkersPerGroup) {
     return Error(
         fmt::format("CollNet: {} nodes; from 2 to {} are allowed, and NCCL sums without a switch",
-                    meeting.ranks, net::kMaxJobWorkers));
+                    meeting.ranks, wire::kAtpMostWorkersPerGroup));
   }
   if (meeting.rank == 0 && meeting.listener == nullptr) {
     return Error(ErrorCode::kInternal, "CollNet: rank 0 has no listener");

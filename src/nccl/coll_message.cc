@@ -60,8 +60,8 @@ Result<std::string> address_in(const json& value) {
 
 Result<CollMessage> member_in(const json& fields) {
   CollMember member;
-  THALWEG_TRY(const std::uint64_t ranks, count_in(fields, "ranks", net::kMaxJobWorkers));
-  THALWEG_TRY(const std::uint64_t rank, count_in(fields, "rank", net::kMaxJobWorkers));
+  THALWEG_TRY(const std::uint64_t ranks, count_in(fields, "ranks", wire::kAtpMostWorkersPerGroup));
+  THALWEG_TRY(const std::uint64_t rank, count_in(fields, "rank", wire::kAtpMostWorkersPerGroup));
   if (rank >= ranks) {
     return Error(ErrorCode::kInternal, fmt::format("rank: {}; there are {} ranks", rank, ranks));
   }
@@ -77,9 +77,9 @@ Result<CollMessage> job_in(const json& fields) {
   CollJob told;
   THALWEG_TRY(told.job, net::atp_job_from(job));
   const json members = fields.value("members", json());
-  if (!members.is_array() || members.empty() || members.size() > net::kMaxJobWorkers) {
-    return Error(ErrorCode::kInternal,
-                 fmt::format("members: a list of 1 to {} is allowed", net::kMaxJobWorkers));
+  if (!members.is_array() || members.empty() || members.size() > wire::kAtpMostWorkersPerGroup) {
+    return Error(ErrorCode::kInternal, fmt::format("members: a list of 1 to {} is allowed",
+                                                   wire::kAtpMostWorkersPerGroup));
   }
   for (const json& member : members) {
     THALWEG_TRY(std::string address, address_in(member));

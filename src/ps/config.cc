@@ -139,9 +139,9 @@ Status PsConfig::validate() const {
         "'transport': atp sums the gradients of all workers, which is for 'mode' synchronous; the "
         "others step with every push and go over tcp or dlcp");
   }
-  if (parameters.workers > static_cast<int>(net::kMaxJobWorkers)) {
+  if (parameters.workers > static_cast<int>(wire::kAtpMostWorkersPerGroup)) {
     return Error(fmt::format("'workers': {}; over atp up to {} are allowed", parameters.workers,
-                             net::kMaxJobWorkers));
+                             wire::kAtpMostWorkersPerGroup));
   }
   return ok_status();
 }

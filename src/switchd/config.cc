@@ -24,8 +24,9 @@ constexpr std::int64_t kMaxJobs = 4096;
 constexpr std::int64_t kMaxIdleSeconds = 24 * 3600;
 constexpr std::int64_t kMaxReceiveBuffer = std::int64_t{1} << 30;
 // Limits the memory for elements and for packets that leave together: in each shard, each end of
-// each job may have a train of such packets, and all its workers together another.
-constexpr std::int64_t kTrainsOfJob = net::kMaxJobWorkers + net::kMaxJobServers + 1;
+// each job may have a train of such packets: one for each server, one for all workers, and one for
+// single workers in turn.
+constexpr std::int64_t kTrainsOfJob = net::kMaxJobServers + 2;
 constexpr std::int64_t kMaxMemory = std::int64_t{16} << 30;
 
 class ConfigReader : private topology::YamlSource {

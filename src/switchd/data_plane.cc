@@ -1,7 +1,6 @@
 #include "switchd/data_plane.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <string_view>
 
@@ -21,21 +20,17 @@ std::span<const std::byte> as_bytes(const std::int32_t* elements, std::size_t co
   return std::as_bytes(std::span(elements, count));
 }
 
-// The index of the only worker that a parameter packet is for; none if it is for several. Works
-// only for jobs of one group, where the bit of a worker is its index in the job.
-std::optional<std::size_t> only_receiver(const wire::AtpHeader& header, std::size_t workers) {
-  if (header.group_count != 1 || header.groups != 0 || std::popcount(header.workers) != 1)
-    return {};
-  const auto place = static_cast<std::size_t>(std::countr_zero(header.workers));
-  return place < workers ? std::optional(place) : std::nullopt;
+// How many workers of the job are of each group. A job of one group need not say so. None: it is
+// not known.
+std::span<const std::uint32_t> group_ends(const AdmittedJob& job, const wire::AtpHeader& header,
+                                          std::uint32_t& all) {
+  if (job.about.group_ends.size() == header.group_count) return job.about.group_ends;
+  all = static_cast<std::uint32_t>(job.workers.size());
+  if (header.group_count != 1 || all > wire::kAtpMostWorkersPerGroup) return {};
+  return std::span<const std::uint32_t>(&all, 1);
 }
 
 }  // namespace
-
-std::size_t DataPlane::AddressHash::operator()(const net::SocketAddress& address) const {
-  return std::hash<std::string_view>()(
-      {reinterpret_cast<const char*>(address.get()), address.size()});
-}
 
 DataPlane::DataPlane(const switches::AggregateOptions& options, std::uint16_t shard, Output& output)
     : output_(output),
@@ -232,18 +227,45 @@ void DataPlane::report(const wire::AtpHeader& missing, const Context& context) {
 }
 
 void DataPlane::emit(const wire::AtpHeader& header, std::span<const std::byte> elements, Job& job) {
+  if (header.kind != wire::AtpKind::kGradient) {
+    to_receivers(header, elements, job);
+    return;
+  }
+  fill(output_.to_server(header.job, header.sequence, path_of(header, job),
+                         wire::atp_packet_size(header)),
+       header, elements, job);
+}
+
+void DataPlane::to_receivers(const wire::AtpHeader& header, std::span<const std::byte> elements,
+                             Job& job) {
   const std::size_t size = wire::atp_packet_size(header);
   const std::uint32_t path = path_of(header, job);
-  const std::span<std::byte> out =
-      header.kind == wire::AtpKind::kGradient
-          ? output_.to_server(header.job, header.sequence, path, size)
-          : output_.to_workers(header.job, only_receiver(header, job.about.workers.size()), path,
-                               size);
-  wire::encode_atp_header(header, out);
-  if (!elements.empty()) {
-    std::memcpy(out.data() + wire::atp_overhead(header.keyed), elements.data(), elements.size());
+  std::uint32_t all = 0;
+  const std::span<const std::uint32_t> groups = group_ends(job.about, header, all);
+  const bool everyone = header.groups == wire::atp_all(header.group_count);
+  if (header.kind != wire::AtpKind::kParameter || everyone || groups.empty()) {
+    fill(output_.to_workers(header.job, std::nullopt, path, size), header, elements, job);
+    return;
   }
-  if (job.sealer) job.sealer->seal(out);
+  std::size_t first = 0;
+  for (unsigned g = 0; g < groups.size(); first += groups[g++]) {
+    const bool whole = (header.groups & wire::atp_bit(g)) != 0;
+    if (!whole && (g != header.group || header.workers == 0)) continue;
+    for (unsigned i = 0; i < groups[g]; ++i) {
+      // One end is the worker itself or, of a larger group, its switch.
+      if (!whole && groups[g] > 1 && (header.workers & wire::atp_bit(i)) == 0) continue;
+      fill(output_.to_workers(header.job, first + i, path, size), header, elements, job);
+    }
+  }
+}
+
+void DataPlane::fill(std::span<std::byte> packet, const wire::AtpHeader& header,
+                     std::span<const std::byte> elements, Job& job) {
+  wire::encode_atp_header(header, packet);
+  if (!elements.empty()) {
+    std::memcpy(packet.data() + wire::atp_overhead(header.keyed), elements.data(), elements.size());
+  }
+  if (job.sealer) job.sealer->seal(packet);
 }
 
 }  // namespace thalweg::switchd

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "net/io/address_hash.h"
 #include "switch/aggregation/aggregate.h"
 #include "switchd/controller.h"
 #include "switchd/own_addresses.h"
@@ -110,9 +111,6 @@ class DataPlane {
     std::optional<wire::AtpVerifier> verifier;
     Refused refused = {};
   };
-  struct AddressHash {
-    std::size_t operator()(const net::SocketAddress& address) const;
-  };
   // The sender and the job of the last packet of a run, kept because the next packet mostly has the
   // same.
   struct Context {
@@ -130,6 +128,10 @@ class DataPlane {
                                                 std::span<const std::byte> elements);
   void report(const wire::AtpHeader& missing, const Context& context);
   void emit(const wire::AtpHeader& header, std::span<const std::byte> elements, Job& job);
+  // Sends a result to those workers of the job that its header names.
+  void to_receivers(const wire::AtpHeader& header, std::span<const std::byte> elements, Job& job);
+  static void fill(std::span<std::byte> packet, const wire::AtpHeader& header,
+                   std::span<const std::byte> elements, Job& job);
   // The path of a packet to an end that has several. What is sent again takes each in turn, since
   // the one before may be dead.
   [[nodiscard]] static std::uint32_t path_of(const wire::AtpHeader& header, Job& job);
@@ -147,7 +149,7 @@ class DataPlane {
   std::size_t stride_;  // elements per slot
   std::vector<std::int32_t> elements_;
   std::unordered_map<std::uint32_t, Job> jobs_;
-  std::unordered_map<net::SocketAddress, End, AddressHash> ends_;
+  std::unordered_map<net::SocketAddress, End, net::SocketAddressHash> ends_;
   std::uint64_t malformed_ = 0;
   std::uint64_t strangers_ = 0;
   std::uint64_t looped_ = 0;

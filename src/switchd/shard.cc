@@ -37,8 +37,15 @@ std::uint64_t processor_us() {
 // The trains of packets to a job's servers and workers.
 struct JobTrains {
   std::vector<net::PacketTrain> servers;  // one per server
-  std::vector<net::PacketTrain> workers;  // one per worker
   net::PacketTrain everyone;              // to all workers
+  net::PacketTrain single;                // to one worker at a time
+  std::size_t receiver = 0;               // whom `single` goes to
+  struct Worker {
+    net::PacketTrain::End end;
+    std::uint64_t packets = 0;  // by `single`
+    std::uint64_t bytes = 0;
+  };
+  std::vector<Worker> workers;
 };
 
 class TrainOutput final : public DataPlane::Output {
@@ -54,13 +61,14 @@ class TrainOutput final : public DataPlane::Output {
     };
     std::vector<net::PacketTrain::End> everyone;
     for (const net::SocketAddress& worker : job.workers) everyone.push_back(end_of(worker));
-    JobTrains trains{{}, {}, net::PacketTrain(sockets_, everyone)};
-    for (const auto& [ends, out] :
-         {std::pair{&job.servers, &trains.servers}, std::pair{&job.workers, &trains.workers}}) {
-      for (const net::SocketAddress& end : *ends) {
-        out->emplace_back(sockets_, std::vector{end_of(end)});
-      }
+    JobTrains trains{.servers = {},
+                     .everyone = net::PacketTrain(sockets_, everyone),
+                     .single = net::PacketTrain(sockets_, {everyone.front()}),
+                     .workers = {}};
+    for (const net::SocketAddress& server : job.servers) {
+      trains.servers.emplace_back(sockets_, std::vector{end_of(server)});
     }
+    for (const net::PacketTrain::End& end : everyone) trains.workers.push_back({.end = end});
     jobs_.emplace(job.id, std::move(trains));
   }
   // Requires that no packet waits for flush().
@@ -75,7 +83,15 @@ class TrainOutput final : public DataPlane::Output {
   std::span<std::byte> to_workers(std::uint32_t job, std::optional<std::size_t> worker,
                                   std::uint32_t path, std::size_t size) override {
     JobTrains& trains = jobs_.at(job);
-    return room(worker ? trains.workers[*worker] : trains.everyone, path, size);
+    if (!worker) return room(trains.everyone, path, size);
+    if (*worker != trains.receiver) {
+      trains.single.flush();
+      trains.single.redirect(trains.workers[*worker].end);
+      trains.receiver = *worker;
+    }
+    ++trains.workers[*worker].packets;
+    trains.workers[*worker].bytes += size;
+    return room(trains.single, path, size);
   }
   void flush() {
     for (net::PacketTrain* train : waiting_) train->flush();
@@ -84,7 +100,9 @@ class TrainOutput final : public DataPlane::Output {
 
  private:
   std::span<std::byte> room(net::PacketTrain& train, std::uint32_t path, std::size_t size) {
-    if (train.empty()) waiting_.push_back(&train);
+    if (train.empty() && std::ranges::find(waiting_, &train) == waiting_.end()) {
+      waiting_.push_back(&train);
+    }
     return train.add(size, path);
   }
 
@@ -107,11 +125,6 @@ SwitchPlane::Counters table_counters(const switches::AggregateCounters& of) {
   out.emplace_back("slots", of.slots);
   out.emplace_back("most_slots", of.most_slots);
   return out;
-}
-
-net::PacketTrain::Counters operator+(const net::PacketTrain::Counters& a,
-                                     const net::PacketTrain::Counters& b) {
-  return {a.packets + b.packets, a.bytes + b.bytes, a.lost + b.lost};
 }
 
 SwitchPlane::Port port_of(const AdmittedJob& job, const net::SocketAddress& address,
@@ -282,13 +295,15 @@ SwitchPlane::JobStatistics Shard::Core::statistics(const AdmittedJob& job) const
   out.counters.emplace_back("keying", refused.keying);
   out.counters.emplace_back("forged", refused.forged);
   const JobTrains& trains = output_.of(job.id);
-  std::uint64_t lost = trains.everyone.counters().lost;
-  for (const net::PacketTrain& train : trains.workers) lost += train.counters().lost;
+  const net::PacketTrain::Counters& everyone = trains.everyone.counters();
+  std::uint64_t lost = everyone.lost + trains.single.counters().lost;
   for (const net::PacketTrain& train : trains.servers) lost += train.counters().lost;
   out.counters.emplace_back("lost", lost);
   for (std::size_t i = 0; i < job.workers.size(); ++i) {
-    out.ports.push_back(port_of(job, job.workers[i], plane_,
-                                trains.workers[i].counters() + trains.everyone.counters()));
+    const JobTrains::Worker& worker = trains.workers[i];
+    out.ports.push_back(port_of(
+        job, job.workers[i], plane_,
+        {.packets = worker.packets + everyone.packets, .bytes = worker.bytes + everyone.bytes}));
   }
   for (std::size_t i = 0; i < job.servers.size(); ++i) {
     out.ports.push_back(port_of(job, job.servers[i], plane_, trains.servers[i].counters()));

@@ -52,21 +52,24 @@ Result<std::uint32_t> whole_from(const json& fields, const char* field, std::uin
   return value.get<std::uint32_t>();
 }
 
-// A list of whole numbers from `least` to `most`, at most kMaxJobWorkers of them; empty if there is
-// none.
+// A list of whole numbers from `least` to `most`, at most `count` of them; empty if there is none.
 Result<std::vector<std::uint32_t>> numbers_from(const json& fields, const char* field,
-                                                std::uint32_t least, std::uint32_t most) {
+                                                std::size_t count, std::uint32_t least,
+                                                std::uint32_t most) {
   const json value = fields.value(field, json::array());
   const auto allowed = [&](const json& item) {
     return item.is_number_unsigned() && item.get<std::uint64_t>() >= least &&
            item.get<std::uint64_t>() <= most;
   };
-  if (!value.is_array() || value.size() > kMaxJobWorkers || !std::ranges::all_of(value, allowed)) {
-    return bad_field(
-        field, value,
-        fmt::format("a list of up to {} numbers from {} to {}", kMaxJobWorkers, least, most));
+  if (!value.is_array() || value.size() > count || !std::ranges::all_of(value, allowed)) {
+    return bad_field(field, value,
+                     fmt::format("a list of up to {} numbers from {} to {}", count, least, most));
   }
   return value.get<std::vector<std::uint32_t>>();
+}
+
+std::size_t sum_of(const std::vector<std::uint32_t>& numbers) {
+  return std::accumulate(numbers.begin(), numbers.end(), std::size_t{0});
 }
 
 Result<std::vector<std::uint16_t>> ports_from(const json& value, const char* field) {
@@ -150,14 +153,15 @@ json to_json(const JobRequest& request) {
                  {"lease", request.lease}};
   if (!request.key.empty()) fields["key"] = request.key;
   if (!request.sources.empty()) fields["sources"] = request.sources;
+  if (!request.group_ends.empty()) fields["group_ends"] = request.group_ends;
   return fields;
 }
 
 Result<JobRequest> job_request_from(const json& fields) {
   for (const auto& [field, value] : fields.items()) {
-    static constexpr const char* kKnown[] = {"op",      "job",   "token",  "name",   "workers",
-                                             "servers", "limit", "window", "groups", "second_level",
-                                             "keyed",   "key",   "lease",  "sources"};
+    static constexpr const char* kKnown[] = {
+        "op",     "job",          "token", "name", "workers", "servers", "limit",     "window",
+        "groups", "second_level", "keyed", "key",  "lease",   "sources", "group_ends"};
     if (std::ranges::find(kKnown, field) == std::end(kKnown)) {
       return bad_field(field.c_str(), value, "none of that name");
     }
@@ -171,6 +175,11 @@ Result<JobRequest> job_request_from(const json& fields) {
   THALWEG_TRY(request.limit, whole_from(fields, "limit", 0));
   THALWEG_TRY(request.window, whole_from(fields, "window", request.window, 1));
   THALWEG_TRY(request.groups, whole_from(fields, "groups", request.groups));
+  THALWEG_TRY(request.group_ends, numbers_from(fields, "group_ends", wire::kAtpMostGroups, 0,
+                                               wire::kAtpMostWorkersPerGroup));
+  if (!request.group_ends.empty() && sum_of(request.group_ends) != request.workers.size()) {
+    return bad_field("group_ends", fields.at("group_ends"), "as many as 'workers' in all");
+  }
   THALWEG_TRY(request.second_level, flag_from(fields, "second_level"));
   if (request.groups == 0 && !request.second_level) {
     return Error("groups: 0 at a switch that is not of the second level; it would add nothing");
@@ -214,7 +223,6 @@ json to_json(const AtpJob& job) {
 }
 
 Result<AtpJob> atp_job_from(const json& fields) {
-  constexpr auto kMost = static_cast<std::uint32_t>(kMaxJobWorkers);
   AtpJob job;
   THALWEG_TRY(job.grant, job_grant_from(fields));
   THALWEG_TRY(job.servers, whole_from(fields, "servers", 1, 1, kMaxJobServers));
@@ -226,20 +234,21 @@ Result<AtpJob> atp_job_from(const json& fields) {
   }
   THALWEG_TRY(const bool unchecked, flag_from(fields, "unchecked"));
   job.checks = !unchecked;
-  THALWEG_TRY(job.order, numbers_from(fields, "order", 0, kMost - 1));
+  THALWEG_TRY(job.order, numbers_from(fields, "order", kMaxJobWorkers, 0, kMaxJobWorkers - 1));
   std::vector<std::uint32_t> sorted = job.order;
   std::ranges::sort(sorted);
   for (std::size_t i = 0; i < sorted.size(); ++i) {
     if (sorted[i] != i) return bad_field("order", fields.at("order"), "each rank once");
   }
   THALWEG_TRY(job.paths, whole_from(fields, "paths", 1, 1, wire::kAtpMostPaths));
-  THALWEG_TRY(job.groups, numbers_from(fields, "groups", 1, kMost));
+  THALWEG_TRY(job.groups, numbers_from(fields, "groups", wire::kAtpMostGroups, 1,
+                                       wire::kAtpMostWorkersPerGroup));
   if (job.groups.empty()) return job;
-  if (std::accumulate(job.groups.begin(), job.groups.end(), std::size_t{0}) != job.order.size()) {
+  if (sum_of(job.groups) != job.order.size()) {
     return bad_field("groups", fields.at("groups"), "as many ranks as in 'order'");
   }
-  THALWEG_TRY(job.switches,
-              addresses_from(fields, "switches", job.groups.size(), job.groups.size()));
+  const std::size_t switches = job.grant.data.empty() ? 0 : job.groups.size();
+  THALWEG_TRY(job.switches, addresses_from(fields, "switches", switches, switches));
   return job;
 }
 

@@ -12,9 +12,12 @@
 
 #include <thalweg/result.h>
 
+#include "wire/atp_packet.h"
+
 namespace thalweg::net {
 
-inline constexpr std::size_t kMaxJobWorkers = 32;  // bits of a packet's bitmap
+// Two levels of 32, the bits of a packet's bitmaps.
+inline constexpr std::size_t kMaxJobWorkers = wire::kAtpMostGroups * wire::kAtpMostWorkersPerGroup;
 inline constexpr std::size_t kMaxJobServers = 32;
 inline constexpr std::size_t kMaxJobName = 64;
 // The largest number that a switch gives to a job. It gives numbers in turn, each once.
@@ -29,8 +32,8 @@ struct JobRequest {
   // 0: the switch chooses.
   std::uint32_t id = 0;
   std::string name;
-  // "host:port" of each worker, in the order of the packets' bitmap. Results go to these addresses,
-  // and only gradients from them count.
+  // "host:port" of each worker, in the order of the packets' bitmaps. Results go to these
+  // addresses, and only gradients from them count.
   std::vector<std::string> workers;
   // "host:port" of each server that sums go to. Sequence s belongs to server s modulo the number of
   // servers.
@@ -45,6 +48,11 @@ struct JobRequest {
   std::uint32_t window = 1024;
   // The groups of workers whose first-level switch this is, as a set of bits.
   std::uint32_t groups = 1;
+  // How many of the workers are of each group of the job, in their order: 1 for a group whose
+  // first-level switch is another, since that switch is its worker here, or 0 where its packets do
+  // not come by here. Results for single workers then go to these alone. Empty: it is not known, or
+  // there is one group.
+  std::vector<std::uint32_t> group_ends = {};
   // Whether this is (also) the servers' switch, where the sums of the groups meet.
   bool second_level = false;
   // Whether packets carry a tag made with the job's key.
@@ -75,8 +83,8 @@ struct AtpJob {
   std::uint32_t servers = 1;  // ranks 0 to servers - 1 of the job are the servers
   // The communicator's rank of each rank of the job. Empty: they are the same.
   std::vector<std::uint32_t> order = {};
-  // Two levels: the number of ranks in each group, and the data address of each group's switch.
-  // Empty: one level.
+  // Several groups: the number of ranks in each, and the data address of each group's switch, which
+  // may be the same for all; no addresses if there is no switch. Empty: one group.
   std::vector<std::uint32_t> groups = {};
   std::vector<std::string> switches = {};
   // Two levels: the paths over which the switches spread packets to each other.

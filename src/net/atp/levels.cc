@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <future>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <utility>
 
+#include "net/atp/member.h"
 #include "net/atp/placement.h"
 #include "net/io/system.h"
 #include "wire/atp_packet.h"
@@ -26,8 +28,8 @@ constexpr int kNumberTries = 16;
 // A switch of the list that answers.
 struct Present {
   std::unique_ptr<SwitchClient> client;
-  // What the switch said of itself; asked only if there are several switches. A job over several
-  // switches uses the first shard of each, so that all senders choose the same.
+  // What the switch said of itself; asked only if the job may have several groups. Such a job uses
+  // the first shard of each switch, so that all senders choose the same.
   std::string data;
   std::vector<std::uint16_t> sources;  // further ports from which that shard may send
 };
@@ -35,13 +37,12 @@ struct Present {
 Time answer_time(Time until) { return std::min(until, monotonic_now() + kAnswerTime); }
 
 // The client is null if the switch does not answer.
-Result<Present> find_switch(const ListedSwitch& at, const std::string& token, bool several,
-                            Time by) {
+Result<Present> find_switch(const ListedSwitch& at, const std::string& token, bool asks, Time by) {
   Result<SwitchClient> client = SwitchClient::connect(at.address, token, by);
   if (!client.ok()) return Present{};
   Present present{
       .client = std::make_unique<SwitchClient>(std::move(*client)), .data = {}, .sources = {}};
-  if (!several) return present;
+  if (!asks) return present;
   const Result<json> about = present.client->ask({{"op", "list"}}, by);
   if (!about.ok() && !present.client->answered()) return Present{};
   if (!about.ok()) return about.error().within(at.name);
@@ -57,11 +58,12 @@ Result<Present> find_switch(const ListedSwitch& at, const std::string& token, bo
 
 Result<std::vector<Present>> find_switches(const AtpLevelsOptions& options, Time until) {
   const Time by = answer_time(until);
-  const bool several = options.switches.size() > 1;
+  const bool asks =
+      options.switches.size() > 1 || options.members.size() > wire::kAtpMostWorkersPerGroup;
   std::vector<std::future<Result<Present>>> asked;
   for (const ListedSwitch& at : options.switches) {
-    asked.push_back(std::async(std::launch::async, [&options, &at, several, by] {
-      return find_switch(at, options.token, several, by);
+    asked.push_back(std::async(std::launch::async, [&options, &at, asks, by] {
+      return find_switch(at, options.token, asks, by);
     }));
   }
   std::vector<Present> found;
@@ -168,18 +170,29 @@ class Attempt {
     }
     request.second_level = top && placement_.two_levels();
     request.groups = 0;
+    bool shared = false;  // several groups have one switch
     auto member = members_.begin();
     for (std::size_t g = 0; g < placement_.groups.size(); ++g) {
       const auto end = member + placement_.groups[g];
+      std::uint32_t ends = 0;
       if (placement_.switches[g] == at) {
         request.workers.insert(request.workers.end(), member, end);
         request.groups |= wire::atp_bit(static_cast<unsigned>(g));
+        ends = placement_.groups[g];
       } else if (top) {
-        request.workers.push_back(switches_[placement_.switches[g]].data);
-        add_sources(request, placement_.switches[g]);
+        const std::string& other = switches_[placement_.switches[g]].data;
+        const bool named = std::ranges::find(request.workers, other) != request.workers.end();
+        if (!named) {
+          request.workers.push_back(other);
+          add_sources(request, placement_.switches[g]);
+        }
+        ends = 1;
+        shared |= named;
       }
+      if (placement_.two_levels()) request.group_ends.push_back(ends);
       member = end;
     }
+    if (shared) request.group_ends.clear();
     return request;
   }
 
@@ -220,9 +233,14 @@ AtpLevels on_servers_alone(const AtpLevelsOptions& options) {
   levels.job.grant.id = static_cast<std::uint32_t>(random_number() & kMostId);
   levels.job.grant.elements = options.elements;
   levels.job.servers = static_cast<std::uint32_t>(options.servers);
+  const std::size_t ranks = options.members.size();
   if (options.servers == 0) {
-    levels.job.servers = static_cast<std::uint32_t>(options.members.size());
+    levels.job.servers = static_cast<std::uint32_t>(std::min(ranks, kMaxJobServers));
   }
+  if (ranks <= wire::kAtpMostWorkersPerGroup) return levels;
+  for (const std::uint8_t group : equal_atp_groups(ranks)) levels.job.groups.push_back(group);
+  levels.job.order.resize(ranks);
+  std::iota(levels.job.order.begin(), levels.job.order.end(), 0U);
   return levels;
 }
 
@@ -230,8 +248,10 @@ AtpLevels on_servers_alone(const AtpLevelsOptions& options) {
 
 Result<AtpLevels> admit_at_levels(const AtpLevelsOptions& options, Time until) {
   if (options.members.size() > kMaxJobWorkers) {
-    return Error(fmt::format("ranks of a job over atp: {}; from 1 to {} are allowed",
-                             options.members.size(), kMaxJobWorkers));
+    return Error(fmt::format(
+        "ranks of a job over atp: {}; from 1 to {} are allowed, in {} groups of up to {}",
+        options.members.size(), kMaxJobWorkers, wire::kAtpMostGroups,
+        wire::kAtpMostWorkersPerGroup));
   }
   std::optional<AtpNetwork> network;
   std::vector<topology::NodeId> nodes;

@@ -9,19 +9,36 @@ namespace thalweg::net {
 
 std::vector<std::uint8_t> atp_groups(const AtpNodeOptions& options) {
   if (!options.groups.empty()) return options.groups;
-  return {static_cast<std::uint8_t>(options.members.size())};
+  return equal_atp_groups(options.members.size());
 }
 
-AtpPlace atp_place(const AtpNodeOptions& options) {
+namespace {
+
+AtpPlace place_of(std::size_t rank, std::span<const std::uint8_t> groups) {
   AtpPlace place;
-  int index = options.rank;
-  for (const std::uint8_t size : atp_groups(options)) {
-    if (index < size) break;
-    index -= size;
+  for (const std::uint8_t size : groups) {
+    if (rank < size) break;
+    rank -= size;
     ++place.group;
   }
-  place.index = static_cast<std::uint8_t>(index);
+  place.index = static_cast<std::uint8_t>(rank);
   return place;
+}
+
+}  // namespace
+
+AtpPlace atp_place(const AtpNodeOptions& options) {
+  return place_of(static_cast<std::size_t>(options.rank), atp_groups(options));
+}
+
+std::vector<std::uint8_t> equal_atp_groups(std::size_t ranks) {
+  constexpr std::size_t kMost = wire::kAtpMostWorkersPerGroup;
+  const std::size_t count = std::max<std::size_t>((ranks + kMost - 1) / kMost, 1);
+  std::vector<std::uint8_t> groups;
+  for (std::size_t g = 0; g < count; ++g) {
+    groups.push_back(static_cast<std::uint8_t>(ranks / count + (g < ranks % count ? 1 : 0)));
+  }
+  return groups;
 }
 
 AtpMember::AtpMember(const AtpNodeOptions& options, UdpSocket& socket)
@@ -36,6 +53,7 @@ AtpMember::AtpMember(const AtpNodeOptions& options, UdpSocket& socket)
     members_.emplace_back(socket, std::vector{member});
   }
   if (options.server_apart) members_.emplace_back(socket, std::vector{*options.server_apart});
+  know_senders();
   if (options.key) {
     const std::size_t own =
         options.on_sum ? options.members.size() : static_cast<std::size_t>(options.rank);
@@ -47,33 +65,24 @@ AtpMember::AtpMember(const AtpNodeOptions& options, UdpSocket& socket)
   }
 }
 
-std::uint32_t AtpMember::everyone() const {
-  return wire::atp_all(static_cast<unsigned>(options_.members.size()));
-}
-
-std::uint32_t AtpMember::ranks_of(const wire::AtpHeader& header) const {
-  std::uint32_t ranks = 0;
-  unsigned first = 0;
-  for (unsigned g = 0; g < groups_.size(); ++g) {
-    const std::uint32_t all = wire::atp_all(groups_[g]);
-    std::uint32_t of_group = g == header.group ? header.workers & all : 0;
-    if ((header.groups & wire::atp_bit(g)) != 0) of_group = all;
-    ranks |= of_group << first;
-    first += groups_[g];
+void AtpMember::know_senders() {
+  for (std::size_t rank = 0; rank < options_.members.size(); ++rank) {
+    const AtpPlace place = place_of(rank, groups_);
+    Sender& sender = senders_[options_.members[rank]];
+    sender.is_server = !options_.server_apart && rank < static_cast<std::size_t>(options_.servers);
+    sender.rank = rank;
+    sender.alone = proto::AtpWorkerSet::one(place.group, place.index);
   }
-  return ranks;
-}
-
-AtpMember::Sender AtpMember::sender(const SocketAddress& from) const {
+  if (options_.server_apart) senders_[*options_.server_apart] = {.is_server = true};
   for (const auto* shards : {&options_.shards, &options_.server_shards}) {
-    if (std::ranges::find(*shards, from) != shards->end()) return {.is_switch = true};
+    for (const SocketAddress& shard : *shards) senders_[shard] = {.is_switch = true};
   }
-  if (from == options_.server_apart) return {.is_server = true};
-  const auto member = std::ranges::find(options_.members, from);
-  if (member == options_.members.end()) return {};
-  const auto rank = static_cast<std::size_t>(member - options_.members.begin());
-  const bool server = !options_.server_apart && rank < static_cast<std::size_t>(options_.servers);
-  return {.is_server = server, .rank = rank};
+}
+
+const AtpMember::Sender& AtpMember::sender(const SocketAddress& from) const {
+  static const Sender unknown;
+  const auto found = senders_.find(from);
+  return found == senders_.end() ? unknown : found->second;
 }
 
 AtpMember::Read AtpMember::read(std::span<const std::byte> packet, wire::AtpHeader& header) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "net/atp/job_message.h"
 #include "net/atp/member.h"
 #include "net/atp/server_driver.h"
 #include "net/atp/worker_driver.h"
@@ -25,16 +26,21 @@ constexpr std::size_t kSocketBuffer = std::size_t{8} << 20;
 
 Status check(const AtpNodeOptions& options) {
   const std::size_t ranks = options.members.size();
-  if (ranks < 1 || ranks > wire::kAtpMostWorkersPerGroup) {
+  if (ranks < 1 || ranks > kMaxJobWorkers) {
     return Error(fmt::format("ranks of a job over atp: {}; from 1 to {} are allowed", ranks,
-                             wire::kAtpMostWorkersPerGroup));
+                             kMaxJobWorkers));
   }
-  if (options.servers < 1 || static_cast<std::size_t>(options.servers) > ranks) {
-    return Error(fmt::format("atp_servers: {}; from 1 to {} are allowed", options.servers, ranks));
+  const std::size_t most_servers = std::min(ranks, kMaxJobServers);
+  if (options.servers < 1 || static_cast<std::size_t>(options.servers) > most_servers) {
+    return Error(
+        fmt::format("atp_servers: {}; from 1 to {} are allowed", options.servers, most_servers));
   }
   const std::vector<std::uint8_t> groups = atp_groups(options);
-  const bool some = std::ranges::none_of(groups, [](std::uint8_t size) { return size == 0; });
-  CHECK(some && std::accumulate(groups.begin(), groups.end(), std::size_t{0}) == ranks);
+  CHECK(groups.size() <= wire::kAtpMostGroups);
+  CHECK(std::ranges::all_of(groups, [](std::uint8_t size) {
+    return size >= 1 && size <= wire::kAtpMostWorkersPerGroup;
+  }));
+  CHECK(std::accumulate(groups.begin(), groups.end(), std::size_t{0}) == ranks);
   CHECK(!options.server_apart || options.servers == 1);
   CHECK(!options.on_sum || options.server_apart);
   return ok_status();
@@ -89,7 +95,7 @@ class AtpNode::Core final : public EventLoop::Handler {
     SocketAddress from;
     for (int i = 0; i < kRunsPerTurn; ++i) {
       if (socket_.receive(arrival, &from) != UdpSocket::Received::kPackets) return;
-      const AtpMember::Sender sender = member_->sender(from);
+      const AtpMember::Sender& sender = member_->sender(from);
       if (arrival.bytes.empty()) ++refused_;
       for (std::size_t at = 0; at < arrival.bytes.size(); at += arrival.packet_size) {
         on_packet(
@@ -111,10 +117,9 @@ class AtpNode::Core final : public EventLoop::Handler {
     header.congested = header.congested || marked;
     const bool up = header.kind == wire::AtpKind::kGradient;
     // A member may send only its own gradient and, if it is a server, sums.
-    const bool own = sender.is_switch ||
-                     (up ? sender.rank && member_->ranks_of(header) ==
-                                              wire::atp_bit(static_cast<unsigned>(*sender.rank))
-                         : sender.is_server);
+    const bool own =
+        sender.is_switch ||
+        (up ? sender.rank && member_->ranks_of(header) == sender.alone : sender.is_server);
     if (!own || (up ? !server_ : !worker_)) {
       ++refused_;
     } else if (up) {

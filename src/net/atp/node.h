@@ -37,9 +37,9 @@ struct AtpNodeOptions {
   // the node's thread once per sequence, with its sum and the header of its parameter packet. It
   // must not block.
   std::function<void(const wire::AtpHeader& header, const std::int32_t* sum)> on_sum = {};
-  std::vector<SocketAddress> members;  // of all ranks, this one included; at most 32
-  // The number of ranks in each group, in the order of ranks. Each group has a first-level switch
-  // of its own (docs/switch.md, two levels). Empty: one group of all ranks.
+  std::vector<SocketAddress> members;  // of all ranks, this one included; at most kMaxJobWorkers
+  // The number of ranks in each group, up to 32, in the order of ranks. Each group has one
+  // first-level switch (docs/switch.md, two levels). Empty: as few groups as hold all ranks.
   std::vector<std::uint8_t> groups = {};
   std::vector<SocketAddress> shards;  // of the switch, or of the group's; empty: there is no switch
   // The shards of the servers' switch if that is another one; sums are sent to it. Empty: `shards`.

@@ -22,7 +22,7 @@ PacketTrain::PacketTrain(UdpSocket& socket, std::vector<SocketAddress> ends)
     : PacketTrain(std::vector{&socket}, ends_with_one_path(std::move(ends))) {}
 
 PacketTrain::PacketTrain(std::vector<UdpSocket*> sockets, std::vector<End> ends)
-    : sockets_(std::move(sockets)), ends_(std::move(ends)), bytes_(UdpSocket::kMaxMessage) {
+    : sockets_(std::move(sockets)), ends_(std::move(ends)) {
   for (const End& end : ends_) {
     CHECK(end.paths >= 1 && end.paths <= sockets_.size());
     spread_ |= end.paths > 1;
@@ -30,7 +30,8 @@ PacketTrain::PacketTrain(std::vector<UdpSocket*> sockets, std::vector<End> ends)
 }
 
 std::span<std::byte> PacketTrain::add(std::size_t size, std::uint32_t path) {
-  CHECK(size > 0 && size <= bytes_.size());
+  CHECK(size > 0 && size <= UdpSocket::kMaxMessage);
+  if (bytes_.empty()) bytes_.resize(UdpSocket::kMaxMessage);
   if (lose_packet_ && lose_packet_(offered_++)) {
     lost_room_.resize(bytes_.size());
     return std::span(lost_room_).first(size);
@@ -46,6 +47,12 @@ std::span<std::byte> PacketTrain::add(std::size_t size, std::uint32_t path) {
   used_ += size;
   ++packets_;
   return room;
+}
+
+void PacketTrain::redirect(const End& end) {
+  CHECK(used_ == 0 && end.paths >= 1 && end.paths <= sockets_.size());
+  ends_.assign(1, end);
+  spread_ = end.paths > 1;
 }
 
 void PacketTrain::flush() {

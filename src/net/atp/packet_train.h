@@ -40,15 +40,17 @@ class PacketTrain {
   // UdpSocket::kMaxMessage. `path`: to ends with several paths; below their number.
   [[nodiscard]] std::span<std::byte> add(std::size_t size, std::uint32_t path = 0);
   void flush();
+  // From now on packets go to this end instead. Requires that none waits.
+  void redirect(const End& end);
   [[nodiscard]] bool empty() const { return used_ == 0; }
   [[nodiscard]] const Counters& counters() const { return counters_; }
 
  private:
   std::vector<UdpSocket*> sockets_;
   std::vector<End> ends_;
-  bool spread_ = false;     // an end has several paths
-  std::uint32_t path_ = 0;  // of the packets that wait
-  std::vector<std::byte> bytes_;
+  bool spread_ = false;           // an end has several paths
+  std::uint32_t path_ = 0;        // of the packets that wait
+  std::vector<std::byte> bytes_;  // made for the first packet
   std::size_t used_ = 0;
   std::size_t packets_ = 0;
   std::size_t packet_size_ = 0;  // size of all packets except the last

@@ -1,6 +1,5 @@
 #include "net/atp/server_driver.h"
 
-#include <bit>
 #include <cstring>
 
 #include "tensor/saturating_add.h"
@@ -81,13 +80,11 @@ void AtpServerDriver::put(const AtpMember::Slot& out, const proto::AtpServerTran
 
 void AtpServerDriver::send(const proto::AtpServerTransmit& transmit) {
   const wire::AtpHeader& header = transmit.header;
-  const std::uint32_t receivers =
+  const proto::AtpWorkerSet receivers =
       header.kind == wire::AtpKind::kAbort ? member_.everyone() : member_.ranks_of(header);
-  const std::uint32_t direct = path_.direct(receivers);
+  const proto::AtpWorkerSet direct = path_.direct(receivers);
   if (direct != receivers) put(member_.to_switch(header), transmit);
-  for (std::uint32_t left = direct; left != 0; left &= left - 1) {
-    put(member_.to_rank(header, static_cast<std::size_t>(std::countr_zero(left))), transmit);
-  }
+  member_.for_each(direct, [&](std::size_t rank) { put(member_.to_rank(header, rank), transmit); });
 }
 
 }  // namespace thalweg::net

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -41,6 +40,9 @@ proto::AtpWorkerOptions worker_options(const AtpNodeOptions& node) {
   options.keyed = node.key.has_value();
   options.window = node.window;
   options.paths = node.switch_paths;
+  // Two frames of Ethernet, so that a job gets its share of a link beside TCP flows, whose windows
+  // grow by one (docs/deviations.md, figure 12).
+  options.congestion.step = Bytes(3000);
   // Members are processes that share cores, so a late packet is usually not lost.
   options.recovery.initial = Duration::milliseconds(100);
   options.recovery.least = Duration::milliseconds(10);
@@ -80,10 +82,12 @@ void AtpWorkerDriver::start(AtpReduction reduction, Time now) {
 void AtpWorkerDriver::on_packet(const wire::AtpHeader& header, std::span<const std::byte> packet,
                                 bool by_switch, Time now) {
   if (header.kind == wire::AtpKind::kAbort) {
-    const std::uint32_t missing = member_.ranks_of(header);
-    worker_.on_abort(
-        header, now,
-        std::has_single_bit(missing) ? std::optional(std::countr_zero(missing)) : std::nullopt);
+    const proto::AtpWorkerSet missing = member_.ranks_of(header);
+    std::optional<int> only;
+    if (missing.count() == 1) {
+      member_.for_each(missing, [&](std::size_t rank) { only = static_cast<int>(rank); });
+    }
+    worker_.on_abort(header, now, only);
     return;
   }
   path_.on_answer(by_switch, now);

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/units.h"
+#include "proto/atp/worker_set.h"
 
 namespace thalweg::proto {
 
@@ -61,17 +62,18 @@ class AtpWorkerPath {
 class AtpServerPath {
  public:
   // `all`: the set of the job's workers.
-  AtpServerPath(std::uint32_t all, bool has_switch) : all_(all), direct_(has_switch ? 0 : all) {}
+  AtpServerPath(const AtpWorkerSet& all, bool has_switch)
+      : all_(all), direct_(has_switch ? AtpWorkerSet() : all) {}
 
-  void on_gradient(bool by_switch, std::uint32_t workers) {
-    direct_ = by_switch ? direct_ & ~workers : direct_ | (workers & all_);
+  void on_gradient(bool by_switch, const AtpWorkerSet& workers) {
+    direct_ = by_switch ? direct_ - workers : direct_ | (workers & all_);
   }
   // The subset of `workers`, to whom a sum goes, that gets it directly.
-  [[nodiscard]] std::uint32_t direct(std::uint32_t workers) const { return workers & direct_; }
+  [[nodiscard]] AtpWorkerSet direct(const AtpWorkerSet& workers) const { return workers & direct_; }
 
  private:
-  std::uint32_t all_;
-  std::uint32_t direct_;
+  AtpWorkerSet all_;
+  AtpWorkerSet direct_;
 };
 
 }  // namespace thalweg::proto

@@ -28,8 +28,7 @@ namespace {
 
 static_assert(static_cast<int>(ATP_WIRE_VERSION) == int{wire::kAtpVersion});
 static_assert(static_cast<int>(ATP_XDP_CAUSES) == switches::kAggregateCauseCount);
-static_assert(static_cast<std::size_t>(ATP_XDP_ENDS) == net::kMaxJobWorkers &&
-              static_cast<std::size_t>(ATP_XDP_ENDS) == net::kMaxJobServers);
+static_assert(static_cast<std::size_t>(ATP_XDP_ENDS) == net::kMaxJobServers);
 
 int keep_quiet(enum libbpf_print_level /*level*/, const char* /*format*/, va_list /*values*/) {
   return 0;
@@ -111,10 +110,10 @@ class XdpPlane::Core {
   }
 
   Status install(const AdmittedJob& job) {
-    // The program sums at one level and sends by one path; a job of both levels here, or of
-    // several paths, is the process's.
+    // The program sums at one level and sends by one path; a job of both levels here, of several
+    // paths, or with more workers than the program has room for, is the process's.
     const bool both = job.about.groups != 0 && job.about.second_level;
-    if (both || job.key || job.about.limit != 0 || !job.sources.empty() || !all_v4(job.workers) ||
+    if (both || job.workers.size() > static_cast<std::size_t>(ATP_XDP_ENDS) || job.key || job.about.limit != 0 || !job.sources.empty() || !all_v4(job.workers) ||
         !all_v4(job.servers)) {
       return ok_status();
     }

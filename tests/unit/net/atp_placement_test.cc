@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "base/messages.h"
 #include "net/atp/job_message.h"
@@ -108,13 +109,79 @@ TEST(AtpPlacement, one_level__where_only_one_switch_has_ranks_to_sum) {
 TEST(AtpPlacement, bad_networks__are_named) {
   EXPECT_NE(message_of(atp_network(kRacks, {"0", "9"})).find("rank 1: '9'"), std::string::npos);
   EXPECT_NE(message_of(atp_network(kRacks, {"leaf0"})).find("'leaf0'"), std::string::npos);
+  EXPECT_NE(message_of(atp_network(kRacks, {"0/10"})).find("9 hosts for 10 ranks"),
+            std::string::npos);
   EXPECT_NE(message_of(atp_network("/no/file", {"0"})).find("/no/file"), std::string::npos);
   const AtpNetwork network = atp_network(kRacks, {"0"}).value();
-  for (const char* name : {"attic", "rack0-host0"}) {
-    const std::string message =
-        message_of(nodes_of({{.name = name, .address = "x:1"}}, network.topology));
-    EXPECT_NE(message.find(fmt::format("no switch '{}'", name)), std::string::npos) << message;
-  }
+  const std::string message =
+      message_of(nodes_of({{.name = "attic", .address = "x:1"}}, network.topology));
+  EXPECT_NE(message.find("no switch 'attic'"), std::string::npos) << message;
+}
+
+// The host of each of `count` ranks.
+std::vector<std::string> hosts_of(int count, int ranks_of_host) {
+  std::vector<std::string> hosts;
+  for (int rank = 0; rank < count; ++rank) hosts.push_back(std::to_string(rank / ranks_of_host));
+  return hosts;
+}
+
+TEST(AtpNetwork, hosts__in_the_order_of_ranks) {
+  EXPECT_EQ(atp_network(kRacks, {"0/9", "8/9", "2/4"}).value().hosts,
+            (std::vector{Rank(0), Rank(8), Rank(2)}));
+  EXPECT_EQ(atp_network(kRacks, {"0/18", "3/18", "17/18"}).value().hosts,
+            (std::vector{Rank(0), Rank(1), Rank(8)}));
+}
+
+TEST(AtpPlacement, many_ranks__one_switch_has_several_groups) {
+  const World world("single-switch:hosts=70", hosts_of(70, 1), {"switch0"});
+  const AtpPlacement placement = world.place();
+  EXPECT_EQ(placement.groups, (std::vector<std::uint8_t>{24, 23, 23}));
+  EXPECT_EQ(placement.switches, (std::vector<std::size_t>{0, 0, 0}));
+  EXPECT_EQ(placement.most_servers, 32);
+}
+
+TEST(AtpPlacement, many_ranks__racks_of_more_than_a_group) {
+  const World world("leaf-spine:racks=2,hosts=40,spines=1", hosts_of(80, 1), {"leaf0", "leaf1"});
+  const AtpPlacement placement = world.place();
+  EXPECT_EQ(placement.groups, (std::vector<std::uint8_t>{32, 8, 32, 8}));
+  EXPECT_EQ(placement.switches, (std::vector<std::size_t>{0, 0, 1, 1}));
+}
+
+TEST(AtpPlacement, many_ranks__strays_share_groups_where_these_run_out) {
+  const World world("leaf-spine:racks=4,hosts=20,spines=1", hosts_of(80, 1), {"leaf0", "leaf1"});
+  const AtpPlacement placement = world.place();
+  EXPECT_LE(placement.groups.size(), 32U);
+  EXPECT_EQ(placement.groups[2], 2U);
+  EXPECT_EQ(placement.switches[2], 0U);
+  EXPECT_EQ(std::accumulate(placement.groups.begin(), placement.groups.end(), 0), 80);
+}
+
+TEST(AtpPlacement, many_ranks__more_than_groups_hold) {
+  std::vector<std::string> switches;
+  for (int i = 0; i < 33; ++i) switches.push_back(fmt::format("leaf{}", i));
+  const World world("leaf-spine:racks=33,hosts=2,spines=1", hosts_of(66, 1), switches);
+  const std::string message =
+      message_of(place_atp_job(&world.network, 66, world.nodes, world.present));
+  EXPECT_NE(message.find("66 ranks make 33 groups"), std::string::npos) << message;
+  EXPECT_NE(message.find("up to 32 groups"), std::string::npos) << message;
+}
+
+TEST(AtpPlacement, hosts__their_ranks_count_once) {
+  World world("single-switch:hosts=4", hosts_of(11, 3), {"host0", "host1", "host2", "switch0"});
+  AtpPlacement placement = world.place();
+  // Host 3 has no switch of its own.
+  EXPECT_EQ(placement.groups, (std::vector<std::uint8_t>{2, 3, 3, 3}));
+  EXPECT_EQ(placement.order, (std::vector<int>{9, 10, 0, 1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(placement.switches, (std::vector<std::size_t>{3, 0, 1, 2}));
+  EXPECT_EQ(placement.top, 3U);
+  EXPECT_EQ(placement.most_servers, 11);
+  // Without the network's switch, that of a host is the second level.
+  world.present[3] = false;
+  placement = world.place();
+  EXPECT_EQ(placement.top, 0U);
+  EXPECT_EQ(placement.groups, (std::vector<std::uint8_t>{3, 3, 3, 1, 1}));
+  EXPECT_EQ(placement.switches, (std::vector<std::size_t>{0, 1, 2, 0, 0}));
+  EXPECT_EQ(placement.most_servers, 3);
 }
 
 TEST(AtpJob, from_json__checks_the_order_and_the_groups) {

@@ -45,5 +45,27 @@ TEST(AtpWorkerPath, probes__never_without_a_switch) {
   EXPECT_FALSE(path.probes(false, 0));
 }
 
+TEST(AtpServerPath, direct__each_worker_by_the_way_its_packets_took) {
+  const std::vector<std::uint8_t> groups{2, 32};
+  AtpServerPath path(AtpWorkerSet::all(groups), true);
+  wire::AtpHeader all;
+  all.group_count = 2;
+  all.groups = 3;
+  const AtpWorkerSet everyone = AtpWorkerSet::of(all, groups);
+  EXPECT_EQ(everyone.count(), 34);
+  EXPECT_TRUE(path.direct(everyone).empty());
+  path.on_gradient(false, AtpWorkerSet::one(1, 31));
+  path.on_gradient(false, AtpWorkerSet::one(0, 1));
+  EXPECT_EQ(path.direct(everyone), AtpWorkerSet::one(1, 31) | AtpWorkerSet::one(0, 1));
+  // A sum of the second group has come by the switch.
+  all.groups = 2;
+  path.on_gradient(true, AtpWorkerSet::of(all, groups));
+  EXPECT_EQ(path.direct(everyone), AtpWorkerSet::one(0, 1));
+  EXPECT_TRUE(path.direct(AtpWorkerSet::one(0, 0)).empty());
+  // Those that the job does not have are none of it.
+  path.on_gradient(false, AtpWorkerSet::one(5, 0));
+  EXPECT_EQ(path.direct(AtpWorkerSet::one(5, 0)), AtpWorkerSet());
+}
+
 }  // namespace
 }  // namespace thalweg::proto

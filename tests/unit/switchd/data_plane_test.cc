@@ -25,11 +25,13 @@ class CountingOutput final : public DataPlane::Output {
                                   std::uint32_t path, std::size_t size) override {
     last_path = path;
     last_worker = worker;
+    ends.push_back(worker);
     return room(size);
   }
   [[nodiscard]] std::span<const std::byte> last() const { return bytes_; }
   int calls = 0;
   std::optional<std::size_t> last_worker;
+  std::vector<std::optional<std::size_t>> ends;  // of the packets to workers; none: all of them
   std::uint32_t last_path = 0;
 
  private:
@@ -101,6 +103,45 @@ TEST(DataPlane, on_run__tells_a_worker_which_packet_was_lost) {
   ASSERT_EQ(wire::decode_atp_header(output.last(), header), wire::WireError::kNone);
   EXPECT_EQ(header.kind, wire::AtpKind::kMissing);
   EXPECT_EQ(header.sequence, 0U);
+}
+
+// The second level of a job of three groups: two workers here, and the switches of the others.
+TEST(DataPlane, on_run__a_result_for_some_workers_goes_to_their_ends_alone) {
+  const auto at = [](const char* text) { return net::SocketAddress::numeric(text).value(); };
+  CountingOutput output;
+  DataPlane plane({.slots = 8, .slot_elements = 8}, 0, output);
+  AdmittedJob job;
+  job.id = 1;
+  job.workers = {at("127.0.0.1:7701"), at("127.0.0.1:7702"), at("127.0.0.1:7703"),
+                 at("127.0.0.1:7704")};
+  job.servers = {at("127.0.0.1:7701")};
+  job.about.second_level = true;
+  job.about.group_ends = {2, 1, 1};
+  ASSERT_TRUE(plane.install(job).ok());
+  struct Case {
+    std::uint8_t group;
+    std::uint32_t workers;
+    std::uint32_t groups;
+    std::vector<std::optional<std::size_t>> ends;
+  };
+  const std::vector<Case> cases{{0, 2, 0, {1}},    {0, 3, 0, {0, 1}},    {2, 5, 0, {3}},
+                                {0, 1, 2, {0, 2}}, {1, 0, 5, {0, 1, 3}}, {0, 0, 7, {std::nullopt}}};
+  for (const Case& each : cases) {
+    wire::AtpHeader header;
+    header.kind = wire::AtpKind::kParameter;
+    header.job = 1;
+    header.group = each.group;
+    header.workers = each.workers;
+    header.groups = each.groups;
+    header.group_count = 3;
+    header.fan_in = 3;
+    header.elements = 4;
+    std::vector<std::byte> packet(wire::atp_packet_size(header));
+    wire::encode_atp_header(header, packet);
+    output.ends.clear();
+    plane.on_run({packet, packet.size(), false}, at("127.0.0.1:7701"), Time());
+    EXPECT_EQ(output.ends, each.ends) << each.groups << " " << each.workers;
+  }
 }
 
 TEST(DataPlane, on_run__a_changed_header_is_counted_and_goes_nowhere) {

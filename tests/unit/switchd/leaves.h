@@ -37,6 +37,17 @@ struct Leaves {
   std::vector<std::string> addresses;
 };
 
+// The switch at the same addresses, which knows no job.
+inline std::unique_ptr<SwitchDaemon> restarted(std::unique_ptr<SwitchDaemon> daemon) {
+  SwitchConfig config;
+  config.control = daemon->control_address();
+  config.data = daemon->data_addresses().front();
+  daemon.reset();
+  auto fresh = SwitchDaemon::start(config);
+  EXPECT_TRUE(fresh.ok()) << fresh.error().message();
+  return fresh.ok() ? std::move(*fresh) : nullptr;
+}
+
 inline CommunicatorOptions over_leaves(const std::string& switches,
                                        const std::string& topology = kTwoRacks) {
   CommunicatorOptions options;

@@ -11,17 +11,6 @@
 namespace thalweg::switchd {
 namespace {
 
-// The switch at the same addresses, which knows no job.
-std::unique_ptr<SwitchDaemon> restarted(std::unique_ptr<SwitchDaemon> daemon) {
-  SwitchConfig config;
-  config.control = daemon->control_address();
-  config.data = daemon->data_addresses().front();
-  daemon.reset();
-  auto fresh = SwitchDaemon::start(config);
-  EXPECT_TRUE(fresh.ok()) << fresh.error().message();
-  return fresh.ok() ? std::move(*fresh) : nullptr;
-}
-
 // Sums until the switch, which has its job again, completes packets.
 void expect_used_again(const Communicator& all, const SwitchDaemon& daemon) {
   std::vector<std::int32_t> used{0};

@@ -1,6 +1,7 @@
 // Allreduces over ATP: which calls go over it, and how they are prepared.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -35,7 +36,8 @@ Status Communicator::Core::prepare_atp(const net::SocketAddress& address, const 
   } else {
     const int rank_of_job = members_.ranks[static_cast<std::size_t>(rank_)];
     atp.topology = environment.topology;
-    atp.host = environment.host.empty() ? std::to_string(rank_of_job) : environment.host;
+    atp.host = environment.host.empty() ? fmt::format("{}/{}", rank_of_job, environment.size)
+                                        : environment.host;
   }
   atp.only_with_switch = chosen;
   atp.servers = options_.atp_servers;
@@ -45,8 +47,10 @@ Status Communicator::Core::prepare_atp(const net::SocketAddress& address, const 
     return Error(fmt::format("atp_elements: {}; from 1 to {} are allowed", atp.elements,
                              wire::kAtpMostElements));
   }
-  if (atp.servers < 0 || atp.servers > size_) {
-    return Error(fmt::format("atp_servers: {}; from 0 to {} are allowed", atp.servers, size_));
+  const int most_servers = std::min(size_, static_cast<int>(net::kMaxJobServers));
+  if (atp.servers < 0 || atp.servers > most_servers) {
+    return Error(
+        fmt::format("atp_servers: {}; from 0 to {} are allowed", atp.servers, most_servers));
   }
   atp.publish = [job = job_, prefix](const std::string& key, const std::string& value, Time by) {
     return job->set(fmt::format("{}atp/{}", prefix, key), value, by);

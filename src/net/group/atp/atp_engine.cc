@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -33,6 +34,19 @@ std::string host_in(const std::string& member) {
   return space == std::string::npos ? std::string() : member.substr(space + 1);
 }
 
+// The address of each rank, as rank 0 told it.
+Result<std::vector<std::string>> members_in(const nlohmann::json& fields, int size) {
+  const nlohmann::json members = fields.value("members", nlohmann::json::array());
+  const bool texts = members.is_array() && std::ranges::all_of(members, [](const auto& member) {
+                       return member.is_string();
+                     });
+  if (!texts || members.size() != static_cast<std::size_t>(size)) {
+    return Error(ErrorCode::kInternal,
+                 fmt::format("members: rank 0 did not tell the addresses of {} ranks", size));
+  }
+  return members.get<std::vector<std::string>>();
+}
+
 }  // namespace
 
 Result<std::shared_ptr<AtpEngine>> AtpEngine::make(AtpEngineOptions options, Time until) {
@@ -49,14 +63,17 @@ Result<bool> AtpEngine::set_up(Time until) {
   THALWEG_TRY_STATUS(options_.publish(fmt::format("member/{}", options_.rank),
                                       node_->address().unmapped().to_string() + " " + options_.host,
                                       until));
-  std::vector<std::string> members;
-  for (int r = 0; r < options_.size; ++r) {
-    THALWEG_TRY(std::string member, options_.find(fmt::format("member/{}", r), until));
-    members.push_back(std::move(member));
-  }
+  // Rank 0 asks for the address of each rank, and tells all of them in one word.
   if (options_.rank == 0) {
-    const Result<AtpJob> job = admit(members, until);
-    const nlohmann::json told = job.ok() ? to_json(*job) : refusal_of(job.error());
+    std::vector<std::string> all;
+    for (int r = 0; r < options_.size; ++r) {
+      THALWEG_TRY(std::string member, options_.find(fmt::format("member/{}", r), until));
+      all.push_back(std::move(member));
+    }
+    const Result<AtpJob> job = admit(all, until);
+    nlohmann::json told = job.ok() ? to_json(*job) : refusal_of(job.error());
+    std::ranges::transform(all, all.begin(), address_in);
+    if (job.ok()) told["members"] = all;
     THALWEG_TRY_STATUS(options_.publish("job", told.dump(), until));
   }
   THALWEG_TRY(const std::string text, options_.find("job", until));
@@ -68,13 +85,15 @@ Result<bool> AtpEngine::set_up(Time until) {
     return refusal_in(fields);
   }
   THALWEG_TRY(const AtpJob job, atp_job_from(fields));
+  THALWEG_TRY(const std::vector<std::string> members, members_in(fields, options_.size));
   has_switch_ = !job.grant.data.empty();
   if (options_.only_with_switch && !has_switch_) return false;
   THALWEG_TRY(const AtpNodeOptions node, node_options(job, members));
   elements_ = node.elements;
   options_.servers = node.servers;
   is_server_ = node.rank < node.servers;
-  levels_ = job.groups.empty() ? 1 : 2;
+  levels_ =
+      std::ranges::adjacent_find(job.switches, std::not_equal_to()) == job.switches.end() ? 1 : 2;
   THALWEG_TRY_STATUS(node_->join(node));
   return true;
 }
@@ -88,7 +107,7 @@ Result<AtpNodeOptions> AtpEngine::node_options(const AtpJob& job,
     const std::size_t rank = i < job.order.size() ? job.order[i] : i;
     if (rank >= members.size()) return Error(fmt::format("the job has no rank {}", rank));
     if (rank == static_cast<std::size_t>(options_.rank)) node.rank = static_cast<int>(i);
-    ordered.push_back(address_in(members[rank]));
+    ordered.push_back(members[rank]);
   }
   THALWEG_TRY(node.members, numeric_addresses(ordered));
   THALWEG_TRY(node.shards, numeric_addresses(job.grant.data));
@@ -103,6 +122,7 @@ Result<AtpNodeOptions> AtpEngine::node_options(const AtpJob& job,
   if (options_.job_key) node.key = atp_key(*options_.job_key, *job.salt);
   if (job.groups.empty()) return node;
   node.groups.assign(job.groups.begin(), job.groups.end());
+  if (node.shards.empty()) return node;
   node.switch_paths = job.paths;
   node.server_shards = node.shards;
   THALWEG_TRY(node.shards, numeric_addresses({job.switches[atp_place(node).group]}));
