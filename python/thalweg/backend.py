@@ -122,8 +122,9 @@ def _create(group, options):
 @functools.cache
 def _note_iterations():
     """Has the timeline say when an optimizer has done its step: an iteration of training ends."""
-    torch.optim.optimizer.register_optimizer_step_post_hook(
-        lambda *_: native().end_iteration())
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    register_optimizer_step_post_hook(lambda *_: native().end_iteration())
 
 
 @atexit.register

@@ -42,6 +42,9 @@ Status ChakraSteps::read_collective(const ChakraNode& node, Task& task) {
   const ChakraAttribute* group = node.find("pg_name");
   const auto* name = group == nullptr ? nullptr : std::get_if<std::string>(&group->value);
   if (name != nullptr) task.call.group = *name;
+  if (task.call.collective == ChakraCollective::kBroadcast && node.find("comm_size") != nullptr) {
+    THALWEG_TRY(task.call.bytes, number_of(node, "comm_size"));
+  }
   if (task.call.collective != ChakraCollective::kAllReduce) return ok_status();
   THALWEG_TRY(task.call.bytes, number_of(node, "comm_size"));
   constexpr std::uint64_t kMost = std::uint64_t{kMaxLayerParameters} * kChakraElementBytes;
@@ -119,6 +122,19 @@ Status ChakraSteps::read_edges() {
     }
   }
   return ok_status();
+}
+
+void ChakraSteps::leave_out_small_broadcasts() {
+  std::uint64_t most = 0;
+  for (const Task& task : tasks_) {
+    if (task.call.collective == ChakraCollective::kAllReduce) {
+      most = std::max(most, task.call.bytes);
+    }
+  }
+  for (Task& task : tasks_) {
+    const bool small = task.call.bytes > 0 && task.call.bytes <= most / kSmallBroadcast;
+    if (task.call.collective == ChakraCollective::kBroadcast && small) task.calls = false;
+  }
 }
 
 Status ChakraSteps::divide() {
@@ -219,6 +235,7 @@ Status ChakraSteps::run() {
 
 Result<std::vector<ChakraStep>> ChakraSteps::read() {
   for (const ChakraNode& node : trace_.nodes) THALWEG_TRY_STATUS(read_task(node));
+  leave_out_small_broadcasts();
   THALWEG_TRY_STATUS(read_edges());
   THALWEG_TRY_STATUS(divide());
   THALWEG_TRY_STATUS(run());

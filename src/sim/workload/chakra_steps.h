@@ -30,12 +30,15 @@ inline constexpr std::uint64_t kChakraElementBytes = 4;
 // An attribute of our own: the time that duration_micros rounds.
 inline constexpr const char* kChakraExactTime = "thalweg_duration_ps";
 
+// A broadcast is small if the largest allreduce of the trace is at least as many times larger.
+inline constexpr std::uint64_t kSmallBroadcast = 64;
+
 // What one node communicates.
 struct ChakraCall {
   std::size_t node = 0;  // its place in the trace
   trace::ChakraCollective collective = trace::ChakraCollective::kAllReduce;
   std::string group;
-  std::uint64_t bytes = 0;  // of an allreduce
+  std::uint64_t bytes = 0;  // of an allreduce or a broadcast
   Duration ready;           // since the start of the step
   Duration forward;         // the computing of the next step that waits for it and no earlier one
 
@@ -87,6 +90,9 @@ class ChakraSteps {
   Status read_collective(const trace::ChakraNode& node, Task& task);
   Status read_time(const trace::ChakraNode& node, Task& task);
   Status read_task(const trace::ChakraNode& node);
+  // DDP sends the buffers of a module, such as those of batch normalization, by small broadcasts.
+  // They take no time here.
+  void leave_out_small_broadcasts();
   Status read_edges();
   // Gives every node its step.
   Status divide();

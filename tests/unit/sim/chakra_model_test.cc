@@ -152,6 +152,19 @@ TEST(ChakraModel, model_from_chakra__no_usual_step_or_one_that_cannot_run) {
             "t.et: node 6: comm_type: BROADCAST; a step has ALL_REDUCE and BARRIER only");
 }
 
+TEST(ChakraModel, model_from_chakra__small_broadcasts_take_no_time) {
+  constexpr std::int64_t kBroadcast = 5;
+  const auto nodes = [&](std::int64_t bytes) {
+    return std::vector{collective(1, kBroadcast, bytes, {}), computing(2, 7, {1}),
+                       collective(3, 0, 6'400, {2})};
+  };
+  const auto table = read(nodes(100));
+  ASSERT_TRUE(table.ok()) << table.error().message();
+  ASSERT_EQ(table->layers.size(), 1U);
+  EXPECT_EQ(table->layers[0].backward, Duration::microseconds(7));
+  EXPECT_NE(error_of(nodes(101)), "");
+}
+
 TEST(ChakraModel, model_from_chakra__runs_in_the_simulator) {
   const ModelTable table = fixture::tiny_model();
   const std::string content = to_chakra(chakra_of(table, ChakraWait::kOwnLayer));
