@@ -8,6 +8,13 @@
 #error "thalweg needs PyTorch 2.6 or newer"
 #endif
 
+// `override` from 2.7 on.
+#if TORCH_VERSION_MINOR >= 7
+#define THALWEG_OVERRIDE_SINCE_2_7 override
+#else
+#define THALWEG_OVERRIDE_SINCE_2_7
+#endif
+
 // `override` from 2.9 on.
 #if TORCH_VERSION_MINOR >= 9
 #define THALWEG_OVERRIDE_SINCE_2_9 override

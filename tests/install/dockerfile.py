@@ -18,10 +18,12 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# How this machine reaches package indexes is no part of an image. Folders are mounted, files are copied.
-MOUNTED = ("/proc", "/dev", "/etc/ssl/certs", "/opt/wheels", "/opt/pypi", "/opt/pypi-more")
-COPIED = ("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/root/.config/pip/pip.conf")
-PASSED = ("http_proxy", "https_proxy", "no_proxy", "PIP_CERT", "PIP_FIND_LINKS", "PIP_DEFAULT_TIMEOUT", "PIP_CONFIG_FILE")
+# How this machine reaches package indexes is no part of an image. Nothing of the machine can be written to in a chroot: a
+# package's script that found the machine's /etc/ssl/certs there, for one, would put its own certificates into it. So folders are mounted
+# read-only, files are copied, and /dev is a new one.
+MOUNTED = ("/opt/wheels", "/opt/pypi", "/opt/pypi-more")
+COPIED = ("/etc/resolv.conf", "/etc/hosts", "/root/.config/pip/pip.conf")
+PASSED = ("http_proxy", "https_proxy", "no_proxy", "PIP_FIND_LINKS", "PIP_DEFAULT_TIMEOUT")
 IN_CHROOT = """
 set -e
 root=$1 user=$2 folder=$3
@@ -29,8 +31,17 @@ shift 3
 for place in MOUNTED; do
   [ -d "$place" ] || continue
   mkdir -p "$root$place"
-  mount --rbind "$place" "$root$place"
+  mount --bind "$place" "$root$place"
+  mount -o remount,bind,ro "$root$place"
 done
+mount -t proc proc "$root/proc"
+mount -t tmpfs -o mode=755 devices "$root/dev"
+for device in null zero full random urandom tty; do
+  touch "$root/dev/$device"
+  mount --bind "/dev/$device" "$root/dev/$device"
+done
+mkdir "$root/dev/shm"
+mount -t tmpfs -o mode=1777 memory "$root/dev/shm"
 exec chroot --userspec="$user" "$root" /usr/bin/env -i "$@" /bin/sh -c 'cd "$0" && eval "$1"' "$folder" "$COMMAND"
 """.replace("MOUNTED", " ".join(MOUNTED))
 
@@ -54,6 +65,8 @@ class Stage:
 
     def run(self, command):
         passed = {name: os.environ[name] for name in PASSED if name in os.environ}
+        if "PIP_CERT" in os.environ:
+            passed["PIP_CERT"] = "/certificates.crt"
         words = [f"{name}={value}" for name, value in {**self.variables, **passed}.items()]
         subprocess.run(["unshare", "--mount", "--propagation", "private", "bash", "-c", IN_CHROOT, "-", self.root, self.user,
                         self.folder, *words], check=True, env={**os.environ, "COMMAND": command})
@@ -102,6 +115,8 @@ def base_of(folder, name):
         if Path(path).is_file():
             (root / path.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, root / path.lstrip("/"))
+    if "PIP_CERT" in os.environ:
+        shutil.copy(os.environ["PIP_CERT"], root / "certificates.crt")
     return Stage(root)
 
 
