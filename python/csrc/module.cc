@@ -14,6 +14,7 @@
 #include <thalweg/version.h>
 
 #include "backend.h"
+#include "net/job/timeline.h"
 #include "versions.h"
 
 namespace py = pybind11;
@@ -131,6 +132,11 @@ py::dict staging_phases() {
   return fields;
 }
 
+// Notes in the timeline of this process, if it has one, that an optimizer has done its step.
+void end_iteration() {
+  if (const auto timeline = net::Timeline::existing()) timeline->end_iteration();
+}
+
 WorkPtr reduce_gradient(Backend& backend, const at::Tensor& tensor, bool mean, double loss_bound,
                         double result_loss_bound, bool dlcp, int priority, int queue,
                         const std::optional<at::Tensor>& residual) {
@@ -151,6 +157,7 @@ PYBIND11_MODULE(_C, module) {
   module.attr("torch_version") = TORCH_VERSION;
   module.def("shutdown_all", &Backend::shutdown_all, NoGil());
   module.def("staging_phases", &staging_phases);
+  module.def("end_iteration", &end_iteration, NoGil());
   py::module_::import("torch.distributed");  // the base classes
   // PyTorch translates what passes through its own code; this is for calls that pybind11 makes.
   py::register_exception_translator([](std::exception_ptr thrown) {

@@ -1,8 +1,10 @@
 """The backend "thalweg" of torch.distributed: registers it and makes its process groups."""
 import atexit
+import functools
 import importlib.machinery
 import importlib.metadata
 import importlib.util
+import os
 import re
 import sys
 import warnings
@@ -108,11 +110,21 @@ def _create(group, options):
         options = Options()
     if not isinstance(options, Options):
         raise TypeError(f"pg_options: {type(options).__name__}; the backend takes thalweg.Options")
+    if os.environ.get("THALWEG_TIMELINE"):
+        _note_iterations()
     return native().Backend(group.store, group.group_rank, group.group_size,
                             group.timeout.total_seconds(), transport=options.transport,
                             scheme=options.scheme, topology=options.topology_text(),
                             line_rate_gbps=options.line_rate_gbps,
                             switch_address=options.switch_address)
+
+
+@functools.cache
+def _note_iterations():
+    """Has the timeline say when an optimizer has done its step: an iteration of training ends."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    register_optimizer_step_post_hook(lambda *_: native().end_iteration())
 
 
 @atexit.register

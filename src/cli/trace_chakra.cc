@@ -53,8 +53,9 @@ Result<ChakraFiles> from_timelines(const TraceChakraArguments& arguments) {
       return Error(fmt::format("{}: another file is of rank {} too", path, timeline.rank));
     }
     made.files.push_back({out, to_chakra(timeline.trace)});
-    made.text += fmt::format("{}: rank {}, {} collectives, {} other calls left out\n", out,
-                             timeline.rank, timeline.calls, timeline.left_out);
+    made.text +=
+        fmt::format("{}: rank {}, {} collectives, {} other calls left out, {} iterations\n", out,
+                    timeline.rank, timeline.calls, timeline.left_out, timeline.iterations);
   }
   return made;
 }

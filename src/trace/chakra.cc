@@ -314,6 +314,14 @@ const char* name_of(ChakraCollective collective) {
   return kNames.at(static_cast<std::size_t>(collective));
 }
 
+std::optional<std::uint64_t> ChakraAttribute::number() const {
+  if (const auto* number = std::get_if<std::uint64_t>(&value)) return *number;
+  if (const auto* number = std::get_if<bool>(&value)) return *number ? 1 : 0;
+  const auto* number = std::get_if<std::int64_t>(&value);
+  if (number == nullptr || *number < 0) return std::nullopt;
+  return static_cast<std::uint64_t>(*number);
+}
+
 const ChakraAttribute* ChakraNode::find(std::string_view attribute) const {
   const auto found = std::ranges::find(attributes, attribute, &ChakraAttribute::name);
   return found == attributes.end() ? nullptr : &*found;

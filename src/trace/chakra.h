@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -61,6 +62,8 @@ struct ChakraAttribute {
   // All integers of the schema are one of the first two, and all floats a double. None: a list.
   std::variant<std::monostate, std::int64_t, std::uint64_t, bool, double, std::string> value;
 
+  // The nonnegative whole number that it is, whatever its type. None: it is no such number.
+  [[nodiscard]] std::optional<std::uint64_t> number() const;
   bool operator==(const ChakraAttribute&) const = default;
 };
 

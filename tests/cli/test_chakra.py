@@ -184,7 +184,7 @@ def test_timeline__becomes_a_trace(thalweg, tmp_path, messages):
         calls = [event for event in json.loads(files[rank].read_text())["traceEvents"] if "call" in event["args"]]
         _, nodes = parse(tmp_path / f"traces/timeline.{rank}.et", messages)
         sums = [node for node in nodes if node.type == TYPES.index("COMM_COLL_NODE")]
-        assert len(sums) == len(calls) > 0 and f"rank {rank}, {len(calls)} collectives, 0 other" in text
+        assert len(sums) == len(calls) > 0 and f"rank {rank}, {len(calls)} collectives, 0 other calls left out, 0 iterations" in text
         ids = set()
         for made in nodes:  # every dependency comes before
             assert set(made.data_deps) <= ids

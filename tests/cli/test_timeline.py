@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_chakra import play
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "build/release/thalweg"
@@ -84,6 +85,24 @@ def test_timeline__has_the_steps_of_every_allreduce(ddp):
     for rank, step, group, number in moved:
         other = (1 - rank, "receive" if step == "send" else "send", group, number)
         assert moved[rank, step, group, number] == moved[other]
+
+
+def test_timeline__of_a_training_runs_in_the_simulator_and_in_bench_step(ddp, thalweg, tmp_path):
+    """As a Chakra trace, whose steps end where the optimizer did its step."""
+    folder, _ = ddp
+    made = thalweg("trace", "chakra", folder / "run.0.json", folder / "run.1.json", "--out", tmp_path)
+    assert made.code == 0, made.err
+    iterations = int(re.search(r"timeline\.0\.et: rank 0, .*, (\d+) iterations", made.out).group(1))
+    gradients = sum(call["args"]["bytes"] for call in calls(folder / "run.0.json") if call["name"] == "allreduce")
+    assert iterations > 10
+    trace = tmp_path / "timeline.0.et"
+    played = play(trace)
+    assert sum(played["bucket_bytes"]) * iterations == gradients and played["backward_ms"] > 0
+    (tmp_path / "job.yaml").write_text("topology: single-switch:hosts=4,host=1G\ntransport: {kind: dctcp}\n"
+                                       f"jobs: [{{model: {trace}, scheme: ring, iterations: 2}}]\n")
+    result = thalweg("sim", "run", tmp_path / "job.yaml", "--json").json()
+    wire_ms = sum(played["bucket_bytes"]) * 8 * 1.5 / 1e6  # a ring of four at 1 Gb/s
+    assert all(time > max(wire_ms, played["backward_ms"]) for time in result["jobs"][0]["iterations_ms"])
 
 
 def test_merge__ranks_of_one_host_share_a_clock(ddp, thalweg, tmp_path):

@@ -32,6 +32,17 @@ std::string boot_id() {
   return id;
 }
 
+// The Timeline of this process.
+struct MadeTimeline {
+  std::mutex mutex;
+  std::weak_ptr<Timeline> timeline;
+};
+
+MadeTimeline& made() {
+  static MadeTimeline one;
+  return one;
+}
+
 // The first row whose last call was over when this one was made.
 int row_for(std::vector<Time>& free_at, Time from, Time until) {
   const auto found = std::ranges::find_if(free_at, [&](Time at) { return at <= from; });
@@ -73,20 +84,25 @@ Result<std::string> timeline_path(const std::string& setting, int rank) {
   return path;
 }
 
+std::shared_ptr<Timeline> Timeline::existing() {
+  const std::lock_guard lock(made().mutex);
+  std::shared_ptr<Timeline> there = made().timeline.lock();
+  return there && there->home_.here() ? there : nullptr;
+}
+
 Result<std::shared_ptr<Timeline>> Timeline::of_process(const std::string& setting, int rank,
                                                        int size) {
-  static std::mutex mutex;
-  static std::weak_ptr<Timeline> made;
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(made().mutex);
   // That of a parent process notes the parent's calls.
-  if (std::shared_ptr<Timeline> there = made.lock(); there && there->home_.here()) return there;
+  std::shared_ptr<Timeline> there = made().timeline.lock();
+  if (there && there->home_.here()) return there;
   THALWEG_TRY(std::string path, timeline_path(setting, rank));
   // Whoever cannot write it learns so before the job has run for hours.
   if (!std::ofstream(path, std::ios::trunc).good()) {
     return system_error(fmt::format("THALWEG_TIMELINE: cannot write {}", path), errno);
   }
   std::shared_ptr<Timeline> timeline(new Timeline(std::move(path), rank, size));
-  made = timeline;
+  made().timeline = timeline;
   return timeline;
 }
 
@@ -125,6 +141,12 @@ void Timeline::watch(Operation::State& op, const Call& call) {
     self->note(over, *raw);
     if (then) then();
   };
+}
+
+void Timeline::end_iteration() {
+  const Time now = monotonic_now();
+  const std::lock_guard lock(mutex_);
+  if (iterations_.size() < kMostCalls) iterations_.push_back(now);
 }
 
 std::string_view Timeline::word(std::string_view text) {
@@ -169,6 +191,7 @@ void Timeline::write() {
   writer.note("left_out", static_cast<std::int64_t>(left_out_));
   writer.note("calls_without_steps", static_cast<std::int64_t>(calls_without_steps_));
   write_spans(writer);
+  write_iterations(writer);
   write_steps(writer);
   write_losses(writer);
   writer.finish();
@@ -191,6 +214,12 @@ void Timeline::write_spans(trace::ChromeTraceWriter& writer) {
         .queued = span.started - span.called,
         .outcome = span.failed ? std::string_view("failed") : std::string_view("ok"),
         .row = trace::Row(row_for(free_at, span.called, span.ended))});
+  }
+}
+
+void Timeline::write_iterations(trace::ChromeTraceWriter& writer) const {
+  for (const Time at : iterations_) {
+    writer.write(trace::MarkEvent{.at = at, .rank = Rank(rank_), .what = "iteration"});
   }
 }
 

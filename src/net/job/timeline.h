@@ -1,15 +1,15 @@
 // The calls of this process's communicators on a time axis (THALWEG_TIMELINE, docs/operating.md):
 // which call, when it was made, started and over, how many bytes, by which scheme and transport;
-// and within a call, when each transfer of its plan moved, what was lost and what waited
-// (net/group/drive/step_notes.h). It is written in Chrome's trace format, which ui.perfetto.dev
-// opens.
+// when the program ended an iteration; and within a call, when each transfer of its plan moved,
+// what was lost and what waited (net/group/drive/step_notes.h). It is written in Chrome's trace
+// format, which ui.perfetto.dev opens.
 //
 // Calls are noted in memory. The file is written when the first call fails, because others may end
 // this process then, and when the last communicator is gone. A process has at most one Timeline,
 // shared by its communicators.
 //
-// Invariant: at most kMostCalls calls and kMostSteps steps and losses are noted; the file says how
-// many more there were.
+// Invariant: at most kMostCalls calls, as many iterations, and kMostSteps steps and losses are
+// noted; the file says how many more calls and steps there were.
 #pragma once
 
 #include <cstddef>
@@ -45,6 +45,8 @@ class Timeline : public std::enable_shared_from_this<Timeline> {
   // THALWEG_TIMELINE.
   static Result<std::shared_ptr<Timeline>> of_process(const std::string& setting, int rank,
                                                       int size);
+  // That Timeline, or null if none has been made.
+  static std::shared_ptr<Timeline> existing();
   ~Timeline();
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
@@ -62,6 +64,8 @@ class Timeline : public std::enable_shared_from_this<Timeline> {
   void add_group(std::string_view group, const std::vector<int>& ranks);
   // Notes the call when it is over. Requires that it has not started.
   void watch(Operation::State& op, const Call& call);
+  // Notes that the program has used what its calls brought: an optimizer has done its step.
+  void end_iteration();
 
  private:
   struct Span {
@@ -92,6 +96,7 @@ class Timeline : public std::enable_shared_from_this<Timeline> {
   // Requires mutex_, or that nobody else uses the Timeline.
   void write();
   void write_spans(trace::ChromeTraceWriter& writer);
+  void write_iterations(trace::ChromeTraceWriter& writer) const;
   void write_steps(trace::ChromeTraceWriter& writer) const;
   void write_losses(trace::ChromeTraceWriter& writer) const;
   // The job's rank of a communicator's.
@@ -106,6 +111,7 @@ class Timeline : public std::enable_shared_from_this<Timeline> {
   std::set<std::string, std::less<>> words_;
   std::map<std::string, std::vector<int>, std::less<>> groups_;
   std::deque<Span> spans_;
+  std::deque<Time> iterations_;
   std::deque<Steps> steps_;
   std::size_t noted_steps_ = 0;  // and losses, in steps_
   std::size_t left_out_ = 0;

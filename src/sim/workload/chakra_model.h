@@ -2,15 +2,17 @@
 // rules for both ways.
 //
 // A trace of one rank becomes a table in which every allreduce is a layer: a bucket of gradients,
-// as it was sent. The nodes are run once on a network that takes no time, with one processor for
-// the device's nodes and one for the host's. An allreduce is ready when all that it depends on is
-// done.
+// as it was sent. chakra_steps.h runs the nodes and finds the steps.
 //
 //   backward   of a bucket: the time from the moment at which the bucket before it is ready. The
 //              buckets are in the order in which they become ready, and the last one is the front
 //              of the model
 //   forward    of a bucket: the computing of the next step that waits for this bucket and for no
 //              earlier one. Computing that no allreduce waits for is forward time of the front
+//
+// Of several steps, those count that communicate alike and are more than half of all; each time is
+// the median of theirs. What a step computes before its first bucket is ready is backward time of
+// that bucket then, since a trace does not say where the forward pass ends.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +25,8 @@
 
 namespace thalweg::sim {
 
-// Reads the trace of one rank's training step. Errors name `source`, the node and the field. The
-// trace must have ALL_REDUCE nodes of one group, and no other communication but barriers.
+// Reads the trace of one rank's training steps. Errors name `source`, the node and the field. The
+// steps must have ALL_REDUCE nodes of one group, and no other communication but barriers.
 [[nodiscard]] Result<ModelTable> model_from_chakra(std::string_view content,
                                                    std::string_view source);
 

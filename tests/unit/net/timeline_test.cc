@@ -63,6 +63,17 @@ TEST_F(TimelineFiles, of_process__a_file_that_cannot_be_written_is_an_error) {
   EXPECT_NE(made.error().message().find("none/run.0.json"), std::string::npos);
 }
 
+TEST_F(TimelineFiles, end_iteration__is_a_mark_of_the_rank) {
+  EXPECT_EQ(Timeline::existing(), nullptr);
+  auto timeline = *Timeline::of_process(at("run.json"), 1, 2);
+  EXPECT_EQ(Timeline::existing(), timeline);
+  timeline->end_iteration();
+  Timeline::existing()->end_iteration();
+  timeline.reset();
+  EXPECT_EQ(Timeline::existing(), nullptr);
+  EXPECT_EQ(count_of(content_of(at("run.1.json")), "\"what\":\"iteration\""), 2U);
+}
+
 TEST_F(TimelineFiles, watch__calls_are_written_when_the_last_owner_is_gone) {
   auto timeline = *Timeline::of_process(at("run.json"), 1, 2);
   ASSERT_EQ(timeline, *Timeline::of_process(at("other.json"), 1, 2));  // one for a process

@@ -114,6 +114,57 @@ TEST(ChakraModel, model_from_chakra__processors_and_dependencies) {
   expect_layer(0, 2, 5, 100);   // node 10 waits for no bucket
 }
 
+// Two buckets a step, of which the second is ready 20 us after the first. The computing after a
+// step waits for both. `before` and `types` are of the steps, one by one.
+std::vector<ChakraNode> some_steps(const std::vector<std::uint64_t>& before,
+                                   const std::vector<std::int64_t>& types) {
+  std::vector<ChakraNode> nodes;
+  std::uint64_t id = 1;
+  for (std::size_t s = 0; s < before.size(); ++s, id += 4) {
+    nodes.push_back(computing(id, before[s], s == 0 ? Ids{} : Ids{id - 3, id - 2, id - 1}));
+    nodes.push_back(collective(id + 1, types[s], 400, {id}));
+    nodes.push_back(computing(id + 2, 20, {id}));
+    nodes.push_back(collective(id + 3, 0, 80, {id + 2}));
+  }
+  nodes.push_back(computing(id, 1'000, {id - 3, id - 1}));  // belongs to no step
+  return nodes;
+}
+
+TEST(ChakraModel, model_from_chakra__the_usual_one_of_several_steps) {
+  constexpr std::int64_t kBroadcast = 5;
+  const auto table = read(some_steps({70, 30, 50, 40, 900}, {kBroadcast, 0, 0, 0, 0}));
+  ASSERT_TRUE(table.ok()) << table.error().message();
+  EXPECT_EQ(table->device, "a Chakra trace, 4 of 5 steps");
+  ASSERT_EQ(table->layers.size(), 2U);
+  EXPECT_EQ(table->layers[1].parameters, 100);
+  EXPECT_EQ(table->layers[1].backward, Duration::microseconds(50));  // 30, 40, 50 and 900
+  EXPECT_EQ(table->layers[0].parameters, 20);
+  EXPECT_EQ(table->layers[0].backward, Duration::microseconds(20));
+  EXPECT_EQ(table->forward_time(), Duration());
+}
+
+TEST(ChakraModel, model_from_chakra__no_usual_step_or_one_that_cannot_run) {
+  constexpr std::int64_t kBroadcast = 5;
+  EXPECT_EQ(error_of(some_steps({1, 1, 1, 1}, {kBroadcast, 0, 0, kBroadcast})),
+            "t.et: the trace has 4 steps, and no more than half of them communicate alike, so "
+            "there is no usual step to run");
+  EXPECT_EQ(error_of(some_steps({1, 1, 1}, {0, kBroadcast, kBroadcast})),
+            "t.et: node 6: comm_type: BROADCAST; a step has ALL_REDUCE and BARRIER only");
+}
+
+TEST(ChakraModel, model_from_chakra__small_broadcasts_take_no_time) {
+  constexpr std::int64_t kBroadcast = 5;
+  const auto nodes = [&](std::int64_t bytes) {
+    return std::vector{collective(1, kBroadcast, bytes, {}), computing(2, 7, {1}),
+                       collective(3, 0, 6'400, {2})};
+  };
+  const auto table = read(nodes(100));
+  ASSERT_TRUE(table.ok()) << table.error().message();
+  ASSERT_EQ(table->layers.size(), 1U);
+  EXPECT_EQ(table->layers[0].backward, Duration::microseconds(7));
+  EXPECT_NE(error_of(nodes(101)), "");
+}
+
 TEST(ChakraModel, model_from_chakra__runs_in_the_simulator) {
   const ModelTable table = fixture::tiny_model();
   const std::string content = to_chakra(chakra_of(table, ChakraWait::kOwnLayer));
@@ -169,9 +220,9 @@ TEST(ChakraModel, model_from_chakra__errors_name_node_and_field) {
             "t.et: node 1: duration_micros: 86400000001; at most a day, 86400000000, is allowed");
   EXPECT_EQ(error_of({computing(1, 86'400'000'000, {}), computing(2, 1, {})}),
             "t.et: node 2: duration_micros: all nodes up to this one compute for more than a day");
-  EXPECT_EQ(error_of({sum, computing(2, 1, {1}), collective(3, 0, 4, {2})}),
-            "t.et: node 3: it waits for computing that waits for the allreduce of node 1, so the "
-            "trace has several steps: one is allowed");
+  EXPECT_EQ(error_of({sum, computing(2, 1, {1}), collective(3, 0, 8, {2})}),
+            "t.et: the trace has 2 steps, and no more than half of them communicate alike, so "
+            "there is no usual step to run");
 }
 
 }  // namespace
