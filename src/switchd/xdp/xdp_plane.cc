@@ -113,7 +113,8 @@ class XdpPlane::Core {
     // The program sums at one level and sends by one path; a job of both levels here, of several
     // paths, or with more workers than the program has room for, is the process's.
     const bool both = job.about.groups != 0 && job.about.second_level;
-    if (both || job.workers.size() > static_cast<std::size_t>(ATP_XDP_ENDS) || job.key || job.about.limit != 0 || !job.sources.empty() || !all_v4(job.workers) ||
+    if (both || job.workers.size() > static_cast<std::size_t>(ATP_XDP_ENDS) || job.key ||
+        job.about.limit != 0 || !job.sources.empty() || !all_v4(job.workers) ||
         !all_v4(job.servers)) {
       return ok_status();
     }
