@@ -1,6 +1,6 @@
-// PlanProgress: which transfers may be sent next. It keeps the versions of a plan (plan.h) without
-// any notion of time: the caller says when a rank's own tensor is ready and what has arrived, and
-// learns which transfers are ready.
+// PlanProgress: which transfers may be sent next, by the rule of turns.h. It keeps the versions of
+// a plan (plan.h) without any notion of time: the caller says when a rank's own tensor is ready and
+// what has arrived, and learns which transfers are ready.
 //
 // A caller that runs a plan, as fluid flows or as packets, keeps one of these apart from its
 // network.
@@ -13,6 +13,7 @@
 
 #include "plan/buckets.h"
 #include "plan/plan.h"
+#include "plan/turns.h"
 
 namespace thalweg::plan {
 
@@ -27,6 +28,7 @@ class PlanProgress {
   void start(Rank rank, Ready ready) {
     for (const std::uint32_t buffer : buffers_of_rank_[rank.index()]) {
       version_[buffer] = 0;
+      send_up_to(buffer, 0, ready);
       advance(buffer, ready);
     }
   }
@@ -43,25 +45,29 @@ class PlanProgress {
   [[nodiscard]] bool done(Rank rank) const { return arrivals_left_[rank.index()] == 0; }
 
  private:
-  static constexpr std::int32_t kNotStarted = -1;
+  static constexpr std::uint32_t kNotStarted = ~std::uint32_t{0};
 
   struct Index;
   explicit PlanProgress(const Plan& plan, Index index);
 
-  // Applies the arrivals whose turn it is, then reports the transfers that carry the current
-  // version.
+  // Applies the arrivals whose turn it is, and reports the transfers that carry their versions.
   template <class Ready>
   void advance(std::uint32_t buffer, Ready ready) {
-    const auto arrivals = arrivals_[buffer];
-    std::int32_t& version = version_[buffer];
-    while (static_cast<std::size_t>(version) < arrivals.size() &&
-           has_arrived_[arrivals[static_cast<std::size_t>(version)]]) {
-      ++version;
-      --arrivals_left_[rank_of_[buffer].index()];
-    }
+    take_turns(
+        arrivals_[buffer], version_[buffer],
+        [&](std::uint32_t transfer) { return has_arrived_[transfer]; },
+        [&](std::uint32_t, std::uint32_t version) {
+          --arrivals_left_[rank_of_[buffer].index()];
+          send_up_to(buffer, version, ready);
+        });
+  }
+
+  template <class Ready>
+  void send_up_to(std::uint32_t buffer, std::uint32_t version, Ready ready) {
     const auto sends = sends_[buffer];
     std::uint32_t& next = next_send_[buffer];
-    while (next < sends.size() && plan_.transfers[sends[next]].after <= version) {
+    while (next < sends.size() &&
+           static_cast<std::uint32_t>(plan_.transfers[sends[next]].after) <= version) {
       ready(static_cast<std::size_t>(sends[next++]));
     }
   }
@@ -75,7 +81,7 @@ class PlanProgress {
   Buckets sends_;     // [buffer]: transfers that read it, by version
   Buckets arrivals_;  // [buffer]: transfers that write it, in plan order
   std::vector<std::uint32_t> next_send_;
-  std::vector<std::int32_t> version_;
+  std::vector<std::uint32_t> version_;
   std::vector<bool> has_arrived_;            // [transfer]
   std::vector<std::int32_t> arrivals_left_;  // [rank]
 };

@@ -332,20 +332,21 @@ Status Communicator::Core::use_dlcp(const Call& call, const CallOptions& options
   std::vector<int> ranks;
   for (const Rank peer : op.plan->peers()) ranks.push_back(peer.value());
   THALWEG_TRY(op.dlcp_peers, dlcp_->connect(ranks, net::monotonic_now() + op.limit));
+  const std::size_t payload = dlcp_payload();
   op.dlcp = Operation::State::Dlcp{
       .reduce_bound = options.loss_bound,
       .copy_bound = options.result_loss_bound.value_or(options.loss_bound / 2),
+      .layout = {static_cast<std::int64_t>(payload / size_of(call.type)), options.loss_bound > 0},
       .queue = options.dlcp_queue};
-  if (options.loss_bound == 0) return ok_status();
-  const std::size_t payload = dlcp_payload();
   for (const net::DlcpWays& ways : op.dlcp_peers) {
     for (const Peer& peer : ways) {
       if (peer.packet_payload() == payload) continue;
+      op.dlcp->layout.segment_elements = kWholeChunks;
+      if (options.loss_bound == 0) continue;
       return Error(fmt::format("{}: packets to {} take {} bytes of a tensor; dlcp_payload is {}",
                                call.name, peer.name(), peer.packet_payload(), payload));
     }
   }
-  op.dlcp->segment_elements = static_cast<std::int64_t>(payload / size_of(call.type));
   return ok_status();
 }
 

@@ -164,8 +164,8 @@ void Engine::begin(const std::shared_ptr<Op>& op) {
     return;
   }
   if (op->dlcp) {
-    op->chunks = std::make_unique<exec::ChunkExecutor>(
-        *op->plan, op->type, op->op, op->dlcp->segment_elements, op->memory,
+    op->chunks = std::make_unique<exec::SegmentExecutor>(
+        *op->plan, op->type, op->op, op->dlcp->layout, op->memory,
         [this](std::size_t bytes) { return blocks_.take(bytes); });
     expect_parts(*op);
     if (!driven_) arm();

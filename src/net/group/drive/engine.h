@@ -248,19 +248,20 @@ class Engine final : public OperationHost,
   void end_over();
   // Ends the operation and takes it off running_. Its last steps run only if it succeeded.
   void finish(Op& op, Status result);
-  // Over DLCP (engine_dlcp.cc). Transfers are started without the mutex, since they may be over at
-  // once, and they end in the endpoint's thread.
+  // Over DLCP (engine_dlcp.cc). Segments arrive, and transfers end, in the endpoint's thread.
   static void expect_parts(Op& op);
   void start_dlcp(const std::shared_ptr<Op>& op);
-  void send_dlcp(const std::shared_ptr<Op>& op, const std::vector<std::uint32_t>& sends);
-  // `first`: index of the part's first element in the chunk.
-  void on_dlcp_received(const std::shared_ptr<Op>& op, std::uint32_t slot, std::int64_t first,
+  // Starts a send, of which these segments are the first that are ready.
+  static Status send_dlcp(Op& op, const exec::SegmentExecutor::Ready& ready);
+  // More segments of a send that was started are ready.
+  static void offer_dlcp(const Op& op, const exec::SegmentExecutor::Ready& ready);
+  void on_dlcp_received(const std::shared_ptr<Op>& op, std::uint32_t slot,
                         const Result<TransferReport>& report);
   void on_dlcp_sent(const std::shared_ptr<Op>& op, std::uint32_t send,
                     const Result<TransferReport>& report);
   // A transfer "from" or "to" a rank has failed.
   void lose_transfer(Op& op, const Error& error, const char* way, Rank rank);
-  // Starts the sends that are ready, and finishes the operation if it is done. Unlocks `lock`.
+  // Lets leave what is ready, and finishes the operation if it is done. Unlocks `lock`.
   void look_at_dlcp(const std::shared_ptr<Op>& op, Lock& lock);
   // Notes a transfer of the operation, to cancel it if the operation fails.
   void keep(const std::shared_ptr<Op>& op, const Transfer& transfer);

@@ -14,9 +14,10 @@
 #include <thalweg/communicator.h>
 #include <thalweg/endpoint.h>
 
+#include "base/segment_tag.h"
 #include "base/units.h"
-#include "exec/chunk_executor.h"
 #include "exec/executor.h"
+#include "exec/segment_executor.h"
 #include "net/group/drive/step_notes.h"
 #include "net/io/home_process.h"
 #include "proto/collective/call.h"
@@ -33,6 +34,9 @@ class OperationHost {
 };
 
 inline constexpr int kAnyPeer = -1;
+
+// Elements of a segment, where packets to the peers differ in size: chunks are not divided.
+inline constexpr std::int64_t kWholeChunks = std::int64_t{1} << 40;
 
 namespace net {
 struct KnownCall;
@@ -63,8 +67,8 @@ struct Operation::State final : proto::CollectiveCall {
   struct Dlcp {
     double reduce_bound = 0;  // loss bound of transfers that are added up
     double copy_bound = 0;    // loss bound of transfers of results
-    // With a bound above 0: elements that fit a packet. 0: exact.
-    std::int64_t segment_elements = 0;
+    // How chunks are divided into packets. It is counted with a bound above 0.
+    exec::SegmentExecutor::Layout layout;
     std::uint8_t queue = 1;  // queue of its packets
   };
   std::optional<Dlcp> dlcp;
@@ -80,17 +84,18 @@ struct Operation::State final : proto::CollectiveCall {
   std::atomic<std::size_t> parts_left = 0;
 
   // Guarded by the engine's mutex.
-  std::unique_ptr<exec::Executor> executor;     // while it runs over streams
-  std::unique_ptr<exec::ChunkExecutor> chunks;  // over DLCP; stays as long as a transfer may use it
-  std::vector<Transfer> transfers;              // over DLCP, in flight or over
-  // Over DLCP: for each chunk, how many of its parts, one per way, are not over, and what they
-  // lost.
-  struct Parts {
+  std::unique_ptr<exec::Executor> executor;  // while it runs over streams
+  // Over DLCP; it stays as long as a transfer may use it.
+  std::unique_ptr<exec::SegmentExecutor> chunks;
+  std::vector<Transfer> transfers;  // over DLCP, in flight or over
+  // Over DLCP: for each chunk, how many of its parts, one per way, are not over.
+  std::vector<std::size_t> arriving;  // [slot]
+  struct Leaving {
+    std::vector<Transfer> parts = {};  // empty: nothing of it is ready
     std::size_t left = 0;
-    std::vector<exec::ChunkExecutor::Lost> lost = {};
   };
-  std::vector<Parts> arriving;  // [slot]
-  std::vector<Parts> leaving;   // [send]
+  std::vector<Leaving> leaving;               // [send]
+  std::vector<std::vector<SegmentTag>> tags;  // [buffer][segment], if packets may be lost
   [[nodiscard]] bool runs() const { return (executor || chunks) && !result; }
   bool has_streams = false;      // it has streams to all its peers
   bool at_once = false;          // it was over when start() returned: only its caller knows it
