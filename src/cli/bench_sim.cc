@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "lab/bench/sim_speed.h"
+#include "sim/core/shard_map.h"
 
 namespace thalweg::cli {
 namespace {
@@ -25,7 +26,8 @@ void add_bench_sim(CLI::App& bench) {
   auto arguments = std::make_shared<BenchSimArguments>();
   lab::SimSpeedOptions& options = arguments->options;
   CLI::App& app = *bench.add_subcommand(
-      "sim", "packet-hops a second of the simulator on one core, and of ns-3 beside it");
+      "sim",
+      "packet-hops a second of the simulator on one core, of ns-3 beside it, and the gain of more");
   app.add_option("--topology", options.topology, "a topology file or shorthand");
   app.add_option("--flow-size", options.flow_size, "bytes of every flow, with a unit");
   app.add_option("--rounds", options.rounds, "flows that every host sends at once")
@@ -33,6 +35,9 @@ void add_bench_sim(CLI::App& bench) {
   app.add_option("--until", options.until, "simulated time of a run");
   app.add_option("--turns", options.turns, "how often both are measured in turn")
       ->check(CLI::Range(1, 1000));
+  app.add_option("--threads", options.threads,
+                 "threads of the runs that give 'speedup' (0: one for each core)")
+      ->check(CLI::Range(std::size_t{0}, sim::kMaxShards));
   app.add_option("--seed", options.seed, "seed for the choice of targets and paths");
   app.add_option("--ns3", options.ns3,
                  "the program ns3_peer (default: ../ns3/ns3_peer beside this one's folder)");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "cli/command.h"
 #include "cli/sim_options.h"
@@ -16,6 +17,7 @@
 #include "lab/sweep/sim_sweep.h"
 #include "lab/sweep/sweep_output.h"
 #include "lab/terminal.h"
+#include "sim/core/shard_map.h"
 #include "sim/scenario/result_json.h"
 
 namespace thalweg::cli {
@@ -29,19 +31,29 @@ struct SimRunArguments {
   std::string flows;
   std::string csv;
   lab::PictureArguments pictures;
+  std::size_t threads = 1;
   bool json = false;
 };
+
+// Says on standard error why one run uses one thread, if it was asked to use more.
+void note_one_thread(const SimRunArguments& arguments, const sim::Scenario& scenario) {
+  if (arguments.threads == 1) return;
+  const auto why = arguments.pictures.any() ? std::optional<std::string>("--trace and --plot")
+                                            : sim::why_one_shard(scenario);
+  if (why) fmt::print(stderr, "note: one thread is used, because of {}\n", *why);
+}
 
 Result<int> run_one(const SimRunArguments& arguments, const sim::Scenario& scenario) {
   THALWEG_TRY_STATUS(lab::check_pictures(arguments.pictures));
   const auto recorder = lab::recorder_for(arguments.pictures, scenario);
+  note_one_thread(arguments, scenario);
   sim::ScenarioResult result;
   {
     lab::Progress progress;
     const auto show = [&](Time now, double share) {
       progress.show(fmt::format("{} simulated", to_human(now.since_start())), share);
     };
-    THALWEG_TRY(result, lab::run_checked(scenario, show, recorder.get()));
+    THALWEG_TRY(result, lab::run_checked(scenario, show, recorder.get(), arguments.threads));
   }
   std::vector<lab::OutputFile> files;
   if (recorder) {
@@ -66,6 +78,9 @@ Result<int> run_all(const SimRunArguments& arguments, const lab::Sweep& sweep,
   if (!arguments.flows.empty()) return Error("--flows is for a single run, not for a sweep");
   if (arguments.pictures.any()) {
     return Error("--trace and --plot are for a single run, not for a sweep");
+  }
+  if (arguments.threads != 1) {
+    return Error("--threads is for a single run; -j says how many points of a sweep run at once");
   }
   THALWEG_TRY_STATUS(lab::check_points(sweep));
   THALWEG_TRY(const auto done, lab::run_sweep(sweep, arguments.sweep.at_once));
@@ -119,6 +134,9 @@ void add_sim_run(CLI::App& sim) {
   app.add_option("--models", arguments->models, "folder of the layer tables");
   app.add_option("--flows", arguments->flows, "write every flow that ended, as CSV");
   app.add_option("--csv", arguments->csv, "write the result, one line a point, as CSV");
+  app.add_option("--threads", arguments->threads,
+                 "simulate the racks of a single run on so many threads; the result is the same")
+      ->check(CLI::Range(std::size_t{1}, sim::kMaxShards));
   add_picture_options(app, arguments->pictures);
   app.add_flag("--json", arguments->json, "print a JSON object");
   add_examples(app,

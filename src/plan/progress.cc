@@ -48,7 +48,7 @@ PlanProgress::PlanProgress(const Plan& plan, Index index)
                 [&](std::uint32_t i) { return target_buffer_[i]; }),
       next_send_(rank_of_.size(), 0),
       version_(rank_of_.size(), kNotStarted),
-      has_arrived_(plan.transfers.size(), false),
+      has_arrived_(plan.transfers.size(), 0),
       arrivals_left_(static_cast<std::size_t>(plan.ranks), 0) {
   for (std::size_t b = 0; b < rank_of_.size(); ++b) {
     std::ranges::stable_sort(sends_[b], {}, [&](auto i) { return plan.transfers[i].after; });

@@ -3,7 +3,9 @@
 // learns which transfers are ready.
 //
 // A caller that runs a plan, as fluid flows or as packets, keeps one of these apart from its
-// network.
+// network. Calls for different ranks touch different memory, so several threads may make them at
+// the same time: start(rank) and done(rank) are calls for that rank, arrive(transfer) is one for
+// the transfer's target. Every transfer that becomes ready has that rank as its source.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +36,7 @@ class PlanProgress {
   // The transfer has reached its target. Must be called once per transfer, in any order.
   template <class Ready>
   void arrive(std::size_t transfer, Ready ready) {
-    has_arrived_[transfer] = true;
+    has_arrived_[transfer] = 1;
     const std::uint32_t buffer = target_buffer_[transfer];
     if (version_[buffer] != kNotStarted) advance(buffer, ready);
   }
@@ -55,7 +57,7 @@ class PlanProgress {
     const auto arrivals = arrivals_[buffer];
     std::int32_t& version = version_[buffer];
     while (static_cast<std::size_t>(version) < arrivals.size() &&
-           has_arrived_[arrivals[static_cast<std::size_t>(version)]]) {
+           has_arrived_[arrivals[static_cast<std::size_t>(version)]] != 0) {
       ++version;
       --arrivals_left_[rank_of_[buffer].index()];
     }
@@ -76,7 +78,7 @@ class PlanProgress {
   Buckets arrivals_;  // [buffer]: transfers that write it, in plan order
   std::vector<std::uint32_t> next_send_;
   std::vector<std::int32_t> version_;
-  std::vector<bool> has_arrived_;            // [transfer]
+  std::vector<std::uint8_t> has_arrived_;    // [transfer]
   std::vector<std::int32_t> arrivals_left_;  // [rank]
 };
 

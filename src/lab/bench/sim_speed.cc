@@ -8,17 +8,22 @@
 #include <fmt/core.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <span>
+#include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/prng.h"
 #include "lab/console.h"
 #include "lab/files.h"
+#include "lab/sweep/thread_crew.h"
 #include "lab/terminal.h"
 #include "launch/child_process.h"
 #include "sim/core/network.h"
@@ -36,6 +41,7 @@ constexpr std::uint32_t kFraming = 2;  // as ns-3's point-to-point links add
 constexpr std::size_t kMostPaths = 64;
 // A turn repeats the run of our simulator until it has taken this long.
 constexpr double kTurnSeconds = 0.4;
+constexpr double kMilli = 1e3;
 constexpr std::chrono::milliseconds kPeerLimit{120'000};
 
 struct BenchFlow {
@@ -80,6 +86,11 @@ struct SimSpeed {
 struct SimRuns {
   SimSpeed ours;
   sim::NetworkCounters counters;  // of one run
+  // Our simulator on several threads, and on one thread in the same turns: the least time of a run.
+  std::size_t threads = 1;
+  double one_wall_s = std::numeric_limits<double>::infinity();
+  double all_wall_s = std::numeric_limits<double>::infinity();
+  [[nodiscard]] double speedup() const { return one_wall_s / all_wall_s; }
   std::optional<SimSpeed> peer;
 };
 
@@ -124,15 +135,22 @@ Result<Workload> make_workload(const SimSpeedOptions& options) {
                   .seed = options.seed};
 }
 
-Status run_ours(const Workload& workload, const sim::TransportFactory& transport,
-                SimRuns& measured) {
+struct OneRun {
+  sim::NetworkCounters counters;
+  double cpu_seconds = 0;
+  double wall_seconds = 0;
+};
+
+Result<OneRun> run_once(const Workload& workload, const sim::TransportFactory& transport,
+                        const sim::Sharding& sharding) {
   sim::NetworkOptions options;
   options.queues.port_buffer = kBuffer;
   options.queues.mark_above = kMark;
   options.framing_bytes = kFraming;
   options.seed = workload.seed;
-  sim::Network network(workload.topology, options);
+  sim::Network network(workload.topology, options, sharding);
   const double before = processor_seconds();
+  const auto start = std::chrono::steady_clock::now();
   for (const BenchFlow& flow : workload.flows) {
     network.start_flow({.source = flow.source,
                         .target = flow.target,
@@ -141,12 +159,35 @@ Status run_ours(const Workload& workload, const sim::TransportFactory& transport
                         .path = flow.path});
   }
   network.run(Time::at(workload.until));
-  const double seconds = processor_seconds() - before;
-  const sim::NetworkCounters& counters = measured.counters = network.counters();
-  measured.ours.add({counters.packet_hops, counters.events, seconds, 1});
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
+  const OneRun run{network.counters(), processor_seconds() - before, wall.count()};
   const auto wrong = network.violations();
-  if (wrong.empty()) return ok_status();
+  if (wrong.empty()) return run;
   return Error("a checker of the simulator complains: " + wrong.front());
+}
+
+Status run_ours(const Workload& workload, const sim::TransportFactory& transport,
+                SimRuns& measured) {
+  THALWEG_TRY(const OneRun run, run_once(workload, transport, {}));
+  measured.counters = run.counters;
+  measured.one_wall_s = std::min(measured.one_wall_s, run.wall_seconds);
+  measured.ours.add({run.counters.packet_hops, run.counters.events, run.cpu_seconds, 1});
+  return ok_status();
+}
+
+// The same on several threads, which must do the same work.
+Status run_on_threads(const Workload& workload, const sim::TransportFactory& transport,
+                      ThreadCrew& crew, SimRuns& measured) {
+  THALWEG_TRY(const OneRun run,
+              run_once(workload, transport, {.shards = measured.threads, .crew = &crew}));
+  const sim::NetworkCounters& one = measured.counters;
+  const sim::NetworkCounters& all = run.counters;
+  if (std::tie(one.packet_hops, one.bytes_delivered, one.marks, one.drops_full) !=
+      std::tie(all.packet_hops, all.bytes_delivered, all.marks, all.drops_full)) {
+    return Error(fmt::format("{} threads gave another result than one", measured.threads));
+  }
+  measured.all_wall_s = std::min(measured.all_wall_s, run.wall_seconds);
+  return ok_status();
 }
 
 Result<SimSpeed> run_peer(const std::string& program, const Workload& workload) {
@@ -194,7 +235,9 @@ Result<std::string> find_peer(const SimSpeedOptions& options) {
 
 nlohmann::ordered_json speed_json(const Workload& workload, const SimRuns& measured,
                                   const std::string& no_peer) {
-  const auto& [ours, counters, peer] = measured;
+  const SimSpeed& ours = measured.ours;
+  const sim::NetworkCounters& counters = measured.counters;
+  const std::optional<SimSpeed>& peer = measured.peer;
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   nlohmann::ordered_json result{{"topology", workload.topology.name()},
@@ -203,6 +246,10 @@ nlohmann::ordered_json speed_json(const Workload& workload, const SimRuns& measu
                                 {"simulated_us", workload.until.us()},
                                 {"packet_hops_per_s", ours.hops_per_second()},
                                 {"events_per_s", ours.events_per_second()},
+                                {"threads", measured.threads},
+                                {"speedup", measured.speedup()},
+                                {"wall_ms", measured.one_wall_s * kMilli},
+                                {"threads_wall_ms", measured.all_wall_s * kMilli},
                                 {"ns3_packet_hops_per_s", nullptr},
                                 {"ratio", nullptr},
                                 {"packet_hops", ours.hops_a_run()},
@@ -229,10 +276,13 @@ nlohmann::ordered_json speed_json(const Workload& workload, const SimRuns& measu
 }
 
 // Runs both simulators in turn; only ours if `peer_program` is empty.
-Result<SimRuns> measure_speed(const Workload& workload, int turns,
+Result<SimRuns> measure_speed(const Workload& workload, int turns, std::size_t threads,
                               const std::string& peer_program) {
   THALWEG_TRY(const auto transport, sim::make_transport("dctcp", {}));
   SimRuns measured;
+  const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
+  measured.threads = threads == 0 ? cores : threads;
+  ThreadCrew crew(std::min(measured.threads, cores));
   Progress progress;
   for (int turn = 0; turn < turns; ++turn) {
     progress.show(fmt::format("turn {} of {}", turn + 1, turns), static_cast<double>(turn) / turns);
@@ -240,6 +290,7 @@ Result<SimRuns> measure_speed(const Workload& workload, int turns,
     do {
       THALWEG_TRY_STATUS(run_ours(workload, *transport, measured));
     } while (measured.ours.cpu_seconds < enough);
+    THALWEG_TRY_STATUS(run_on_threads(workload, *transport, crew, measured));
     if (peer_program.empty()) continue;
     THALWEG_TRY(const SimSpeed one, run_peer(peer_program, workload));
     if (!measured.peer) measured.peer.emplace();
@@ -256,8 +307,8 @@ Result<nlohmann::ordered_json> measure_sim_speed(const SimSpeedOptions& options)
   if (!peer_program.ok() && !options.ns3.empty() && !options.no_ns3) {
     return peer_program.error().within("--ns3");
   }
-  THALWEG_TRY(const SimRuns measured,
-              measure_speed(workload, options.turns, peer_program.ok() ? *peer_program : ""));
+  THALWEG_TRY(const SimRuns measured, measure_speed(workload, options.turns, options.threads,
+                                                    peer_program.ok() ? *peer_program : ""));
   return speed_json(workload, measured, peer_program.ok() ? "" : peer_program.error().message());
 }
 
@@ -269,6 +320,9 @@ std::string sim_speed_text(const nlohmann::ordered_json& r) {
       r["topology"].get<std::string>(), r["flows"].get<std::size_t>(), number("simulated_us"),
       number("packet_hops_per_s") * 1e-6, r["packet_hops"].get<std::uint64_t>(),
       r["runs"].get<int>(), number("cpu_seconds"));
+  text += fmt::format("on {} threads: {:.1f} ms a run instead of {:.1f}, {:.2f} times as fast\n",
+                      r["threads"].get<std::size_t>(), number("threads_wall_ms"), number("wall_ms"),
+                      number("speedup"));
   if (r["ratio"].is_null()) {
     return text + fmt::format("ns-3: not run: {}\n", r["no_ns3"].get<std::string>());
   }

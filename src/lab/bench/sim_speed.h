@@ -18,8 +18,9 @@ struct SimSpeedOptions {
   int rounds = 2;               // flows that every host sends
   int turns = 3;                // how often both simulators are measured in turn
   std::uint64_t seed = 1;
-  std::string ns3;      // path of ns3_peer; empty: beside the folder of this program
-  bool no_ns3 = false;  // measures our simulator only
+  std::size_t threads = 0;  // of the runs on several threads; 0: one for each core
+  std::string ns3;          // path of ns3_peer; empty: beside the folder of this program
+  bool no_ns3 = false;      // measures our simulator only
 };
 
 // Checks the options and measures. A missing ns3_peer is an error only if `ns3` names it; otherwise

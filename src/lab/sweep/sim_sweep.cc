@@ -2,7 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <thread>
+
 #include "lab/sweep/process_pool.h"
+#include "lab/sweep/thread_crew.h"
 
 namespace thalweg::lab {
 
@@ -66,8 +70,11 @@ Result<std::optional<SweepResult>> run_sweep(const Sweep& sweep, int at_once) {
 
 Result<sim::ScenarioResult> run_checked(const sim::Scenario& scenario,
                                         const sim::RunProgress& progress,
-                                        sim::RunRecorder* recorder) {
-  THALWEG_TRY(sim::ScenarioResult result, sim::run_scenario(scenario, progress, recorder));
+                                        sim::RunRecorder* recorder, std::size_t threads) {
+  const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
+  ThreadCrew crew(std::min(threads, cores));
+  THALWEG_TRY(sim::ScenarioResult result,
+              sim::run_scenario(scenario, progress, recorder, {.shards = threads, .crew = &crew}));
   if (!result.violations.empty()) {
     return Error("a checker of the simulator complains, the result cannot be trusted: " +
                  result.violations.front());

@@ -49,8 +49,11 @@ Status check_points(const Sweep& sweep);
 Result<std::optional<SweepResult>> run_sweep(const Sweep& sweep, int at_once);
 
 // Runs one scenario. It is an error if the simulator's checkers complain. `recorder` may be null.
+// `threads`: how many parts of the network are simulated side by side, where the scenario allows
+// it, by as many threads if there are cores for them. The result is the same for any number.
 Result<sim::ScenarioResult> run_checked(const sim::Scenario& scenario,
                                         const sim::RunProgress& progress,
-                                        sim::RunRecorder* recorder = nullptr);
+                                        sim::RunRecorder* recorder = nullptr,
+                                        std::size_t threads = 1);
 
 }  // namespace thalweg::lab

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "sim/core/network.h"
-#include "sim/hosts/connections.h"
 
 namespace thalweg::sim {
 
@@ -14,22 +13,21 @@ class Aggregation {
  public:
   // `number` is what Network::add_aggregation() returned for this spec; `tag` is given to the job's
   // flows.
-  Aggregation(Network& network, FlowEnds& ends, AggregationSpec spec, std::int32_t number,
-              std::uint64_t tag)
-      : network_(network), ends_(ends), spec_(std::move(spec)), number_(number), tag_(tag) {}
+  Aggregation(Network& network, AggregationSpec spec, std::int32_t number, std::uint64_t tag)
+      : network_(network), spec_(std::move(spec)), number_(number), tag_(tag) {}
 
   // Sends the worker's next tensor and calls `then` when the worker has the sum. All workers of the
   // job send the same tensors in the same order.
   void send(Rank worker, Bytes size, std::function<void()> then) {
     const Rank target = spec_.workers[worker.index()];
-    const FlowId flow = network_.start_flow({.source = other_end(target),
-                                             .target = target,
-                                             .bytes = static_cast<std::uint64_t>(size.count()),
-                                             .transport = spec_.transport,
-                                             .tag = tag_,
-                                             .aggregation = number_,
-                                             .worker = worker.value()});
-    ends_.expect(flow, std::move(then));
+    network_.start_flow({.source = other_end(target),
+                         .target = target,
+                         .bytes = static_cast<std::uint64_t>(size.count()),
+                         .transport = spec_.transport,
+                         .tag = tag_,
+                         .aggregation = number_,
+                         .worker = worker.value()},
+                        {.arrived = std::move(then), .finished = {}});
   }
 
  private:
@@ -43,7 +41,6 @@ class Aggregation {
   }
 
   Network& network_;
-  FlowEnds& ends_;
   const AggregationSpec spec_;
   const std::int32_t number_;
   const std::uint64_t tag_;

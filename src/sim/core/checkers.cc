@@ -32,9 +32,9 @@ void Fabric::check_port(std::uint32_t arc, std::vector<std::string>& violations)
   }
 }
 
-// Conservation: every packet that hosts sent or switches copied was delivered, absorbed by a
-// switch, dropped or is still inside; and each packet inside waits in the queues of a port or is
-// under way with exactly one valid event.
+// Conservation: every packet that hosts sent, switches copied or other shards sent was delivered,
+// absorbed by a switch, dropped, sent to another shard or is still inside; and each packet inside
+// waits in the queues of a port or is under way with exactly one valid event.
 void Fabric::check_packets(std::vector<std::string>& violations) const {
   std::uint64_t inside = 0;
   std::uint64_t bytes_inside = 0;
@@ -45,23 +45,29 @@ void Fabric::check_packets(std::vector<std::string>& violations) const {
   }
   const NetworkCounters& c = counters_;
   const std::uint64_t dropped = c.drops_full + c.drops_selective + c.drops_fault;
-  if (c.packets_sent + c.packets_copied !=
+  // What came from other shards, less what left for them, in arithmetic modulo 2^64.
+  const auto packets_received = static_cast<std::uint64_t>(packets_received_);
+  const auto bytes_received = static_cast<std::uint64_t>(bytes_received_);
+  if (c.packets_sent + c.packets_copied + packets_received !=
       c.packets_delivered + c.packets_absorbed + dropped + inside) {
     violations.push_back(
-        fmt::format("packets: {} sent, {} copied, {} delivered, {} absorbed, {} dropped, {} inside",
-                    c.packets_sent, c.packets_copied, c.packets_delivered, c.packets_absorbed,
-                    dropped, inside));
+        fmt::format("packets: {} sent, {} copied, {} from other shards, {} delivered, {} absorbed, "
+                    "{} dropped, {} inside",
+                    c.packets_sent, c.packets_copied, packets_received_, c.packets_delivered,
+                    c.packets_absorbed, dropped, inside));
   }
-  if (c.bytes_sent + c.bytes_copied !=
+  if (c.bytes_sent + c.bytes_copied + bytes_received !=
       c.bytes_delivered + c.bytes_absorbed + c.bytes_dropped + bytes_inside) {
     violations.push_back(fmt::format(
-        "bytes: {} sent, {} copied, {} delivered, {} absorbed, {} dropped, {} inside", c.bytes_sent,
-        c.bytes_copied, c.bytes_delivered, c.bytes_absorbed, c.bytes_dropped, bytes_inside));
+        "bytes: {} sent, {} copied, {} from other shards, {} delivered, {} absorbed, {} dropped, "
+        "{} inside",
+        c.bytes_sent, c.bytes_copied, bytes_received_, c.bytes_delivered, c.bytes_absorbed,
+        c.bytes_dropped, bytes_inside));
   }
   std::uint64_t bytes_placed = 0;
   for (const Port& port : ports_) bytes_placed += port.queues ? port.queues->bytes() : 0;
   events_.for_each([&](const Event& event) {
-    if (event.kind() != EventKind::kArrival) return;
+    if (event.kind() != EventKind::kArrival && event.kind() != EventKind::kDeparture) return;
     const PooledPacket& packet = pool_[event.subject];
     if (packet.live && packet.stamp == event.stamp()) bytes_placed += packet.wire_size;
   });

@@ -112,7 +112,7 @@ void EventQueue::unload(std::uint64_t slot) {
 }
 
 bool EventQueue::advance() {
-  CHECK(order_ < kMaxOrder, "more than {} events in one run", kMaxOrder);
+  CHECK(pushed_ < kMostEvents, "more than {} events in one run", kMostEvents);
   current_.clear();
   next_ = 0;
   const std::uint64_t wheel = next_wheel_bucket();

@@ -1,5 +1,10 @@
-// The simulator's agenda: plain events, taken in order of time and, at equal times, in the order in
-// which they were inserted.
+// The simulator's agenda: plain events, taken in order of time.
+//
+// The order at equal times does not depend on how the network is divided into shards (ADR 21):
+// first arrivals, in an order that a hash of link and time gives, so that no link is always the
+// first; then notices, by the number of their flow; then what a node has set for itself, in the
+// order in which it was inserted. Only the order of events of one node matters, because every link
+// takes time.
 //
 // Most events lie a packet's flight ahead, in a band of some tens of microseconds; a few (timers,
 // calls of the workload) lie far out. So the near future is a wheel of buckets, each a narrow span
@@ -23,12 +28,17 @@
 #include <optional>
 #include <vector>
 
+#include "base/prng.h"
 #include "base/units.h"
+#include "topology/topology.h"
 
 namespace thalweg::sim {
 
 enum class EventKind : std::uint8_t {
   kArrival,             // subject: packet; arc: the link it crossed
+  kDeparture,           // the same packet begins to cross an arc that leads to another shard
+  kFlowEnded,           // subject: the flow whose sender learns that all has arrived
+  kFlowClosed,          // subject: the flow whose receiver learns that the sender is done
   kPortFree,            // arc: the port that may send its next packet
   kTimer,               // subject: flow
   kCall,                // subject: a call of the workload
@@ -39,10 +49,16 @@ enum class EventKind : std::uint8_t {
   kAggregationDrained,  // as kDrained, for workers of aggregation
 };
 
+// Whether the event tells one end of a flow what happened at the other.
+constexpr bool is_notice(EventKind kind) {
+  return kind == EventKind::kFlowEnded || kind == EventKind::kFlowClosed;
+}
+
 struct Event {
   std::int64_t time_ps = 0;
-  // Insertion number, kind and stamp in one word: the number is in the upper bits, so comparing
-  // words compares numbers.
+  // Number, kind and stamp in one word: the number is in the upper bits, so comparing words
+  // compares numbers. The number is a hash and the arc for arrivals, the flow for notices, and that
+  // of the insertion for other events.
   std::uint64_t order = 0;
   std::uint32_t subject = 0;
   std::uint32_t arc = 0;
@@ -83,7 +99,7 @@ class EventQueue {
 
   [[nodiscard]] Time now() const { return Time::at(Duration::picoseconds(now_ps_)); }
   [[nodiscard]] std::int64_t now_ps() const { return now_ps_; }
-  [[nodiscard]] std::uint64_t size() const { return order_ - taken_; }
+  [[nodiscard]] std::uint64_t size() const { return pushed_ - taken_; }
   [[nodiscard]] std::uint64_t taken() const { return taken_; }
   // How many events were pushed for a time in the past: a bug of the caller. They happen now
   // instead.
@@ -120,7 +136,12 @@ class EventQueue {
   static constexpr std::uint64_t kBuckets = 1 << 15;
   static constexpr std::uint64_t kWords = kBuckets / 64;
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
-  static constexpr std::uint64_t kMaxOrder = std::uint64_t{1} << 40;
+  // The numbers of arrivals lie below those of notices, and these below those of other events.
+  static constexpr int kArcBits = 21;
+  static_assert(2 * topology::kMaxLinks <= 1 << kArcBits);
+  static constexpr std::uint64_t kNotices = std::uint64_t{1} << (kArcBits + 16);
+  static constexpr std::uint64_t kOthers = 2 * kNotices;
+  static constexpr std::uint64_t kMostEvents = (std::uint64_t{1} << 40) - kOthers;
 
   struct Node {
     Event event;
@@ -129,6 +150,11 @@ class EventQueue {
 
   [[nodiscard]] std::uint64_t bucket_of(std::int64_t time_ps) const {
     return static_cast<std::uint64_t>(time_ps) >> shift_;
+  }
+  // 16 bits of a hash, and below them the arc.
+  [[nodiscard]] static std::uint64_t arrival_number(std::int64_t time_ps, std::uint32_t arc) {
+    const std::uint64_t mixed = static_cast<std::uint64_t>(time_ps) ^ arc * kGoldenStep;
+    return (mixed * 0xd6e8feb86659fd93) >> 48 << kArcBits | arc;
   }
   void link(std::uint64_t slot, const Event& event);
   // Returns the first bucket after current_bucket_ whose list is not empty; kNever if there is
@@ -140,7 +166,7 @@ class EventQueue {
 
   int shift_;
   std::int64_t now_ps_ = 0;
-  std::uint64_t order_ = 0;
+  std::uint64_t pushed_ = 0;
   std::uint64_t taken_ = 0;
   std::uint64_t late_ = 0;
 
@@ -178,7 +204,11 @@ inline void EventQueue::push(std::int64_t time_ps, EventKind kind, std::uint32_t
     time_ps = now_ps_;
   }
   const std::uint64_t tag = (static_cast<std::uint64_t>(kind) << Event::kStampBits) | stamp;
-  const std::uint64_t order = (order_++ << (Event::kStampBits + Event::kKindBits)) | tag;
+  const std::uint64_t inserted = pushed_++;
+  const std::uint64_t number = kind == EventKind::kArrival ? arrival_number(time_ps, arc)
+                               : is_notice(kind)           ? kNotices | subject
+                                                           : kOthers + inserted;
+  const std::uint64_t order = (number << (Event::kStampBits + Event::kKindBits)) | tag;
   const Event event{time_ps, order, subject, arc};
   const std::uint64_t bucket = bucket_of(time_ps);
   if (bucket <= current_bucket_) {

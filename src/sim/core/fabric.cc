@@ -242,7 +242,14 @@ bool Fabric::fits_shared(const Port& port, std::uint32_t size) {
 void Fabric::transmit(Port& port, std::uint32_t arc, std::uint32_t place, std::int64_t start_ps) {
   const PooledPacket& packet = pool_[place];
   port.free_at_ps = start_ps + port.transmission_ps(packet.wire_size + framing_bytes_);
-  events_.push(port.free_at_ps + port.delay_ps, EventKind::kArrival, place, arc, packet.stamp);
+  const std::int64_t arrival_ps = port.free_at_ps + port.delay_ps;
+  if (!port.leaves_shard) [[likely]] {
+    events_.push(arrival_ps, EventKind::kArrival, place, arc, packet.stamp);
+  } else if (start_ps <= events_.now_ps()) {
+    post_packet(arc, place, arrival_ps);
+  } else {
+    events_.push(start_ps, EventKind::kDeparture, place, arc, packet.stamp);
+  }
 }
 
 void Fabric::wait(Port& port, std::uint32_t arc, std::uint32_t place, std::uint8_t queue) {
@@ -326,8 +333,9 @@ std::uint64_t* Fabric::socket_of(const PooledPacket& packet) {
   const bool tcp = packet.kind == PacketKind::kData;
   if (!tcp && packet.kind != PacketKind::kDlcpData) return nullptr;
   std::vector<std::uint64_t>& sockets = tcp ? tcp_sockets_ : dlcp_sockets_;
-  if (packet.flow.index() >= sockets.size()) sockets.resize(2 * packet.flow.index() + 1, 0);
-  return &sockets[packet.flow.index()];
+  const std::size_t index = packet.flow.index() >> flow_shift_;
+  if (index >= sockets.size()) sockets.resize(2 * index + 1, 0);
+  return &sockets[index];
 }
 
 switches::QueueEntry Fabric::entry_of(std::uint32_t place) const {

@@ -20,7 +20,9 @@
 #include "sim/core/network.h"
 #include "sim/core/packet_pool.h"
 #include "sim/core/port.h"
+#include "sim/core/post.h"
 #include "sim/core/route_table.h"
+#include "sim/core/shard_map.h"
 #include "sim/core/switch_stage.h"
 #include "switch/queueing/route.h"
 
@@ -31,6 +33,10 @@ class Fabric {
   // The topology, the events and the counters must outlive the fabric.
   Fabric(const topology::Topology& topology, const NetworkOptions& options, EventQueue& events,
          NetworkCounters& counters);
+  // The same for one shard of a network: `post` takes the packets for other shards. Map and post
+  // must outlive the fabric.
+  Fabric(const topology::Topology& topology, const NetworkOptions& options, EventQueue& events,
+         NetworkCounters& counters, const ShardMap& shards, std::size_t shard, Post& post);
 
   [[nodiscard]] PacketPool& pool() { return pool_; }
   [[nodiscard]] const RouteTable& routes() const { return routes_; }
@@ -40,13 +46,15 @@ class Fabric {
   [[nodiscard]] std::uint64_t drops_at(topology::ArcId arc) const {
     return ports_[arc.index()].drops;
   }
-  // The most bytes that ever waited at the port of one host.
+  // The most bytes that ever waited at the port of one host, and at any port.
   [[nodiscard]] std::uint64_t peak_host_backlog() const;
+  [[nodiscard]] std::uint64_t peak_backlog() const;
 
   [[nodiscard]] int host_count() const { return topology_.host_count(); }
   [[nodiscard]] const std::string& name_of(Rank host) const {
     return topology_.node(topology_.host(host)).name;
   }
+  [[nodiscard]] std::size_t node_of(Rank host) const { return topology_.host(host).index(); }
   // The sum of the rates of a host's links, as the topology gives them.
   [[nodiscard]] Bandwidth host_rate(Rank host) const;
   // How many equally short paths a label (switch/queueing/route.h) can tell apart between two
@@ -84,6 +92,10 @@ class Fabric {
   bool arrive(const Event& event);
   // Handles a kPortFree event.
   void on_port_free(const Event& event);
+  // Handles a kDeparture event.
+  void depart(const Event& event);
+  // Takes a packet that another shard sent.
+  void receive(const PacketLetter& letter);
   void prefetch(const Event& event) const;
 
   // Faults; see network.h.
@@ -111,6 +123,8 @@ class Fabric {
   bool fits_shared(const Port& port, std::uint32_t size);
   void wait(Port& port, std::uint32_t arc, std::uint32_t place, std::uint8_t queue);
   void transmit(Port& port, std::uint32_t arc, std::uint32_t place, std::int64_t start_ps);
+  // Sends a packet whose transmission has begun to the shard at the end of the arc.
+  void post_packet(std::uint32_t arc, std::uint32_t place, std::int64_t arrival_ps);
   void drop_at(Port& port, std::uint32_t place, DropReason reason);
   // Drops a packet that is at no port, because there is no path to its target.
   void drop(std::uint32_t place, DropReason reason);
@@ -142,6 +156,12 @@ class Fabric {
   switches::AdmissionPolicy policy_;
 
   SwitchStage* stage_ = nullptr;
+  const ShardMap* shards_ = nullptr;  // null: the fabric is the whole network
+  Post* post_ = nullptr;
+  int flow_shift_ = 0;  // see ShardMap::flow_shift()
+  // Packets and bytes that other shards sent here, less those that left for other shards.
+  std::int64_t packets_received_ = 0;
+  std::int64_t bytes_received_ = 0;
   PacketPool pool_;
   std::vector<Port> ports_;  // by arc
   std::vector<std::uint64_t> arc_bytes_;

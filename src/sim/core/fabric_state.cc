@@ -24,7 +24,8 @@ std::uint64_t Fabric::take_queue_peak(topology::ArcId arc) {
 
 std::uint64_t Fabric::socket_backlog(PacketKind kind, FlowId flow) const {
   const auto& sockets = kind == PacketKind::kData ? tcp_sockets_ : dlcp_sockets_;
-  return flow.index() < sockets.size() ? sockets[flow.index()] : 0;
+  const std::size_t index = flow.index() >> flow_shift_;
+  return index < sockets.size() ? sockets[index] : 0;
 }
 
 std::optional<Duration> Fabric::time_to_drain(Rank host, std::uint64_t bytes) const {
@@ -55,6 +56,12 @@ std::uint32_t Fabric::path_count(Rank source, Rank target) const {
     node = ports_[hops[0]].to_node;
   }
   return static_cast<std::uint32_t>(count);
+}
+
+std::uint64_t Fabric::peak_backlog() const {
+  std::uint64_t peak = 0;
+  for (const Port& port : ports_) peak = std::max(peak, port.highest_bytes());
+  return peak;
 }
 
 std::uint64_t Fabric::peak_host_backlog() const {

@@ -51,7 +51,8 @@ void Fabric::drop_waiting(Port& port, std::uint32_t arc) {
 void Fabric::drop_under_way(std::uint32_t arc) {
   std::vector<std::uint32_t> lost;
   events_.for_each([&](const Event& event) {
-    if (event.kind() != EventKind::kArrival || event.arc != arc) return;
+    const bool moves = event.kind() == EventKind::kArrival || event.kind() == EventKind::kDeparture;
+    if (!moves || event.arc != arc) return;
     if (pool_[event.subject].stamp == event.stamp()) lost.push_back(event.subject);
   });
   // The order in which places become free decides which packets get them next, so it must not
@@ -89,6 +90,17 @@ Bandwidth Fabric::set_rate_factor(topology::LinkId link, double factor) {
     Port& port = ports_[arc];
     retire(port);
     if (!port.line.empty()) uncommit(port, static_cast<std::uint32_t>(arc));
+    // What begins to leave for another shard just now does so at the old rate.
+    std::vector<Event> due;
+    events_.for_each([&](const Event& event) {
+      const bool departs = event.kind() == EventKind::kDeparture && event.arc == arc;
+      if (departs && event.time_ps <= events_.now_ps()) due.push_back(event);
+    });
+    for (const Event& event : due) {
+      if (pool_[event.subject].stamp != event.stamp()) continue;
+      depart(event);
+      ++pool_[event.subject].stamp;
+    }
     port.set_rate(rate);
   }
   return rate;

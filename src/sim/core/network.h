@@ -1,8 +1,9 @@
 // The simulated network as workloads see it: they start flows, learn when these end, and let time
 // run.
 //
-// Everything below (hosts, NICs, switches, links, transports) is driven by one event queue in one
-// thread. The same topology, options, seed and calls give the same result, bit for bit.
+// Everything below (hosts, NICs, switches, links, transports) is driven by events. The network may
+// be divided into shards that a crew of threads runs side by side (sim/core/crew.h, ADR 21). The
+// same topology, options, seed and calls give the same result, bit for bit, whatever the shards.
 #pragma once
 
 #include <cstdint>
@@ -140,8 +141,16 @@ struct FlowSpec {
   std::int32_t worker = -1;
 };
 
+// What a flow calls. `arrived` runs at the target, when the last byte that it needs has arrived;
+// `finished` at the source, when the source has learnt it, the links' delays later.
+struct FlowHooks {
+  std::function<void()> arrived = {};
+  std::function<void()> finished = {};
+};
+
 struct FlowResult {
   FlowId id;
+  std::uint64_t number = 0;  // among the flows that started at its source, from 0
   FlowSpec spec;
   Time asked;  // when the message was handed over: `start`, or earlier if it waited for its turn
   Time start;  // when the flow began
@@ -180,19 +189,43 @@ struct NetworkCounters {
   std::uint64_t bytes_dropped = 0;      // wire bytes lost for any reason
   std::uint64_t bytes_absorbed = 0;     // of packets_absorbed
   std::uint64_t bytes_copied = 0;       // of packets_copied
-  std::uint64_t peak_packets = 0;       // the most alive at once: the pool's size
+  std::uint64_t peak_packets = 0;       // the most alive at once in a shard, summed over shards
+  std::uint64_t peak_backlog = 0;       // the most bytes that waited at one port
   std::uint64_t peak_host_backlog = 0;  // the most bytes that waited at one host's port
 };
 
+class Crew;
+
+// How a network is divided.
+struct Sharding {
+  std::size_t shards = 1;  // at most kMaxShards; there may be fewer, see sim/core/shard_map.h
+  Crew* crew = nullptr;    // who runs the shards; null: the caller's thread, one after the other
+  // For tests: looks this far ahead, instead of the least delay between shards.
+  std::optional<Duration> lookahead = {};
+};
+
+// What runs where: calls of call_on(), and the hooks of flows, run in the shard of their host,
+// possibly at the same time as those of other shards. They may look at and change only what belongs
+// to hosts of that shard, and there only start_flow(), call_on() and now() of such a host may be
+// called. Calls of call_at() run while no shard does, and may do anything.
 class Network {
  public:
-  // The topology must outlive the network.
-  Network(const topology::Topology& topology, const NetworkOptions& options);
+  // The topology, and the crew if there is one, must outlive the network.
+  Network(const topology::Topology& topology, const NetworkOptions& options,
+          const Sharding& sharding = {});
   ~Network();
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
 
+  // For calls of call_at(), and between runs. With one shard it may be called anywhere.
   [[nodiscard]] Time now() const;
+  // The time in the host's shard.
+  [[nodiscard]] Time now(Rank host) const;
+  [[nodiscard]] std::size_t shard_count() const;
+  [[nodiscard]] std::size_t shard_of(Rank host) const;
+  // A number that changes whenever all shards have waited for one another. What a shard did while
+  // the number was another is over.
+  [[nodiscard]] std::uint64_t window() const;
   [[nodiscard]] const topology::Topology& topology() const;
   // Sets up a job whose tensors are flows with `aggregation` set to the number returned. The
   // transport must outlive the network. Fails if hosts cannot take part or switches have no memory
@@ -203,11 +236,16 @@ class Network {
   // end.
   [[nodiscard]] const std::vector<std::string>& aggregation_failures() const;
 
-  // Starts a flow now. It is a bug if source and target are the same or the flow has 0 bytes.
-  FlowId start_flow(const FlowSpec& spec);
-  // Calls `action` at that time; calls for the same time happen in the order they were made.
+  // Starts a flow now. It is a bug if source and target are the same or the flow has 0 bytes. With
+  // several shards only TCP and similar transports are allowed.
+  FlowId start_flow(const FlowSpec& spec, FlowHooks hooks = {});
+  // Calls `action` at that time, before anything else happens then; calls for the same time happen
+  // in the order they were made.
   void call_at(Time when, std::function<void()> action);
-  // `callback` is called for every flow, when it ends.
+  // Calls `action` at that time at the host.
+  void call_on(Rank host, Time when, std::function<void()> action);
+  // `callback` is called for every flow, when its source learns that it has ended, in the shard of
+  // the source.
   void on_flow_done(std::function<void(const FlowResult&)> callback);
 
   // Runs until nothing is left to do or `until` has come. Returns true if nothing is left.
@@ -222,9 +260,9 @@ class Network {
   std::uint64_t take_queue_peak(topology::ArcId arc);
   // Packets lost at the port that feeds the arc, or on the arc.
   [[nodiscard]] std::uint64_t drops_at(topology::ArcId arc) const;
-  // How many flows were started; their ids are 0, 1, ….
+  // How many flows were started; with one shard their ids are 0, 1, ….
   [[nodiscard]] std::size_t flows_started() const;
-  // Empty once the flow has ended.
+  // Empty once the flow has ended. Requires one shard.
   [[nodiscard]] std::optional<FlowProgress> progress_of(FlowId flow) const;
   // Flows that have started and not ended.
   [[nodiscard]] std::size_t active_flows() const;

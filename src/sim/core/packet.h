@@ -41,6 +41,7 @@ struct Packet {
   // that the flow still has to send).
   std::uint32_t rank_in_queue = 0;
   std::uint32_t path_hash = 0;  // chooses among equal paths
+  std::uint32_t incoming = 0;   // kData: the number of the flow at its receiver (sim/hosts)
   PacketKind kind = PacketKind::kData;
   std::uint8_t priority = 0;  // the queue; 0 is served first
   Ecn ecn = Ecn::kNotCapable;

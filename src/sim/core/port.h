@@ -47,6 +47,7 @@ struct Port {
   bool blocked = false;  // its host is paused
   bool down = false;
   bool lossy = false;
+  bool leaves_shard = false;  // the node at the end of the arc belongs to another shard
   bool from_host = false;
   bool counts_sockets = false;  // of a host: the bytes of every socket that wait here are counted
   switches::Discipline discipline = switches::Discipline::kFifo;

@@ -1,29 +1,17 @@
 #include "sim/hosts/connections.h"
 
-#include "base/check.h"
-
 namespace thalweg::sim {
 
-FlowEnds::FlowEnds(Network& network) {
-  network.on_flow_done([this](const FlowResult& result) {
-    if (observer_) observer_(result);
-    const auto found = waiting_.find(result.id);
-    if (found == waiting_.end()) return;
-    const std::function<void()> then = std::move(found->second);
-    waiting_.erase(found);
-    then();
-  });
-}
-
-void FlowEnds::expect(FlowId flow, std::function<void()> then) {
-  const bool fresh = waiting_.emplace(flow, std::move(then)).second;
-  CHECK(fresh, "flow {} is waited for twice", flow.value());
-}
+Connections::Connections(Network& network, const ConnectionOptions& options)
+    : network_(network),
+      options_(options),
+      sources_(options.hosts.empty() ? static_cast<std::size_t>(network.topology().host_count())
+                                     : options.hosts.size()) {}
 
 void Connections::send(Rank from, Rank to, Bytes size, std::int64_t urgency,
                        std::function<void()> then, MessageClass kind) {
-  Source& source = sources_[from.value()];
-  const auto [place, fresh] = connections_.try_emplace(from.index() << 32 | to.index());
+  Source& source = sources_[from.index()];
+  const auto [place, fresh] = source.by_target.try_emplace(to.value());
   Connection& connection = place->second;
   if (fresh) {
     connection.from = from;
@@ -31,8 +19,8 @@ void Connections::send(Rank from, Rank to, Bytes size, std::int64_t urgency,
     source.connections.push_back(&connection);
   }
   connection.waiting.push({.urgency = urgency,
-                           .order = next_order_++,
-                           .asked = network_.now(),
+                           .order = source.next_order++,
+                           .asked = network_.now(host_of(from)),
                            .size = size,
                            .then = std::move(then),
                            .kind = kind});
@@ -64,17 +52,7 @@ void Connections::start_next(Source& source, Connection& connection) {
   connection.waiting.pop();
   ++connection.flowing;
   ++source.flowing;
-  const FlowId flow =
-      network_.start_flow({.source = host_of(connection.from),
-                           .target = host_of(connection.to),
-                           .bytes = static_cast<std::uint64_t>(message.size.count()),
-                           .transport = options_.transport,
-                           .warm = options_.warm,
-                           .tag = options_.tag,
-                           .asked = message.asked,
-                           .priority = message.kind.priority,
-                           .pull = message.kind.pull});
-  ends_.expect(flow, [this, &source, &connection, then = message.then] {
+  const auto go_on = [this, &source, &connection] {
     --connection.flowing;
     --source.flowing;
     if (options_.most_per_rank != 0) {
@@ -82,8 +60,17 @@ void Connections::start_next(Source& source, Connection& connection) {
     } else if (!connection.waiting.empty()) {
       start_next(source, connection);
     }
-    then();
-  });
+  };
+  network_.start_flow({.source = host_of(connection.from),
+                       .target = host_of(connection.to),
+                       .bytes = static_cast<std::uint64_t>(message.size.count()),
+                       .transport = options_.transport,
+                       .warm = options_.warm,
+                       .tag = options_.tag,
+                       .asked = message.asked,
+                       .priority = message.kind.priority,
+                       .pull = message.kind.pull},
+                      {.arrived = message.then, .finished = go_on});
 }
 
 }  // namespace thalweg::sim

@@ -1,6 +1,9 @@
 // Orders what ranks send one another: each pair of ranks has a connection on which a limited number
 // of messages flows at a time, the most urgent first. Over TCP and similar transports every message
-// is a flow of its own; on a warm connection it starts with the window that the last one left.
+// is a flow of its own; on a warm connection it starts with the window that the last one left. A
+// message is followed by the next when its sender has learnt that all of it has arrived.
+//
+// What a rank sends is kept apart from what others send, in the shard of the rank's host.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +15,6 @@
 #include "sim/core/network.h"
 
 namespace thalweg::sim {
-
-// Reports every flow that ends to whoever waits for it, and to one observer.
-class FlowEnds {
- public:
-  explicit FlowEnds(Network& network);
-  void expect(FlowId flow, std::function<void()> then);
-  void observe(std::function<void(const FlowResult&)> observer) { observer_ = std::move(observer); }
-
- private:
-  std::unordered_map<FlowId, std::function<void()>> waiting_;
-  std::function<void(const FlowResult&)> observer_;
-};
 
 // The fields of FlowSpec that only DLCP uses.
 struct MessageClass {
@@ -46,11 +37,14 @@ struct ConnectionOptions {
 
 class Connections {
  public:
-  Connections(Network& network, FlowEnds& ends, const ConnectionOptions& options)
-      : network_(network), ends_(ends), options_(options) {}
+  Connections(Network& network, const ConnectionOptions& options);
 
+  [[nodiscard]] Rank host_of(Rank rank) const {
+    return options_.hosts.empty() ? rank : options_.hosts[rank.index()];
+  }
   // Sends when the message's turn comes: lower `urgency` first, then in the order of the calls.
-  // `then` is called when the last byte has arrived. The flow's completion time counts from here.
+  // `then` is called at the target, when the last byte has arrived. The flow's completion time
+  // counts from here.
   void send(Rank from, Rank to, Bytes size, std::int64_t urgency, std::function<void()> then,
             MessageClass kind = {});
 
@@ -73,24 +67,20 @@ class Connections {
     int flowing = 0;
   };
   struct Source {
-    std::vector<Connection*> connections;
+    std::unordered_map<std::int32_t, Connection> by_target;
+    std::vector<Connection*> connections;  // in the order in which they were first used
     int flowing = 0;
+    std::uint64_t next_order = 0;
   };
 
-  [[nodiscard]] Rank host_of(Rank rank) const {
-    return options_.hosts.empty() ? rank : options_.hosts[rank.index()];
-  }
   [[nodiscard]] bool has_room(const Connection& connection) const;
   // Starts the messages that may flow now from that rank, the most urgent first.
   void start_more(Source& source);
   void start_next(Source& source, Connection& connection);
 
   Network& network_;
-  FlowEnds& ends_;
   const ConnectionOptions options_;
-  std::unordered_map<std::uint64_t, Connection> connections_;
-  std::unordered_map<std::int32_t, Source> sources_;
-  std::uint64_t next_order_ = 0;
+  std::vector<Source> sources_;  // by rank
 };
 
 }  // namespace thalweg::sim

@@ -1,8 +1,12 @@
 // The hosts: the flows that start and end there, and the drivers of their transports.
 //
-// A flow ends when its last byte reaches the receiver; its sender lives on until it learns that,
-// since the last acknowledgement may be lost. Packets for a sender that is gone are received and
-// dropped.
+// A flow ends when its last byte reaches the receiver. A notice tells the sender's end, which
+// reports the flow; it takes as long as the delays of the links. The sender lives on until all is
+// acknowledged, since the last acknowledgement may be lost; then another notice ends the receiver.
+// Packets for an end that is gone are received and dropped.
+//
+// The two ends of a flow share no memory, because they may be in different shards
+// (sim/core/post.h).
 //
 // Timers are lazy: a flow has at most one valid timer event. A sender that moves its timeout back
 // (as it does with every acknowledgement) is not rescheduled; when the event comes too early, it is
@@ -26,6 +30,8 @@
 #include "sim/core/event_queue.h"
 #include "sim/core/fabric.h"
 #include "sim/core/network.h"
+#include "sim/core/post.h"
+#include "sim/core/shard_map.h"
 #include "sim/dlcp/dlcp_hosts.h"
 #include "sim/hosts/host_lines.h"
 #include "sim/observe/oracle.h"
@@ -36,10 +42,19 @@ namespace thalweg::sim {
 class Hosts {
  public:
   // All arguments but the options must outlive the hosts.
+  // The hosts are those of one shard.
   Hosts(const NetworkOptions& options, EventQueue& events, Fabric& fabric,
-        AggregationSwitches& switches, Oracle& oracle, NetworkCounters& counters);
+        AggregationSwitches& switches, Oracle& oracle, NetworkCounters& counters,
+        const ShardMap& shards, std::size_t shard, Post& post);
 
-  FlowId start_flow(const FlowSpec& spec);
+  // Requires a source in this shard; and a target too, unless the transport is TCP or similar.
+  FlowId start_flow(const FlowSpec& spec, FlowHooks hooks);
+  // Takes what the hosts of another shard sent.
+  void receive(std::size_t from_shard, Letters& letters);
+  // Handles a kFlowEnded event: the flow's sender learns that its receiver has all.
+  void on_ended(const Event& event);
+  // Handles a kFlowClosed event: the flow's receiver is no longer needed.
+  void on_closed(const Event& event);
   // Takes a packet that has reached the host it is for.
   void on_packet(std::uint32_t packet);
   // Handles a kTimer event.
@@ -63,15 +78,16 @@ class Hosts {
  private:
   static constexpr std::int64_t kNoTimer = -1;
 
+  // The sender's end of a flow.
   struct Flow {
-    explicit Flow(const FlowSpec& flow_spec) : receiver(flow_spec.bytes), spec(flow_spec) {}
+    explicit Flow(const FlowSpec& flow_spec) : spec(flow_spec) {}
 
     std::unique_ptr<Sender> sender;
-    Receiver receiver;
     std::int64_t timer_ps = kNoTimer;  // time of the valid timer event
+    std::uint32_t incoming = 0;        // its number at the receiver
     std::uint16_t timer_stamp = 0;
-    std::uint8_t ack_priority = 0;
-    bool ended = false;
+    bool reported = false;    // the sender has learnt that the receiver has all
+    bool closed = false;      // all is acknowledged
     bool in_turn = false;     // in its host's line
     bool uniform = true;      // see FlowShape
     bool fixed_path = false;  // the paths are labels that every packet carries
@@ -79,9 +95,19 @@ class Hosts {
     std::uint32_t smallest = 0;
     std::uint32_t header_bytes = 0;
     std::uint32_t data_path = 0;  // a hash, or the next label
-    std::uint32_t ack_path = 0;
+    std::uint64_t number = 0;     // among the flows of its source
+    std::int64_t notice_ps = 0;   // how long a notice takes from one end to the other
     Time start;
+    Time end;  // when the receiver had all, as its notice says
     FlowSpec spec;
+    std::function<void()> finished;
+  };
+  // A flow of DLCP or of aggregation; both of its ends are in this shard.
+  struct OtherFlow {
+    FlowHooks hooks;
+    std::uint64_t number = 0;
+    FlowResult result;
+    FlowShape shape;
   };
   // A connection that keeps its window from flow to flow.
   struct Connection {
@@ -94,8 +120,18 @@ class Hosts {
     std::size_t operator()(const Connection& c) const;
   };
 
-  void on_data(std::uint32_t place, Flow& flow);
+  void start_tcp(std::size_t index, FlowId id, const FlowSpec& spec, FlowHooks hooks);
+  void on_data(std::uint32_t place, IncomingFlow& flow);
   void on_ack(std::uint32_t place, Flow& flow);
+  // Ends a flow at its receiver.
+  void end_incoming(IncomingFlow& flow);
+  // The sender has all acknowledged.
+  void close(std::size_t index, Flow& flow);
+  void expect_closed(std::size_t source_shard, const ClosedLetter& letter);
+  void end_other(FlowResult& result, const FlowShape& shape, bool at_once);
+  void report_other(std::size_t index);
+  [[nodiscard]] std::size_t index_of(FlowId id) const { return id.index() >> flow_shift_; }
+  [[nodiscard]] std::size_t shard_of(Rank host) const;
   // Sends what the sender has and its host's port takes, sets its timer, and deletes the flow when
   // the sender is done.
   void drive(FlowId id, Flow& flow);
@@ -106,13 +142,12 @@ class Hosts {
   void send_segment(FlowId id, Flow& flow, const SegmentToSend& segment);
   static void note_size(Flow& flow, const SegmentToSend& segment);
   void set_timer(FlowId id, Flow& flow);
-  void end_flow(FlowId id, Flow& flow);
   // Checks the result against its oracle and calls the callbacks.
   void report(FlowResult& result, const FlowShape& shape);
   void keep_window(const Flow& flow);
   // The path that the flow's next packet takes; `path` is the flow's data_path or ack_path.
-  [[nodiscard]] std::uint32_t path_of(const Flow& flow, std::uint32_t& path) const {
-    return label_paths_ && !flow.fixed_path ? path++ : path;
+  [[nodiscard]] std::uint32_t path_of(bool fixed, std::uint32_t& path) const {
+    return label_paths_ && !fixed ? path++ : path;
   }
 
   EventQueue& events_;
@@ -120,14 +155,24 @@ class Hosts {
   PacketPool& pool_;
   Oracle& oracle_;
   NetworkCounters& counters_;
-  Prng path_prng_;
+  const ShardMap& shards_;
+  const std::size_t shard_;
+  const int flow_shift_;
+  Post& post_;
+  std::vector<Prng> path_prngs_;  // by host, so that hosts do not disturb each other
   std::uint32_t framing_bytes_;
   bool label_paths_;
   // Bytes at a host's port; kNoLimit: senders are asked for all they have.
   std::uint64_t port_limit_;
   std::uint64_t socket_limit_;  // bytes of one flow at a host's port; 0: no such limit
   HostLines lines_;             // flows that may have more to send than their port takes
-  std::vector<std::unique_ptr<Flow>> flows_;  // by id; null: done, or not TCP
+  std::vector<std::unique_ptr<Flow>> flows_;           // that started here; null: done, or not TCP
+  std::vector<std::uint64_t> flows_of_;                // by host: how many started there
+  std::unordered_map<std::size_t, OtherFlow> others_;  // by the place in flows_
+  // The receivers of flows, by the shard of their sources and then in the order in which they
+  // started; null: closed.
+  std::vector<std::vector<std::unique_ptr<IncomingFlow>>> incoming_;
+  std::vector<std::uint32_t> next_incoming_;  // by the shard of the targets
   DlcpHosts dlcp_;
   AggregationHosts aggregation_;
   std::size_t active_ = 0;

@@ -72,7 +72,7 @@ const Oracle::Stages& Oracle::core_stages(std::uint32_t node, Rank to) {
   return stages;
 }
 
-Duration Oracle::completion_time(Rank from, Rank to, const FlowShape& shape) {
+void Oracle::find_stages(Rank from, Rank to) {
   const auto target = static_cast<std::uint32_t>(to.value());
   auto node = static_cast<std::uint32_t>(topology_.host(from).value());
   const std::uint32_t end = routes_.end_node(target);
@@ -89,7 +89,18 @@ Duration Oracle::completion_time(Rank from, Rank to, const FlowShape& shape) {
   if (end != static_cast<std::uint32_t>(topology_.host(to).value())) {
     scratch_.push_back(stage_of({routes_.hops(end, target).front()}));
   }
+}
+
+Duration Oracle::completion_time(Rank from, Rank to, const FlowShape& shape) {
+  find_stages(from, to);
   return shape.uniform ? pipeline(scratch_, shape) : loose_bound(scratch_, shape);
+}
+
+Duration Oracle::propagation_time(Rank from, Rank to) {
+  find_stages(from, to);
+  std::int64_t sum = 0;
+  for (const Stage& stage : scratch_) sum += stage.delay_ps;
+  return Duration::picoseconds(sum);
 }
 
 Duration Oracle::pipeline(const Stages& stages, const FlowShape& shape) {

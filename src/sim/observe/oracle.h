@@ -46,6 +46,8 @@ class Oracle {
   void raise_rate(topology::LinkId link, Bandwidth rate);
   // Requires shape.bytes > 0 and shape.segment > 0.
   [[nodiscard]] Duration completion_time(Rank from, Rank to, const FlowShape& shape);
+  // The sum of the delays of the links on the way: no bit is faster.
+  [[nodiscard]] Duration propagation_time(Rank from, Rank to);
 
  private:
   struct Stage {
@@ -59,6 +61,8 @@ class Oracle {
   [[nodiscard]] Stage stage_of(const std::vector<std::uint32_t>& arcs) const;
   // The stages from a node to the node where traffic for `to` ends.
   const Stages& core_stages(std::uint32_t node, Rank to);
+  // Leaves the stages from host to host in scratch_.
+  void find_stages(Rank from, Rank to);
   [[nodiscard]] static Duration pipeline(const Stages& stages, const FlowShape& shape);
   [[nodiscard]] static Duration loose_bound(const Stages& stages, const FlowShape& shape);
 

@@ -145,7 +145,7 @@ Json to_json(const ScenarioResult& r, const Scenario& scenario) {
           {"marks", c.marks},
           {"timeouts", c.timeouts},
           {"retransmissions", retransmissions_of(r.flows)},
-          {"peak_packets", c.peak_packets},
+          {"peak_backlog_bytes", c.peak_backlog},
           {"highest_utilisation", busiest == r.arc_utilisation.end() ? 0.0 : *busiest}};
 }
 

@@ -1,6 +1,8 @@
 #include "sim/scenario/scenario_run.h"
 
 #include <algorithm>
+#include <atomic>
+#include <tuple>
 
 #include "base/check.h"
 #include "sim/observe/recorder.h"
@@ -59,14 +61,28 @@ AggregationCounters sum_of(const AggregationCounters& a, const AggregationCounte
           .at_servers = a.at_servers + b.at_servers};
 }
 
+// The flows of all shards in the order in which they ended. At equal times the hosts decide, so
+// that the order does not depend on the shards.
+std::vector<FlowResult> in_order(std::vector<std::vector<FlowResult>>& shards) {
+  std::vector<FlowResult> all = std::move(shards.front());
+  for (std::size_t s = 1; s < shards.size(); ++s) {
+    all.insert(all.end(), shards[s].begin(), shards[s].end());
+    shards[s].clear();
+  }
+  std::ranges::sort(all, {}, [](const FlowResult& flow) {
+    return std::tuple(flow.end, flow.spec.source, flow.number);
+  });
+  return all;
+}
+
 // One run: everything that is put on the network, and its results.
 class ScenarioRun {
  public:
-  ScenarioRun(const Scenario& scenario, RunRecorder* recorder)
+  ScenarioRun(const Scenario& scenario, RunRecorder* recorder, const Sharding& sharding)
       : scenario_(scenario),
         recorder_(recorder),
-        network_(*scenario.topology, scenario.network),
-        ends_(network_) {}
+        network_(*scenario.topology, scenario.network, sharding),
+        flows_(network_.shard_count()) {}
 
   Status set_up();
   ScenarioResult run(const RunProgress& progress);
@@ -90,7 +106,8 @@ class ScenarioRun {
   const Scenario& scenario_;
   RunRecorder* const recorder_;  // may be null
   Network network_;
-  FlowEnds ends_;
+  // [shard of the source]: the flows that ended.
+  std::vector<std::vector<FlowResult>> flows_;
   ScenarioResult result_;
   std::vector<std::unique_ptr<Connections>> connections_;
   std::vector<std::unique_ptr<Aggregation>> aggregations_;
@@ -99,12 +116,14 @@ class ScenarioRun {
   std::vector<std::unique_ptr<TrainingJob>> jobs_;
   std::vector<std::unique_ptr<BackgroundTraffic>> background_;
   std::vector<std::unique_ptr<RandomPauses>> pauses_;
-  std::size_t flows_left_ = 0;
+  std::atomic<std::size_t> flows_left_{0};
 };
 
 Status ScenarioRun::set_up() {
   if (recorder_ != nullptr) recorder_->attach(network_);
-  ends_.observe([this](const FlowResult& flow) { result_.flows.push_back(flow); });
+  network_.on_flow_done([this](const FlowResult& flow) {
+    flows_[network_.shard_of(flow.spec.source)].push_back(flow);
+  });
   result_.groups.emplace_back("flows");
   for (const ScenarioJob& job : scenario_.jobs) THALWEG_TRY_STATUS(add_job(job));
   flows_left_ = scenario_.flows.size();
@@ -115,14 +134,13 @@ Status ScenarioRun::set_up() {
 }
 
 Status ScenarioRun::add_job(const ScenarioJob& job) {
-  connections_.push_back(
-      std::make_unique<Connections>(network_, ends_,
-                                    ConnectionOptions{.transport = job.transport.get(),
-                                                      .most_at_once = scenario_.most_at_once,
-                                                      .most_per_rank = scenario_.most_per_worker,
-                                                      .warm = scenario_.warm,
-                                                      .tag = result_.groups.size(),
-                                                      .hosts = job.hosts}));
+  connections_.push_back(std::make_unique<Connections>(
+      network_, ConnectionOptions{.transport = job.transport.get(),
+                                  .most_at_once = scenario_.most_at_once,
+                                  .most_per_rank = scenario_.most_per_worker,
+                                  .warm = scenario_.warm,
+                                  .tag = result_.groups.size(),
+                                  .hosts = job.hosts}));
   result_.groups.push_back(job.name);
   aggregations_of_.emplace_back();
   Aggregation* aggregation = nullptr;
@@ -155,21 +173,21 @@ Status ScenarioRun::add_job(const ScenarioJob& job) {
 Result<Aggregation*> ScenarioRun::add_aggregation(const AggregationSpec& spec) {
   THALWEG_TRY(const std::int32_t number, network_.add_aggregation(spec));
   aggregations_.push_back(
-      std::make_unique<Aggregation>(network_, ends_, spec, number, result_.groups.size() - 1));
+      std::make_unique<Aggregation>(network_, spec, number, result_.groups.size() - 1));
   aggregations_of_.back().push_back(number);
   return aggregations_.back().get();
 }
 
 void ScenarioRun::add_flow(const ScenarioFlow& flow) {
-  network_.call_at(Time::at(flow.at), [this, flow] {
-    const FlowId id = network_.start_flow({.source = flow.source,
-                                           .target = flow.target,
-                                           .bytes = static_cast<std::uint64_t>(flow.size.count()),
-                                           .transport = scenario_.transport.get(),
-                                           .warm = false,
-                                           .tag = 0,
-                                           .path = flow.path});
-    ends_.expect(id, [this] { --flows_left_; });
+  network_.call_on(flow.source, Time::at(flow.at), [this, flow] {
+    network_.start_flow({.source = flow.source,
+                         .target = flow.target,
+                         .bytes = static_cast<std::uint64_t>(flow.size.count()),
+                         .transport = scenario_.transport.get(),
+                         .warm = false,
+                         .tag = 0,
+                         .path = flow.path},
+                        {.arrived = {}, .finished = [this] { --flows_left_; }});
   });
 }
 
@@ -204,7 +222,7 @@ double ScenarioRun::share_done() const {
   for (std::size_t j = 0; j < jobs_.size(); ++j) {
     if (!jobs_[j]->waited_for()) continue;
     const auto iterations = static_cast<std::size_t>(scenario_.jobs[j].training.iterations);
-    least = std::min(least, share(jobs_[j]->results().size(), iterations));
+    least = std::min(least, share(jobs_[j]->iterations_done(), iterations));
   }
   return least;
 }
@@ -234,6 +252,7 @@ ScenarioResult ScenarioRun::run(const RunProgress& progress) {
       sum = sum ? sum_of(*sum, counters) : counters;
     }
   }
+  result_.flows = in_order(flows_);
   result_.flows_unfinished = network_.active_flows();
   result_.failures = network_.aggregation_failures();
   result_.counters = network_.counters();
@@ -244,9 +263,32 @@ ScenarioResult ScenarioRun::run(const RunProgress& progress) {
 
 }  // namespace
 
+std::optional<std::string> why_one_shard(const Scenario& scenario) {
+  const auto of_transport = [](const TransportFactory& transport) -> std::optional<std::string> {
+    if (transport.dlcp() != nullptr) return "flows of DLCP";
+    if (transport.aggregation() != nullptr) return "sums in switches";
+    return std::nullopt;
+  };
+  if (auto why = of_transport(*scenario.transport)) return why;
+  for (const ScenarioBackground& background : scenario.background) {
+    if (auto why = of_transport(*background.transport)) return why;
+  }
+  for (const ScenarioJob& job : scenario.jobs) {
+    if (auto why = of_transport(*job.transport)) return why;
+    if (job.group_transport != nullptr) return "sums in switches";
+    if (job.background) return "a job in the background";
+    if (job.training.scatter.staleness) return "a bound on staleness";
+    if (job.training.scatter.servers > 0) continue;
+    const auto strategy = sync::Strategy::make(job.training.scheme, *job.topology);
+    if (strategy.ok() && strategy->in_parts()) return "groups that wait for their members";
+  }
+  return std::nullopt;
+}
+
 Result<ScenarioResult> run_scenario(const Scenario& scenario, const RunProgress& progress,
-                                    RunRecorder* recorder) {
-  ScenarioRun run(scenario, recorder);
+                                    RunRecorder* recorder, const Sharding& sharding) {
+  const bool one = recorder != nullptr || why_one_shard(scenario).has_value();
+  ScenarioRun run(scenario, recorder, one ? Sharding() : sharding);
   THALWEG_TRY_STATUS(run.set_up());
   return run.run(progress);
 }

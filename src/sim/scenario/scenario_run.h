@@ -40,11 +40,16 @@ struct ScenarioResult {
 
 class RunRecorder;
 
+// What in the scenario needs a network of one shard; empty if it can be divided.
+std::optional<std::string> why_one_shard(const Scenario& scenario);
+
 // Calls `progress(now, share)` at regular intervals, with the share of the work that is done, from
-// 0 to 1; `recorder`, if there is one, watches the run. The scenario must outlive the call.
+// 0 to 1; `recorder`, if there is one, watches the run. The scenario must outlive the call. The
+// result is the same for any sharding; with a recorder, or if why_one_shard() names a reason, the
+// network has one shard.
 using RunProgress = std::function<void(Time now, double share)>;
 Result<ScenarioResult> run_scenario(const Scenario& scenario, const RunProgress& progress,
-                                    RunRecorder* recorder = nullptr);
+                                    RunRecorder* recorder = nullptr, const Sharding& sharding = {});
 
 // Flow completion times in milliseconds, of all flows or of one group.
 Histogram completion_times_ms(const std::vector<FlowResult>& flows);

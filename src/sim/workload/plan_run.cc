@@ -16,14 +16,14 @@ PlanRun::PlanRun(const plan::Plan& plan, Connections& connections, std::int64_t 
       pace_(pace),
       held_(pace == Pace::kRendezvous ? static_cast<std::size_t>(plan.ranks) : 0),
       progress_(plan),
-      started_(static_cast<std::size_t>(plan.ranks), false),
-      finished_(static_cast<std::size_t>(plan.ranks), false) {
+      started_(static_cast<std::size_t>(plan.ranks), 0),
+      finished_(static_cast<std::size_t>(plan.ranks), 0) {
   for (Rank helper(plan.contributors); helper.value() < plan.ranks; ++helper) start(helper);
 }
 
 void PlanRun::start(Rank rank) {
-  CHECK(!started_[rank.index()], "rank {} starts twice", rank.value());
-  started_[rank.index()] = true;
+  CHECK(started_[rank.index()] == 0, "rank {} starts twice", rank.value());
+  started_[rank.index()] = 1;
   if (pace_ == Pace::kRendezvous) {
     for (const std::size_t transfer : held_[rank.index()]) send(transfer);
     held_[rank.index()].clear();
@@ -34,7 +34,7 @@ void PlanRun::start(Rank rank) {
 
 void PlanRun::send(std::size_t transfer) {
   const plan::PlanTransfer& t = plan_.transfers[transfer];
-  if (pace_ == Pace::kRendezvous && !started_[t.target.index()]) {
+  if (pace_ == Pace::kRendezvous && started_[t.target.index()] == 0) {
     held_[t.target.index()].push_back(transfer);
     return;
   }
@@ -49,8 +49,9 @@ void PlanRun::send(std::size_t transfer) {
 }
 
 void PlanRun::look_at(Rank rank) {
-  if (finished_[rank.index()] || !started_[rank.index()] || !progress_.done(rank)) return;
-  finished_[rank.index()] = true;
+  if (finished_[rank.index()] != 0 || started_[rank.index()] == 0) return;
+  if (!progress_.done(rank)) return;
+  finished_[rank.index()] = 1;
   if (rank.value() < plan_.contributors) rank_done_(rank);
 }
 

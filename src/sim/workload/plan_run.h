@@ -11,6 +11,8 @@
 
 namespace thalweg::sim {
 
+// With kEager, calls and messages for different ranks touch different memory, so the ranks may be
+// in different shards of the network. With kRendezvous they may not.
 class PlanRun {
  public:
   // When a transfer may leave. kEager: as soon as its source has what it carries, for targets that
@@ -47,8 +49,8 @@ class PlanRun {
   // [rank]: transfers that wait for that rank to start.
   std::vector<std::vector<std::size_t>> held_;
   plan::PlanProgress progress_;
-  std::vector<bool> started_;   // [rank]
-  std::vector<bool> finished_;  // [rank]
+  std::vector<std::uint8_t> started_;   // [rank]; bytes, so that ranks do not share words
+  std::vector<std::uint8_t> finished_;  // [rank]
 };
 
 }  // namespace thalweg::sim

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "base/check.h"
 #include "base/prng.h"
@@ -50,8 +51,7 @@ Result<std::unique_ptr<TrainingJob>> TrainingJob::make(const ModelTable& model,
                                       : static_cast<std::size_t>(topology.host_count());
   job->workers_.resize(workers);
   for (Worker& worker : job->workers_) worker.layers_at.assign(layers, 0);
-  job->runs_.resize(layers);
-  job->workers_done_.assign(static_cast<std::size_t>(options.iterations), 0);
+  job->runs_ = std::vector<LayerRuns>(layers);
   return job;
 }
 
@@ -116,8 +116,9 @@ Result<TrainingJob::Exchanges> TrainingJob::exchanges_of(std::vector<sync::Group
 
 void TrainingJob::start() {
   for (std::size_t w = 0; w < workers_.size(); ++w) {
-    network_.call_at(Time::at(options_.start),
-                     [this, w] { begin_iteration(Rank(static_cast<std::int32_t>(w))); });
+    const Rank rank(static_cast<std::int32_t>(w));
+    network_.call_on(host_of(rank), Time::at(options_.start),
+                     [this, rank] { begin_iteration(rank); });
   }
 }
 
@@ -129,8 +130,7 @@ Duration TrainingJob::compute_time(Rank worker, Duration table_time) const {
 
 void TrainingJob::begin_iteration(Rank rank) {
   Worker& worker = workers_[rank.index()];
-  const auto iteration = static_cast<std::size_t>(worker.iteration);
-  if (starts_.size() <= iteration) starts_.push_back(network_.now());
+  worker.starts.push_back(now(rank));
   worker.layer = 0;
   worker.backward = false;
   compute(rank);
@@ -169,16 +169,16 @@ void TrainingJob::compute(Rank rank) {
   }
   const ModelLayer& table = model_.layers[layer];
   const Duration time = compute_time(rank, worker.backward ? table.backward : table.forward);
-  const Time end = network_.now() + time;
+  const Time end = now(rank) + time;
   if (observer_) {
     observer_({.worker = rank,
                .iteration = worker.iteration,
                .layer = worker.layer,
                .backward = worker.backward,
-               .start = network_.now(),
+               .start = now(rank),
                .end = end});
   }
-  network_.call_at(end, [this, rank] { on_computed(rank); });
+  network_.call_on(host_of(rank), end, [this, rank] { on_computed(rank); });
 }
 
 void TrainingJob::on_computed(Rank rank) {
@@ -237,7 +237,7 @@ void TrainingJob::scatter_layer(Rank rank, int iteration, int layer) {
     const Rank server = targets[static_cast<std::size_t>(i)];
     const Bytes part(plan::share_of(size.count(), parts, i).length);
     if (server == rank || part == Bytes(0)) {
-      network_.call_at(network_.now(), part_back);
+      network_.call_on(host_of(rank), now(rank), part_back);
       continue;
     }
     const auto answer = [this, server, rank, part, urgency, queue, part_back] {
@@ -266,9 +266,8 @@ void TrainingJob::send_layer(Rank rank, int iteration, int layer) {
     run.groups[group]->start(place.rank);
     return;
   }
-  network_.call_at(network_.now(), [this, &run, rank, iteration, layer] {
-    --run.workers_left;
-    on_layer_back(rank, iteration, layer);
+  network_.call_on(host_of(rank), now(rank), [this, &run, rank, iteration, layer] {
+    worker_done(run, rank, iteration, layer);
   });
 }
 
@@ -282,21 +281,32 @@ void TrainingJob::sum_in_switches(LayerRun& run, const Exchanges& exchanges, std
   for (std::size_t m = 0; m < members.size(); ++m) {
     exchanges.sums[group]->send(Rank(static_cast<std::int32_t>(m)), size,
                                 [this, &run, member = members[m], iteration, layer] {
-                                  --run.workers_left;
-                                  on_layer_back(member, iteration, layer);
+                                  worker_done(run, member, iteration, layer);
                                 });
   }
 }
 
 // The first worker to come makes the run. That is also when older runs that all workers have
-// finished are deleted, because then no call into them is under way.
+// finished are deleted, because then no call into them is under way. Where there are several
+// shards, one might be under way in another until the shards have waited for one another.
 TrainingJob::LayerRun& TrainingJob::run_of(int iteration, int layer) {
-  const auto l = static_cast<std::size_t>(layer);
-  std::map<int, LayerRun>& runs = runs_[l];
-  if (const auto found = runs.find(iteration); found != runs.end()) return found->second;
-  while (!runs.empty() && runs.begin()->second.workers_left == 0) runs.erase(runs.begin());
-  LayerRun& run = runs[iteration];
+  LayerRuns& runs = runs_[static_cast<std::size_t>(layer)];
+  const std::scoped_lock guard(runs.lock);
+  auto& all = runs.by_iteration;
+  if (const auto found = all.find(iteration); found != all.end()) return found->second;
+  const auto over = [&](const LayerRun& run) {
+    return run.workers_left.load() == 0 &&
+           (network_.shard_count() == 1 || run.last_window.load() != network_.window());
+  };
+  while (!all.empty() && over(all.begin()->second)) all.erase(all.begin());
+  LayerRun& run = all[iteration];
   run.workers_left = static_cast<int>(workers_.size());
+  make_groups(run, iteration, layer);
+  return run;
+}
+
+void TrainingJob::make_groups(LayerRun& run, int iteration, int layer) {
+  const auto l = static_cast<std::size_t>(layer);
   for (const sync::GroupPlan& group :
        exchanges_[static_cast<std::size_t>(iteration) % exchanges_.size()][l].groups) {
     run.missing.push_back(group.members.size());
@@ -308,12 +318,16 @@ TrainingJob::LayerRun& TrainingJob::run_of(int iteration, int layer) {
         group.plan, connections_, urgency_of(iteration, layer),
         tensor::priority_of_layer(l, model_.layers.size()),
         [this, &run, &group, iteration, layer](Rank r) {
-          --run.workers_left;
-          on_layer_back(group.members[r.index()], iteration, layer);
+          worker_done(run, group.members[r.index()], iteration, layer);
         },
         group.members, pace_));
   }
-  return run;
+}
+
+void TrainingJob::worker_done(LayerRun& run, Rank worker, int iteration, int layer) {
+  run.last_window = network_.window();
+  --run.workers_left;
+  on_layer_back(worker, iteration, layer);
 }
 
 void TrainingJob::on_layer_back(Rank rank, int iteration, int layer) {
@@ -330,40 +344,10 @@ void TrainingJob::on_layer_back(Rank rank, int iteration, int layer) {
 
 void TrainingJob::finish_iteration(Rank rank) {
   Worker& worker = workers_[rank.index()];
-  const auto iteration = static_cast<std::size_t>(worker.finished() - 1);
-  worker.end = network_.now();
-  if (++workers_done_[iteration] == static_cast<int>(workers_.size())) {
-    results_.push_back({.start = starts_[iteration], .end = network_.now()});
-  }
-  release_held();
+  worker.ends.push_back(now(rank));
+  if (options_.scatter.staleness) release_held();
   if (options_.overlap == Overlap::kByteScheduler) return;  // the worker has gone on already
   begin_next(rank);
-}
-
-double TrainingJob::iterations_per_second() const {
-  CHECK(done());
-  const std::size_t first = results_.size() > 1 ? 1 : 0;
-  const Time begin = first == 0 ? results_[0].start : results_[first - 1].end;
-  const Duration time = results_.back().end - begin;
-  return static_cast<double>(results_.size() - first) / time.s();
-}
-
-std::vector<Duration> TrainingJob::worker_paces() const {
-  CHECK(done());
-  std::vector<Duration> paces;
-  for (const Worker& worker : workers_) {
-    paces.push_back((worker.end - results_.front().start) / options_.iterations);
-  }
-  return paces;
-}
-
-double TrainingJob::samples_per_second() const {
-  return static_cast<double>(model_.batch) * model_.part * static_cast<double>(workers_.size()) *
-         iterations_per_second();
-}
-
-double TrainingJob::goodput_gbps() const {
-  return static_cast<double>(model_.size().count()) * 8e-9 * iterations_per_second();
 }
 
 }  // namespace thalweg::sim

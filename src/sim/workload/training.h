@@ -13,6 +13,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "base/spin_lock.h"
 #include "sim/atp/aggregation.h"
 #include "sim/hosts/connections.h"
 #include "sim/workload/model.h"
@@ -79,7 +81,9 @@ struct ComputeSpan {
 // Returns the aggregation of these workers of a job, for strategies whose groups switches sum.
 using GroupAggregation = std::function<Result<Aggregation*>(const std::vector<Rank>& members)>;
 
-// One job on the hosts `workers` of the network (worker i is rank i of its plans).
+// One job on the hosts `workers` of the network (worker i is rank i of its plans). A worker's state
+// belongs to the shard of its host. A job with a staleness, with groups that wait for their members
+// or with `goes_on` looks at all workers, and needs a network of one shard.
 class TrainingJob {
  public:
   // `topology` is the job's: its hosts are the workers, in order, and plans are made for it. Fails
@@ -98,10 +102,11 @@ class TrainingJob {
   }
   void start();
   [[nodiscard]] bool waited_for() const { return !options_.goes_on; }
-  [[nodiscard]] bool done() const {
-    return results_.size() == static_cast<std::size_t>(options_.iterations);
-  }
-  [[nodiscard]] const std::vector<IterationResult>& results() const { return results_; }
+  // This and what follows may be called only while no shard of the network runs.
+  [[nodiscard]] bool done() const { return iterations_done() == iteration_count(); }
+  // How many iterations all workers have finished.
+  [[nodiscard]] std::size_t iterations_done() const;
+  [[nodiscard]] std::vector<IterationResult> results() const;
   [[nodiscard]] std::size_t worker_count() const { return workers_.size(); }
   // Samples per second over all workers, without the first iteration if there are several.
   [[nodiscard]] double samples_per_second() const;
@@ -115,9 +120,11 @@ class TrainingJob {
     int iteration = 0;
     int layer = 0;  // the layer it computes or waits for
     bool backward = false;
-    bool waiting = false;        // for the layer's gradients of the previous iteration
-    bool held = false;           // before the next iteration, because it is too far ahead
-    Time end;                    // when it finished its last iteration
+    bool waiting = false;  // for the layer's gradients of the previous iteration
+    bool held = false;     // before the next iteration, because it is too far ahead
+    // [iteration]: when it began, and when all its gradients were back.
+    std::vector<Time> starts;
+    std::vector<Time> ends;
     std::vector<int> layers_at;  // [layer]: iterations whose gradients are back
     [[nodiscard]] int finished() const { return *std::ranges::min_element(layers_at); }
   };
@@ -144,6 +151,11 @@ class TrainingJob {
   void finish_iteration(Rank worker);
   [[nodiscard]] double iterations_per_second() const;
   [[nodiscard]] Duration compute_time(Rank worker, Duration table_time) const;
+  [[nodiscard]] Rank host_of(Rank worker) const { return connections_.host_of(worker); }
+  [[nodiscard]] Time now(Rank worker) const { return network_.now(host_of(worker)); }
+  [[nodiscard]] std::size_t iteration_count() const {
+    return static_cast<std::size_t>(options_.iterations);
+  }
   [[nodiscard]] int layer_count() const { return static_cast<int>(model_.layers.size()); }
 
   const ModelTable model_;
@@ -165,7 +177,16 @@ class TrainingJob {
   struct LayerRun {
     std::vector<std::unique_ptr<PlanRun>> groups;  // null: summed in switches
     std::vector<std::size_t> missing;  // [group]: members that have not reached this layer
-    int workers_left = 0;
+    // Workers whose part is not over, and the window of the network in which one was over last.
+    std::atomic<int> workers_left{0};
+    std::atomic<std::uint64_t> last_window{0};
+  };
+  // The runs of one layer by iteration, from the oldest that some worker still needs. With BSP
+  // there are at most two; groups may run ahead of one another until a chain of groups ties them
+  // together.
+  struct LayerRuns {
+    SpinLock lock;  // of the map; workers of different shards come here at the same time
+    std::map<int, LayerRun> by_iteration;
   };
 
   Status make_exchanges(const sync::Strategy& strategy, const topology::Topology& topology,
@@ -175,19 +196,15 @@ class TrainingJob {
   static Result<Exchanges> exchanges_of(std::vector<sync::GroupPlan> groups, int workers,
                                         const TrainingOptions& options);
   LayerRun& run_of(int iteration, int layer);
+  void make_groups(LayerRun& run, int iteration, int layer);
+  void worker_done(LayerRun& run, Rank worker, int iteration, int layer);
 
   // [iteration of the period][layer]; empty if tensors are scattered or aggregated.
   std::vector<std::vector<Exchanges>> exchanges_;
   PlanRun::Pace pace_ = PlanRun::Pace::kEager;
   std::vector<Rank> servers_;  // servers of scattered tensors
   std::vector<Worker> workers_;
-  // [layer]: the runs by iteration, from the oldest that some worker still needs. With BSP there
-  // are at most two; groups may run ahead of one another until a chain of groups ties them
-  // together.
-  std::vector<std::map<int, LayerRun>> runs_;
-  std::vector<int> workers_done_;  // [iteration]
-  std::vector<IterationResult> results_;
-  std::vector<Time> starts_;
+  std::vector<LayerRuns> runs_;  // [layer]
   std::function<void(const ComputeSpan&)> observer_;
 };
 

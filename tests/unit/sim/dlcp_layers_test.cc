@@ -61,14 +61,13 @@ Step run_step(const Case& c, std::uint64_t seed) {
   for (std::size_t arc = 0; arc < network.arc_count(); ++arc) {
     simulated.set_loss(topology::ArcId(static_cast<std::int32_t>(arc)), c.loss);
   }
-  FlowEnds ends(simulated);
   Step step;
-  ends.observe([&](const FlowResult& flow) {
+  simulated.on_flow_done([&](const FlowResult& flow) {
     step.sent += flow.counters.segments;
     step.resent += flow.counters.retransmissions;
   });
   const auto exact = std::move(make_transport("dlcp", {{"bound", "0"}})).value();
-  Connections connections(simulated, ends, {.transport = exact.get(), .most_at_once = 0});
+  Connections connections(simulated, {.transport = exact.get(), .most_at_once = 0});
   const plan::Plan plan =
       plan::make_plan(c.scheme, {.topology = network, .elements = kElements}).value();
   std::vector<std::unique_ptr<PlanRun>> buckets;

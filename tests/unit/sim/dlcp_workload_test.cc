@@ -84,10 +84,9 @@ Trained train(const TrainingOptions& options, const TransportFactory& transport)
   NetworkOptions network_options;
   network_options.queues.discipline = QueueOptions::Discipline::kStrictPriority;
   Network network(topo, network_options);
-  FlowEnds ends(network);
   Trained run;
-  ends.observe([&](const FlowResult& flow) { run.flows.push_back(flow); });
-  Connections connections(network, ends, {.transport = &transport, .most_at_once = 0});
+  network.on_flow_done([&](const FlowResult& flow) { run.flows.push_back(flow); });
+  Connections connections(network, {.transport = &transport, .most_at_once = 0});
   auto job = TrainingJob::make(by_tensor(small_model()), options, topo, network, connections);
   EXPECT_TRUE(job.ok()) << job.error().message();
   (*job)->start();

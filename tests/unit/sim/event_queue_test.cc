@@ -29,6 +29,35 @@ TEST(EventQueue, pop__in_order_of_time_then_of_insertion) {
   EXPECT_EQ(queue.now_ps(), kNever / 2);
 }
 
+// The order of arrivals and notices does not depend on when they were inserted, and no link is
+// always the first.
+TEST(EventQueue, pop__at_equal_times_arrivals_then_notices_then_the_rest) {
+  int smaller_first = 0;
+  for (std::int64_t time = 9000; time < 9100; ++time) {
+    EventQueue queue(Duration::nanoseconds(1));
+    EventQueue other(Duration::nanoseconds(1));
+    queue.push(time, EventKind::kTimer, 1, 0, 0);
+    queue.push(time, EventKind::kFlowEnded, 8, 0, 0);
+    queue.push(time, EventKind::kArrival, 2, 70, 0);
+    queue.push(time, EventKind::kFlowClosed, 6, 0, 0);
+    queue.push(time, EventKind::kArrival, 3, 7, 0);
+    other.push(time, EventKind::kArrival, 3, 7, 0);
+    other.push(time, EventKind::kArrival, 2, 70, 0);
+    std::vector<std::uint32_t> subjects;
+    for (Event event; queue.pop(kNever, event);) subjects.push_back(event.subject);
+    ASSERT_EQ(subjects.size(), 5U);
+    Event first;
+    ASSERT_TRUE(other.pop(kNever, first));
+    EXPECT_EQ(first.subject, subjects[0]);
+    smaller_first += subjects[0] == 3 ? 1 : 0;
+    EXPECT_EQ(subjects[0] + subjects[1], 5U);
+    EXPECT_EQ((std::vector<std::uint32_t>{subjects.begin() + 2, subjects.end()}),
+              (std::vector<std::uint32_t>{6, 8, 1}));
+  }
+  EXPECT_GT(smaller_first, 30);
+  EXPECT_LT(smaller_first, 70);
+}
+
 TEST(EventQueue, pop__fields_come_back) {
   EventQueue queue(Duration::nanoseconds(1));
   queue.push(7, EventKind::kPortFree, 123456, 654321, 0xbeef);
@@ -79,7 +108,7 @@ TEST(EventQueue, random__agrees_with_a_set) {
         const std::uint64_t span = std::uint64_t{1}
                                    << prng.below(static_cast<std::uint64_t>(reach));
         const std::int64_t when = queue.now_ps() + static_cast<std::int64_t>(prng.below(span));
-        queue.push(when, EventKind::kArrival, pushed, 0, 0);
+        queue.push(when, EventKind::kTimer, pushed, 0, 0);
         model.emplace(when, pushed++);
         continue;
       }

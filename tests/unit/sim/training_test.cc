@@ -32,8 +32,7 @@ double packet_ms(const std::string& spec, const topology::Topology& topology, By
       plan::make_plan(spec, {.topology = topology, .elements = size.count() / 4}).value();
   const auto transport = dctcp();
   Network network(topology, marking_network());
-  FlowEnds ends(network);
-  Connections connections(network, ends, {.transport = transport.get()});
+  Connections connections(network, {.transport = transport.get()});
   int done = 0;
   Time last;
   PlanRun run(plan, connections, 0, 1, [&](Rank) {
@@ -100,8 +99,7 @@ std::vector<IterationResult> train_once(const ModelTable& table, const TrainingO
                                         const topology::Topology& topology) {
   const auto transport = dctcp();
   Network network(topology, marking_network());
-  FlowEnds ends(network);
-  Connections connections(network, ends, {.transport = transport.get()});
+  Connections connections(network, {.transport = transport.get()});
   auto job = TrainingJob::make(table, options, topology, network, connections).value();
   job->start();
   EXPECT_TRUE(network.run(kEver));
@@ -206,8 +204,7 @@ TEST(Training, unknown_scheme__an_error) {
   const topology::Topology topology =
       topology::topology_from_shorthand("single-switch:hosts=4,host=10G").value();
   Network network(topology, {});
-  FlowEnds ends(network);
-  Connections connections(network, ends, {});
+  Connections connections(network, {});
   const auto job =
       TrainingJob::make(model(1, 10, {}, {}), {.scheme = "rings"}, topology, network, connections);
   ASSERT_FALSE(job.ok());
