@@ -177,6 +177,15 @@ struct CallOptions {
   // whose average lacks contributions, and 0 for all others, including those for which this rank
   // received no average (docs/collectives.md).
   void* residual = nullptr;
+  // For allreduces of floats by sum or mean in place, among 3 to 64 ranks: the part of the
+  // contributions, in [0, 1), that may be left out of any `straggler_window` consecutive calls with
+  // the same number of elements and the same bound, when ranks stall (docs/collectives.md). Such a
+  // call goes over TCP, needs a `residual`, and takes no loss bound and no scheme. What it leaves
+  // out of a rank's contribution is in that rank's residual afterwards, and so counts in the next
+  // call. All ranks get the same result, bit for bit; a mean is always divided by the number of all
+  // ranks. 0: every call waits for all ranks. With fewer than 3 ranks nothing is left out.
+  double straggler_bound = 0;
+  int straggler_window = 100;  // calls; 1 to 10,000
   // Called once, when the operation is over: from any thread, perhaps before the call that starts
   // the operation returns, and with locks held. It must therefore return at once and must not call
   // the communicator.
@@ -195,6 +204,14 @@ struct AutoDecision {
   std::int64_t trials = 0;
   double trials_ms = 0;
   double extra_ms = 0;
+};
+
+// What the calls with a straggler bound have left out so far.
+struct StragglerReport {
+  std::uint64_t calls = 0;        // that are over
+  std::uint64_t exact_calls = 0;  // of these, those that left nothing out
+  double left_out = 0;            // contributions: 1 is the whole tensor of one rank
+  double deadline_ms = 0;         // after which this rank last went on without another; 0: never
 };
 
 // A handle of an operation in flight. Copies refer to the same operation. The caller must keep its
@@ -231,6 +248,9 @@ class Communicator {
   // What Transport::kAuto has chosen, for each kind of calls so far. The same on all ranks after
   // the same calls. Empty: nothing is chosen by trials.
   [[nodiscard]] std::vector<AutoDecision> auto_choices() const;
+
+  // About this rank's calls with a straggler bound.
+  [[nodiscard]] StragglerReport straggler_report() const;
 
   // Why every further operation fails, once the communicator is broken; none before.
   [[nodiscard]] std::optional<Error> broken() const;

@@ -44,7 +44,9 @@ struct GradientOptions {
   double result_loss_bound = -1;  // below 0: half of loss_bound
   bool dlcp = false;              // over DLCP also if the bound is 0
   int priority = 0;
-  int queue = 1;  // CallOptions::dlcp_queue
+  int queue = 1;               // CallOptions::dlcp_queue
+  double straggler_bound = 0;  // CallOptions::straggler_bound; above 0 it needs a residual
+  int straggler_window = 100;
   // For error feedback: contiguous, with the tensor's size, type and device; undefined: none
   at::Tensor residual = {};
 };
@@ -123,6 +125,8 @@ class Backend final : public c10d::Backend {
   void abort() override;
   // Communicator::has_switch().
   [[nodiscard]] bool has_switch() const { return living()->has_switch(); }
+  // Communicator::straggler_report().
+  [[nodiscard]] StragglerReport straggler_report() const { return living()->straggler_report(); }
   // Communicator::auto_choices().
   [[nodiscard]] std::vector<AutoDecision> auto_choices() const { return living()->auto_choices(); }
   void shutdown() override { leave("the process group was shut down"); }

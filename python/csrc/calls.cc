@@ -46,6 +46,8 @@ WorkPtr Backend::reduce_gradient(at::Tensor tensor, bool mean, const GradientOpt
   if (gradient.dlcp || (gradient.loss_bound != 0 && !chosen)) {
     call.options.transport = Transport::kDlcp;
   }
+  call.options.straggler_bound = gradient.straggler_bound;
+  call.options.straggler_window = gradient.straggler_window;
   call.residual = gradient.residual;
   TORCH_CHECK_VALUE(
       !call.residual.defined() ||

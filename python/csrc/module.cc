@@ -131,8 +131,19 @@ py::dict staging_phases() {
   return fields;
 }
 
+py::dict straggler_report(const Backend& backend) {
+  const StragglerReport report = backend.straggler_report();
+  py::dict fields;
+  fields["calls"] = report.calls;
+  fields["exact_calls"] = report.exact_calls;
+  fields["left_out"] = report.left_out;
+  fields["deadline_ms"] = report.deadline_ms;
+  return fields;
+}
+
 WorkPtr reduce_gradient(Backend& backend, const at::Tensor& tensor, bool mean, double loss_bound,
                         double result_loss_bound, bool dlcp, int priority, int queue,
+                        double straggler_bound, int straggler_window,
                         const std::optional<at::Tensor>& residual) {
   return backend.reduce_gradient(tensor, mean,
                                  {.loss_bound = loss_bound,
@@ -140,6 +151,8 @@ WorkPtr reduce_gradient(Backend& backend, const at::Tensor& tensor, bool mean, d
                                   .dlcp = dlcp,
                                   .priority = priority,
                                   .queue = queue,
+                                  .straggler_bound = straggler_bound,
+                                  .straggler_window = straggler_window,
                                   .residual = residual.value_or(at::Tensor())});
 }
 
@@ -176,7 +189,9 @@ PYBIND11_MODULE(_C, module) {
       .def("auto_choices", &auto_choices)
       .def("reduce_gradient", &reduce_gradient, py::arg("tensor"), py::kw_only(), py::arg("mean"),
            py::arg("loss_bound"), py::arg("result_loss_bound"), py::arg("dlcp"),
-           py::arg("priority"), py::arg("queue"), py::arg("residual") = py::none(), NoGil())
+           py::arg("priority"), py::arg("queue"), py::arg("straggler_bound") = 0.0,
+           py::arg("straggler_window") = 100, py::arg("residual") = py::none(), NoGil())
+      .def("straggler_report", &straggler_report)
       .def("shutdown", &Backend::shutdown, NoGil())
       .def("abort", &Backend::abort, NoGil())
       .def("set_timeout",

@@ -36,6 +36,11 @@ class GradientState:
     loss_bound: float = 0.0
     # The same for the packets that carry averages back, at most loss_bound. None: half of it.
     result_loss_bound: float | None = None
+    # The part of the gradients, in [0, 1), that may be left out of the averages of any
+    # straggler_window consecutive steps when ranks stall (docs/pytorch.md). What is left out counts
+    # in the next step. It goes over TCP and excludes a loss bound. 0: every step waits for all.
+    straggler_bound: float = 0.0
+    straggler_window: int = 100
     dlcp: bool = False  # use DLCP even if the bound is 0
     # Adds what an average lacked to the next gradient (docs/pytorch.md). Needs a loss bound.
     error_feedback: bool = False
@@ -51,6 +56,14 @@ class GradientState:
 
     def __post_init__(self):
         _check_bound("loss_bound", self.loss_bound, 1)
+        _check_bound("straggler_bound", self.straggler_bound, 1)
+        if not 1 <= self.straggler_window <= 10_000:
+            raise ValueError(f"straggler_window: {self.straggler_window}; from 1 to 10000 are "
+                             "allowed")
+        if self.straggler_bound > 0 and (self.loss_bound > 0 or self.dlcp):
+            raise ValueError(f"straggler_bound: {self.straggler_bound} with "
+                             f"{'a loss_bound' if self.loss_bound > 0 else 'dlcp'}: such gradients "
+                             "go over TCP")
         if self.error_feedback and self.loss_bound == 0:
             raise ValueError("error_feedback: True with a loss_bound of 0: nothing can be missing")
         if self.result_loss_bound is not None:
@@ -66,14 +79,18 @@ class GradientState:
         if self.loss_bound > 0 and not gradient.dtype.is_floating_point:
             raise TypeError(f"loss_bound: {self.loss_bound} on a gradient of {gradient.dtype}; "
                             "only floating-point gradients may lose anything")
+        if self.straggler_bound > 0 and not gradient.dtype.is_floating_point:
+            raise TypeError(f"straggler_bound: {self.straggler_bound} on a gradient of "
+                            f"{gradient.dtype}; only floating-point gradients may be left out")
         result_bound = -1.0 if self.result_loss_bound is None else self.result_loss_bound
         return backend_of(self.group, gradient.device).reduce_gradient(
             gradient, mean=True, loss_bound=self.loss_bound, result_loss_bound=result_bound,
             dlcp=self.dlcp, priority=priority, queue=1 + layer * QUEUES // layers,
+            straggler_bound=self.straggler_bound, straggler_window=self.straggler_window,
             residual=self._residual(gradient, priority if key is None else key))
 
     def _residual(self, gradient, key):
-        if not self.error_feedback:
+        if not self.error_feedback and self.straggler_bound == 0:
             return None
         if key not in self._residuals:
             self._residuals[key] = torch.zeros_like(gradient,
@@ -101,6 +118,15 @@ def auto_choices(group=None, device="cpu"):
     the trials on the slowest rank) and extra_ms (how much of it the fastest way would have saved).
     """
     return backend_of(group, device).auto_choices()
+
+
+def straggler_report(group=None, device="cpu"):
+    """Returns what this rank's averages with a straggler bound have left out so far, as a dict.
+
+    The keys: calls, exact_calls (those that left nothing out), left_out (contributions; 1 is the whole
+    gradient of one rank) and deadline_ms (after which a call last went on without a rank).
+    """
+    return backend_of(group, device).straggler_report()
 
 
 def reduce_hook(state, bucket):

@@ -57,13 +57,22 @@ void add_bench_step(CLI::App& bench) {
       ->capture_default_str();
   app.add_option("--libraries", options->libraries,
                  "ways of Thalweg, with commas: tcp, dlcp, atp, rat, ps, auto; +priority or, for "
-                 "dlcp, +bound "
+                 "dlcp, +bound, or for tcp, +straggler "
                  "may follow a name (all that the other options allow)")
       ->delimiter(',');
   app.add_flag("--auto", options->with_auto,
                "add the library auto: it chooses by trials, which are not among the timed steps");
   app.add_option("--against", options->against, "peers in the same run: gloo")->delimiter(',');
   app.add_option("--bound", options->bound, "loss bound of the library dlcp+bound, as in 1%");
+  app.add_option("--straggler-bound", options->straggler_bound,
+                 "part of the contributions that the library tcp+straggler may leave out when "
+                 "ranks stall, as in 5%");
+  app.add_option("--straggler-window", options->straggler_window,
+                 "steps over which it keeps that bound")
+      ->capture_default_str();
+  app.add_option("--stall-every", options->stall_every,
+                 "mean time between stalls of a host of the testbed, drawn at random, as in 600ms");
+  app.add_option("--stall-for", options->stall_for, "how long each stall lasts, as in 104ms");
   app.add_option("--priorities", options->priorities,
                  "queues that the layers of +priority are divided among, 1 to 7 (7)");
   app.add_option("--loss", options->loss,

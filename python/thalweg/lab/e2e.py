@@ -29,7 +29,7 @@ from thalweg.lab.testbed import (PROGRAM, ROOT, Testbed, TestbedError, end, end_
                                  percentile)
 
 LIBRARIES = {"gloo": "Gloo", "ps": "parameter server", "thalweg": "Thalweg",
-             "dlcp": "Thalweg, bound 1 %", "atp": "Thalweg, ATP", "rat": "Thalweg, RAT",
+             "dlcp": "Thalweg, bound 1 %", "straggler": "Thalweg, stragglers", "atp": "Thalweg, ATP", "rat": "Thalweg, RAT",
              "dssync": "Thalweg, DS-Sync"}
 SHORT = {"Thalweg": "exact", "parameter server": "PS"}  # names in plots
 PS_PORT = 7900

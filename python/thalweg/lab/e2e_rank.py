@@ -45,6 +45,7 @@ class Spec:
     racks: tuple = ()    # ranks of each rack, for dssync
     topology: str = ""   # the network, for rat; rank i is host i
     bound: float = 0.01  # loss bound, for dlcp
+    straggler_bound: float = 0.05  # for straggler
     line_rate_gbps: float = 0.1
     servers: tuple = ()  # addresses of parameter servers, one per job, for ps
     probes: int = 0      # small allreduces that show the network's tail latency
@@ -62,10 +63,11 @@ class DataParallel:
     Buffers are not shared, because the other libraries here do not share them either.
     """
 
-    def __init__(self, model, group, bound=0.0):
+    def __init__(self, model, group, bound=0.0, straggler_bound=0.0):
         self._model = DistributedDataParallel(model, process_group=group, broadcast_buffers=False)
-        if bound > 0:
-            state = thalweg.torch.GradientState(group, loss_bound=bound)
+        if bound > 0 or straggler_bound > 0:
+            state = thalweg.torch.GradientState(group, loss_bound=bound,
+                                                straggler_bound=straggler_bound)
             self._model.register_comm_hook(state, thalweg.torch.reduce_hook)
         self._optimizer = make_optimizer(self._model.parameters())
 
@@ -126,6 +128,8 @@ class Job:
         if library == "dlcp":
             group = self.group("thalweg", line_rate_gbps=spec.line_rate_gbps)
             return DataParallel(model, group, spec.bound)
+        if library == "straggler":
+            return DataParallel(model, self.group("thalweg"), straggler_bound=spec.straggler_bound)
         if library == "atp":
             return DataParallel(model, self.group("thalweg", transport="atp"))
         if library == "rat":
@@ -135,7 +139,7 @@ class Job:
                 model, spec.servers[self.number], self.worker, timeout=LIMIT.total_seconds()))
         if library == "dssync":
             return Undistributed(model, DSSync(model, make_optimizer, spec.racks))
-        raise ValueError(f"library: {library!r}; gloo, thalweg, dlcp, atp, rat, ps and dssync are "
+        raise ValueError(f"library: {library!r}; gloo, thalweg, dlcp, straggler, atp, rat, ps and dssync are "
                          "allowed")
 
     def batches(self, images, digits):

@@ -38,6 +38,14 @@ Status set_loss(const OwnTestbed& testbed, const Settings& settings) {
   return ok_status();
 }
 
+// Hosts stall from now on.
+Status set_stalls(const OwnTestbed& testbed, const Options& options) {
+  if (options.stall_every.empty()) return ok_status();
+  return stall_testbed(testbed.name(), {.every = options.stall_every,
+                                        .length = options.stall_for,
+                                        .seed = static_cast<std::uint64_t>(options.seed)});
+}
+
 Result<Outcome> reported(const Options& options, const Settings& settings,
                          std::vector<Measured> measured) {
   THALWEG_TRY(const Report report, report_of(options, settings, std::move(measured)));
@@ -91,6 +99,7 @@ Result<RanksEnd> run_ranks(const Options& options, const Settings& settings) {
     return Error(fmt::format("--testbed: {}{}", testbed.error().message(), hint));
   }
   THALWEG_TRY_STATUS(set_loss(**testbed, settings));
+  THALWEG_TRY_STATUS(set_stalls(**testbed, options));
   const std::string results = (*testbed)->file("results");
   const std::vector<std::string> rank = rank_words(options, results);
   std::vector<std::string> command = {rank.front(),

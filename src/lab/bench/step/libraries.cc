@@ -15,9 +15,10 @@ bool add_words(const std::string& name, std::size_t begin, Library& library) {
     const std::size_t end = name.find('+', begin + 1);
     const std::string word =
         name.substr(begin + 1, end == std::string::npos ? end : end - begin - 1);
-    bool* const added = word == "bound"      ? &library.bounded
-                        : word == "priority" ? &library.prioritized
-                                             : nullptr;
+    bool* const added = word == "bound"       ? &library.bounded
+                        : word == "straggler" ? &library.straggling
+                        : word == "priority"  ? &library.prioritized
+                                              : nullptr;
     if (added == nullptr || *added) return false;
     *added = true;
     begin = end;
@@ -25,7 +26,9 @@ bool add_words(const std::string& name, std::size_t begin, Library& library) {
   const bool can_lose =
       library.transport == Transport::kDlcp || library.transport == Transport::kAuto;
   const bool can_hurry = library.transport != Transport::kAtp;
-  return (can_lose || !library.bounded) && (can_hurry || !library.prioritized);
+  const bool can_leave = library.transport == Transport::kTcp && library.scheme.empty();
+  return (can_lose || !library.bounded) && (can_leave || !library.straggling) &&
+         (can_hurry || !library.prioritized);
 }
 
 }  // namespace
@@ -49,8 +52,8 @@ Result<Library> library_of(const std::string& name) {
   const std::vector<std::string> ways = own_ways();
   if (std::ranges::find(ways, way) != ways.end() && add_words(name, plus, library)) return library;
   return Error(fmt::format(
-      "'{}' is not a library: write {}, and behind it +priority (not for atp) or +bound (only for "
-      "dlcp and auto), as in dlcp+bound+priority",
+      "'{}' is not a library: write {}, and behind it +priority (not for atp), +bound (only for "
+      "dlcp and auto) or +straggler (only for tcp), as in dlcp+bound+priority",
       name, fmt::join(ways, ", ")));
 }
 

@@ -17,6 +17,7 @@ struct Library {
   std::string scheme = {};      // as `thalweg plan` takes it; empty: chosen by size
   bool knows_topology = false;  // the planner gets the topology
   bool bounded = false;         // loss up to --bound
+  bool straggling = false;      // contributions left out up to --straggler-bound
   bool prioritized = false;     // front layers go first
 };
 

@@ -46,6 +46,10 @@ class OwnPlayer final : public Player {
       std::int64_t element = 0;
       for (float& value : tensor) value = value_of(element++);
     }
+    for (std::size_t b = 0; b < calls_.size() && calls_[b].straggler_bound > 0; ++b) {
+      residuals_.emplace_back(tensors_[b].size(), 0.0F);
+      calls_[b].residual = residuals_[b].data();
+    }
   }
 
   [[nodiscard]] std::string version() const override { return std::string("thalweg ") + kVersion; }
@@ -117,6 +121,11 @@ class OwnPlayer final : public Player {
     for (std::size_t b = 0; b < schedule_.buckets.size(); ++b) {
       until += clock_time(schedule_.buckets[b].backward);
       std::this_thread::sleep_until(until);
+      // What was left out of the last step would otherwise be missing in this one's contribution.
+      if (!residuals_.empty()) {
+        std::int64_t element = 0;
+        for (float& value : tensors_[b]) value = value_of(element++);
+      }
       THALWEG_TRY(Operation started,
                   communicator_.allreduce_async(TensorSpan::of(tensors_[b]), calls_[b]));
       flying_.push_back(std::move(started));
@@ -125,6 +134,8 @@ class OwnPlayer final : public Player {
   }
 
   [[nodiscard]] std::int64_t count_wrong() const {
+    // Averages that left something out, or make up for it, are not those of full contributions.
+    if (!residuals_.empty()) return 0;
     std::int64_t wrong = 0;
     for (const std::vector<float>& tensor : tensors_) {
       std::int64_t element = 0;
@@ -138,10 +149,11 @@ class OwnPlayer final : public Player {
 
   Communicator communicator_;
   const Schedule& schedule_;
-  std::vector<CallOptions> calls_;           // by bucket
-  std::vector<std::vector<float>> tensors_;  // by bucket
-  bool tries_;                               // the communicator chooses by trials
-  std::vector<Operation> flying_;            // the first buckets of a step, which have been sent
+  std::vector<CallOptions> calls_;             // by bucket
+  std::vector<std::vector<float>> tensors_;    // by bucket
+  std::vector<std::vector<float>> residuals_;  // by bucket; empty without a straggler bound
+  bool tries_;                                 // the communicator chooses by trials
+  std::vector<Operation> flying_;              // the first buckets of a step, which have been sent
 };
 
 std::vector<CallOptions> calls_of(const Library& library, const Settings& settings) {
@@ -150,6 +162,10 @@ std::vector<CallOptions> calls_of(const Library& library, const Settings& settin
   for (std::size_t b = 0; b < buckets; ++b) {
     CallOptions call{.op = ReduceOp::kMean};
     if (library.bounded) call.loss_bound = settings.bound;
+    if (library.straggling) {
+      call.straggler_bound = settings.straggler_bound;
+      call.straggler_window = settings.straggler_window;
+    }
     if (library.prioritized) {
       const std::size_t from_front = buckets - 1 - b;
       call.priority = static_cast<int>(from_front);

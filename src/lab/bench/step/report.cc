@@ -75,6 +75,7 @@ Json row_json(const Report& report, const Row& row) {
                {"transport", library.gloo ? "tcp" : name_of(library.transport)},
                {"scheme", library.scheme.empty() ? Json(nullptr) : Json(library.scheme)},
                {"bound", library.bounded ? report.settings.bound : 0},
+               {"straggler_bound", library.straggling ? report.settings.straggler_bound : 0},
                {"priorities", prioritized ? Json(report.settings.priorities) : Json(nullptr)},
                {"version", row.measured.version}};
   add_choices(row.measured.choices, json);

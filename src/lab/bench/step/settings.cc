@@ -20,6 +20,7 @@ namespace thalweg::lab::step {
 namespace {
 
 constexpr int kMaxSteps = 100'000;
+constexpr int kMaxWindow = 10'000;
 constexpr int kMaxPriorities = static_cast<int>(kPriorityCount) - 1;
 constexpr Bytes kMaxBytes{std::int64_t{1} << 30};  // of a step's gradients, on each rank
 // Ranks are taken for hung when they are this many times slower than the link, and have had this
@@ -129,6 +130,7 @@ Status read_schedule(const Options& options, Settings& settings) {
 std::vector<std::string> usual_libraries(const Options& options, const Settings& settings) {
   std::vector<std::string> names = {"tcp", "dlcp"};
   if (settings.bound > 0) names.emplace_back("dlcp+bound");
+  if (settings.straggler_bound > 0) names.emplace_back("tcp+straggler");
   if (options.priorities) {
     for (std::size_t i = 0, plain = names.size(); i < plain; ++i) {
       names.push_back(names[i] + "+priority");
@@ -143,6 +145,15 @@ Status read_libraries(const Options& options, Settings& settings) {
   if (!options.bound.empty()) {
     THALWEG_TRY(settings.bound, within("--bound", parse_fraction(options.bound)));
   }
+  if (!options.straggler_bound.empty()) {
+    THALWEG_TRY(settings.straggler_bound,
+                within("--straggler-bound", parse_fraction(options.straggler_bound)));
+  }
+  if (options.straggler_window < 1 || options.straggler_window > kMaxWindow) {
+    return Error(fmt::format("--straggler-window: {}: write a number from 1 to {}",
+                             options.straggler_window, kMaxWindow));
+  }
+  settings.straggler_window = options.straggler_window;
   if (options.priorities) {
     if (*options.priorities < 1 || *options.priorities > kMaxPriorities) {
       return Error(
@@ -168,6 +179,10 @@ Status read_libraries(const Options& options, Settings& settings) {
     if (library.gloo) return Error("--libraries: gloo is a peer: give --against gloo");
     if (library.bounded && settings.bound == 0) {
       return Error(fmt::format("--libraries: {}: give its bound too, as in --bound 1%", name));
+    }
+    if (library.straggling && settings.straggler_bound == 0) {
+      return Error(
+          fmt::format("--libraries: {}: give its bound too, as in --straggler-bound 5%", name));
     }
     if (library.knows_topology && !settings.topology) {
       return Error(fmt::format("--libraries: {}: give --topology too", name));
@@ -215,6 +230,20 @@ Result<Settings> settings_of(const Options& options) {
   THALWEG_TRY_STATUS(read_schedule(options, settings));
   THALWEG_TRY_STATUS(read_network(options, settings));
   THALWEG_TRY_STATUS(read_libraries(options, settings));
+  if (options.stall_every.empty() != options.stall_for.empty()) {
+    return Error(
+        "--stall-every and --stall-for: give both, as in --stall-every 600ms --stall-for "
+        "104ms");
+  }
+  if (!options.stall_every.empty()) {
+    if (options.testbed.empty() && options.results.empty()) {
+      return Error("--stall-every: only the hosts of --testbed stall");
+    }
+    const Result<Duration> every = launch::positive_duration("--stall-every", options.stall_every);
+    if (!every.ok()) return every.error();
+    const Result<Duration> length = launch::positive_duration("--stall-for", options.stall_for);
+    if (!length.ok()) return length.error();
+  }
   THALWEG_TRY_STATUS(read_timeout(options, settings));
   return settings;
 }
@@ -245,6 +274,8 @@ std::vector<std::string> rank_words(const Options& options, const std::string& r
   add("--libraries", fmt::format("{}", fmt::join(options.libraries, ",")));
   add("--against", fmt::format("{}", fmt::join(options.against, ",")));
   add("--bound", options.bound);
+  add("--straggler-bound", options.straggler_bound);
+  add("--straggler-window", std::to_string(options.straggler_window));
   add("--priorities", options.priorities ? std::to_string(*options.priorities) : "");
   add("--aggregate", fmt::format("{}", fmt::join(options.aggregate, ",")));
   add("--ranks", options.ranks ? std::to_string(*options.ranks) : "");

@@ -28,6 +28,10 @@ struct Options {
   std::vector<std::string> libraries = {};
   std::vector<std::string> against = {};
   std::string bound = {};
+  std::string straggler_bound = {};
+  int straggler_window = 100;
+  std::string stall_every = {};
+  std::string stall_for = {};
   std::optional<int> priorities = {};
   std::string loss = {};
   std::vector<std::string> aggregate = {};
@@ -51,6 +55,8 @@ struct Settings {
   int ranks = 0;  // 0: as the launcher says
   double loss = 0;
   double bound = 0;
+  double straggler_bound = 0;
+  int straggler_window = 100;
   int priorities = 7;     // queues of DLCP's data that layers are divided among
   Duration timeout = {};  // of all steps together
 };

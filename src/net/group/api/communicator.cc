@@ -76,6 +76,7 @@ int Communicator::rank() const { return core_->rank(); }
 int Communicator::size() const { return core_->size(); }
 bool Communicator::has_switch() const { return core_->has_switch(); }
 std::vector<AutoDecision> Communicator::auto_choices() const { return core_->auto_choices(); }
+StragglerReport Communicator::straggler_report() const { return core_->straggler_report(); }
 std::optional<Error> Communicator::broken() const { return core_->broken(); }
 void Communicator::leave() const { core_->say_goodbye(); }
 
@@ -94,6 +95,10 @@ Communicator::StartedOperation Communicator::start_allreduce(TensorSpan tensor,
                                                              const CallOptions& options,
                                                              bool awaited) const {
   THALWEG_TRY_STATUS(net::check("allreduce", tensor.data, tensor.elements));
+  THALWEG_TRY_STATUS(core_->check_straggler(tensor, options));
+  if (options.straggler_bound > 0 && size() >= 3 && tensor.elements > 0) {
+    return core_->start_straggler(tensor, options);
+  }
   if (!core_->chooses(tensor, options))
     return start_allreduce_by(tensor, options, awaited, nullptr);
   const std::unique_lock order = core_->auto_order();
@@ -106,7 +111,8 @@ Communicator::StartedOperation Communicator::start_allreduce_by(TensorSpan tenso
                                                                 bool awaited,
                                                                 const net::AutoTurn* turn) const {
   THALWEG_TRY(const bool by_atp, core_->goes_by_atp(tensor, options));
-  if (options.residual != nullptr && (by_atp || options.op != ReduceOp::kMean)) {
+  const bool keeps = options.op == ReduceOp::kMean || options.straggler_bound > 0;
+  if (options.residual != nullptr && (by_atp || !keeps)) {
     return Error("residual: only an allreduce by mean over tcp or dlcp has one");
   }
   if (by_atp && turn != nullptr) {
@@ -125,10 +131,10 @@ Communicator::StartedOperation Communicator::start_allreduce_by(TensorSpan tenso
   net::lay_over(*op, plan.get(), static_cast<std::byte*>(tensor.data));
   if (options.residual != nullptr) contribute(tensor, options.residual);
   const bool mean = options.op == ReduceOp::kMean;
-  if (mean || options.loss_bound > 0) {
+  if (mean || options.loss_bound > 0 || options.residual != nullptr) {
     op->part_step = [tensor, mean, lossy = options.loss_bound > 0, ranks = size(),
                      residual = options.residual](State& part) {
-      if (!lossy) divide_buffers(part, ranks);
+      if (mean && !lossy) divide_buffers(part, ranks);
       if (lossy && part.chunks) part.chunks->finish(mean, ranks);
       if (residual != nullptr) {
         keep_residual(part, tensor, ranks, static_cast<std::byte*>(residual));

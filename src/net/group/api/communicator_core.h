@@ -24,6 +24,7 @@
 #include "net/group/drive/channels.h"
 #include "net/group/drive/engine.h"
 #include "net/group/p2p/mailbox.h"
+#include "net/group/straggler/straggler_engine.h"
 #include "net/io/home_process.h"
 #include "net/job/job.h"
 #include "net/job/metrics.h"
@@ -78,6 +79,13 @@ class Communicator::Core {
   // Requires that goes_by_atp() is true.
   Result<std::shared_ptr<Operation::State>> start_atp(TensorSpan tensor,
                                                       const CallOptions& options);
+
+  // An allreduce with a straggler bound (communicator_straggler.cc). Error: it cannot have one.
+  [[nodiscard]] Status check_straggler(TensorSpan tensor, const CallOptions& options) const;
+  // Requires that check_straggler() is content.
+  Result<std::shared_ptr<Operation::State>> start_straggler(TensorSpan tensor,
+                                                            const CallOptions& options);
+  [[nodiscard]] StragglerReport straggler_report();
 
   // Whether Transport::kAuto decides how the allreduce goes (communicator_auto.cc).
   [[nodiscard]] bool chooses(TensorSpan tensor, const CallOptions& options) const;
@@ -197,10 +205,12 @@ class Communicator::Core {
   std::shared_ptr<net::Engine> engine_;
   // Its first engine is engine_. Null: the process is alone.
   std::shared_ptr<net::Channels> channels_;
-  std::shared_ptr<net::AtpEngine> atp_;   // null: no ATP
-  std::mutex atp_order_;                  // held while an operation is passed to both engines
-  std::unique_ptr<net::AutoTable> auto_;  // null: no trials
-  bool uses_network_ = false;             // this rank does not share memory with all others
+  std::shared_ptr<net::AtpEngine> atp_;  // null: no ATP
+  std::mutex atp_order_;                 // held while an operation is passed to both engines
+  std::mutex straggler_mutex_;           // guards the next
+  std::shared_ptr<net::StragglerEngine> straggler_;  // null: no call has had a straggler bound
+  std::unique_ptr<net::AutoTable> auto_;             // null: no trials
+  bool uses_network_ = false;  // this rank does not share memory with all others
   std::shared_ptr<Messages> messages_;
   std::atomic<int> parts_ = 0;  // communicators made by split() and grow() so far
   Status prepare_metrics(net::EngineOptions& engine);

@@ -152,6 +152,13 @@ void Mailbox::receive(const std::shared_ptr<Op>& op) {
   eventfd_write(wake_.get(), 1);
 }
 
+bool Mailbox::withdraw(const std::shared_ptr<Op>& receive) {
+  const Lock lock(mutex_);
+  if (std::erase(receives_, receive) == 0) return false;
+  finish(receive, Error(fmt::format("{}: it was withdrawn", receive->text)));
+  return true;
+}
+
 bool Mailbox::fits(const Op& receive, const Letter& letter) {
   return receive.tag == letter.frame.slot &&
          (receive.peer == kAnyPeer || receive.peer == letter.source);

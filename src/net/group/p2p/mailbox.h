@@ -68,6 +68,8 @@ class Mailbox final : public OperationHost, private Connection::Handler {
   // any rank).
   void send(const std::shared_ptr<Operation::State>& op);
   void receive(const std::shared_ptr<Operation::State>& op);
+  // Ends a receive with an error, if no message has matched it yet; otherwise returns false.
+  bool withdraw(const std::shared_ptr<Operation::State>& receive);
   // Takes a stream that another rank made to send messages to this one.
   void adopt(int rank, CheckedStream stream);
   // Ends the operations in flight. Waits for nothing.
