@@ -376,10 +376,7 @@ void Communicator::Core::say_goodbye() {
 
 void Communicator::Core::leave() {
   if (atp_) atp_->settle();
-  if (straggler_) {
-    straggler_->settle();
-    straggler_->leave();
-  }
+  if (straggler_) straggler_->leave();
   // If construction failed, there is no engine yet.
   if (channels_) channels_->leave();
   if (engine_) engine_->leave();

@@ -68,15 +68,11 @@ proto::StragglerCounts StragglerEngine::counts() {
   return counts_;
 }
 
-void StragglerEngine::settle() {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, kStragglerStay, [&] { return unsettled_ == 0 || left_; });
-}
-
 void StragglerEngine::leave() {
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     if (std::exchange(left_, true)) return;
+    changed_.wait_for(lock, kStragglerStay, [&] { return unsettled_ == 0; });
   }
   {
     const std::lock_guard lock(inbox_->mutex);

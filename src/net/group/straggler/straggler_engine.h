@@ -72,9 +72,8 @@ class StragglerEngine final : public OperationHost {
   [[nodiscard]] Status wait(Operation::State& op) override;
   [[nodiscard]] bool over(const Operation::State& op) override;
   [[nodiscard]] proto::StragglerCounts counts();
-  // Waits a while until late ranks have what they missed.
-  void settle();
-  // Fails the calls in flight, and ends the thread.
+  // Waits a while until late ranks have what they missed. Then fails the calls in flight, and ends the
+  // thread.
   void leave();
 
  private:
