@@ -89,8 +89,12 @@ class GradientState:
             straggler_bound=self.straggler_bound, straggler_window=self.straggler_window,
             residual=self._residual(gradient, priority if key is None else key))
 
+    @property
+    def _keeps_residuals(self):
+        return self.error_feedback or self.straggler_bound > 0
+
     def _residual(self, gradient, key):
-        if not self.error_feedback and self.straggler_bound == 0:
+        if not self._keeps_residuals:
             return None
         if key not in self._residuals:
             self._residuals[key] = torch.zeros_like(gradient,
@@ -138,7 +142,7 @@ def reduce_hook(state, bucket):
     # How many buckets there are is known from the second iteration on. DDP may rearrange them.
     state._buckets = (bucket.index() + 1 if bucket.is_last()
                       else max(state._buckets, bucket.index() + 1))
-    key = state._bucket_key(bucket) if state.error_feedback else None
+    key = state._bucket_key(bucket) if state._keeps_residuals else None
     if state.by_layer:
         work = state.start(bucket.buffer(), -bucket.index(), key,
                            state._buckets - 1 - bucket.index(), state._buckets)

@@ -75,6 +75,27 @@ def same_on_all_ranks(tensor):
     return all(torch.equal(tensor, other) for other in others)
 
 
+def test_hook__straggler_bound_same_on_all_ranks():
+    def body(rank, size):
+        hooked = flat(train_ddp(rank, GradientState(straggler_bound=0.3)))
+        assert same_on_all_ranks(hooked) and hooked.isfinite().all()
+        report = thalweg.torch.straggler_report()
+        assert report["calls"] >= STEPS and report["exact_calls"] <= report["calls"]
+
+    run_ranks(3, body)
+
+
+@pytest.mark.parametrize("fields, part", [
+    ({"straggler_bound": 1.0}, "straggler_bound: 1.0"),
+    ({"straggler_bound": 0.1, "straggler_window": 0}, "straggler_window: 0"),
+    ({"straggler_bound": 0.1, "loss_bound": 0.1}, "a loss_bound"),
+    ({"straggler_bound": 0.1, "dlcp": True}, "dlcp"),
+])
+def test_straggler_bound__bad_settings_are_named(fields, part):
+    with pytest.raises(ValueError, match=part):
+        GradientState(**fields)
+
+
 def test_hook__exact_is_what_ddp_does_itself():
     def body(rank, size):
         plain = flat(train_ddp(rank))
