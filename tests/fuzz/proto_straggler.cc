@@ -1,5 +1,5 @@
-// Messages of allreduces with a straggler bound: whatever is accepted encodes back to the same bytes,
-// and a group takes any of them without harm.
+// Messages of allreduces with a straggler bound: whatever is accepted encodes back to the same
+// bytes, and a group takes any of them without harm.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
