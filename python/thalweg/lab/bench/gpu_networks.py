@@ -24,7 +24,6 @@ class Loopback:
     """All ranks on this host, over its loopback device."""
 
     most_ranks = 16
-    aggregates = False
 
     def __init__(self, program):
         self._program = program
@@ -66,21 +65,28 @@ class OnTestbed:
     def __init__(self, program, topology, loss=0.0, aggregates=False):
         self._program = program
         self._loss = loss
-        self.aggregates = aggregates
         self._bed = Testbed(topology, aggregate="all" if aggregates else ())
 
     def __enter__(self):
         self._bed.up()
-        names = {host.name for host in self._bed.hosts}
-        if self._loss > 0:
-            share = 1 - (1 - self._loss) ** 0.5
-            for row in self._bed.links():
-                if row["from"] in names:
-                    self._bed.set(row["link"], loss=f"{100 * share:.6f}%")
+        try:
+            self._set_loss()
+        except BaseException:
+            self._bed.down()
+            raise
         return self
 
     def __exit__(self, *_):
         self._bed.down()
+
+    def _set_loss(self):
+        if self._loss == 0:
+            return
+        names = {host.name for host in self._bed.hosts}
+        share = 1 - (1 - self._loss) ** 0.5
+        for row in self._bed.links():
+            if row["from"] in names:
+                self._bed.set(row["link"], loss=f"{100 * share:.6f}%")
 
     @property
     def most_ranks(self):
