@@ -16,7 +16,7 @@ PYTEST := .venv/bin/python -m pytest -q -p no:cacheprovider
 SOURCES = $(shell git ls-files '*.cc' '*.h' | grep -E '^(src|include|tests|examples|bench|python)/')
 STAGE = @tools/stage
 
-.PHONY: setup build program ns3 quick plans validate explore collectives wheel test-wheel sdist test all-tests test-torch test-torchft test-arm64 test-frameworks test-trainers bench demo docs soak format check-format lint fuzz clean unit sanitize pytest $(PRESETS:%=build-%)
+.PHONY: setup build program ns3 quick plans validate explore collectives wheel test-wheel test-image sdist test all-tests test-torch test-torchft test-arm64 test-compilers test-frameworks test-trainers bench demo docs soak format check-format lint fuzz clean unit sanitize pytest $(PRESETS:%=build-%)
 
 setup:
 	@tools/setup
@@ -130,10 +130,14 @@ TORCH ?=
 wheel: build-release
 	@tools/wheel $(TORCH)
 
-# The wheel in a fresh environment: program, modules, training on two ranks; with TORCH="2.7.1 2.9.1" also with these PyTorch
+# The wheel in a fresh environment, and in a bare Debian 12 (by debootstrap and chroot, as root): program, modules, training on two ranks; with TORCH="2.7.1 2.9.1" also with these PyTorch
 # versions, which come from PyPI with several GB each.
 test-wheel: build-release
-	THALWEG_TEST_WHEEL=1 THALWEG_TEST_TORCH="$(TORCH)" $(PYTEST) tests/install/test_wheel.py
+	THALWEG_TEST_WHEEL=1 THALWEG_TEST_TORCH="$(TORCH)" $(PYTEST) tests/install/test_wheel.py tests/install/test_image.py
+
+# Both stages of the Dockerfile in chroots, as root: everything is installed and compiled anew, about half an hour.
+test-image: setup
+	THALWEG_TEST_IMAGE=1 $(PYTEST) tests/install/test_image.py
 
 # What git knows, as build/sdist/*.tar.gz.
 sdist:
@@ -150,6 +154,12 @@ test-torchft: build-release
 # The layers without I/O for arm64, and their unit tests under qemu-user.
 test-arm64:
 	@tools/arm64
+
+# The release build by g++ 13 and clang 19 with the libraries of Debian 13, in a chroot of its own (2.5 GB, root): the
+# program, the library, and the unit tests of the layers without I/O, which it runs. COMPILERS="g++-13" for one of them.
+COMPILERS ?=
+test-compilers:
+	@tools/compilers $(COMPILERS)
 
 # Arrays of JAX and TensorFlow, in an environment of their own (1.5 GB), which tools/setup has no need of.
 FRAMEWORKS := jax==0.4.38 tensorflow-cpu==2.21.0 pytest==8.3.4

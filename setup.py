@@ -54,7 +54,8 @@ class CMakeBuild(build_ext):
                              f"pip install torch=={TESTED}")
         if is_old_abi(torch):
             raise SystemExit(f"thalweg: PyTorch {torch_version(torch)} at {torch} has the old C++ "
-                             "ABI, which Debian's libraries have not: install PyPI's, 2.7 or newer")
+                             "ABI, which Debian's libraries have not: install PyPI's, 2.7 or newer, "
+                             "or a wheel that `make wheel TORCH=2.6.0` builds")
         output = Path(self.get_ext_fullpath(MODULES[0])).resolve().parent
         build = Path(self.build_temp).resolve()
         build.mkdir(parents=True, exist_ok=True)

@@ -55,6 +55,14 @@ endfunction()
 function(thalweg_for_torch target folder)
   thalweg_common(${target})
   thalweg_torch_name(name ${folder})
+  # PyPI's 2.6 has the strings of before GCC 5, and so must all that is linked into the module (tools/wheel).
+  set(config ${folder}/share/cmake/Torch/TorchConfig.cmake)
+  if(EXISTS ${config} AND NOT CMAKE_CXX_FLAGS MATCHES "_GLIBCXX_USE_CXX11_ABI=0")
+    file(STRINGS ${config} old_strings REGEX "_GLIBCXX_USE_CXX11_ABI=0")
+    if(old_strings)
+      message(FATAL_ERROR "the PyTorch at ${folder} has the old C++ ABI: `make wheel TORCH=2.6.0` builds for it")
+    endif()
+  endif()
   # PyTorch's headers cost more than all of our sources: once is enough.
   set_target_properties(
     ${target}

@@ -212,9 +212,11 @@ std::optional<Error> Backend::broken() const {
   return communicator_ ? communicator_->broken() : broken_;
 }
 
+#if TORCH_VERSION_MINOR >= 7
 c10d::ErrorType Backend::getError() {
   return communicator() ? c10d::ErrorType::SUCCESS : c10d::ErrorType::COMM_ERROR;
 }
+#endif
 
 c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
                                                  const std::vector<int>& ranks,

@@ -105,7 +105,7 @@ class Backend final : public c10d::Backend {
   WorkPtr recv(Tensors& tensors, int source, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
 
-  bool supportsCoalescing() const override { return true; }
+  bool supportsCoalescing() const THALWEG_OVERRIDE_SINCE_2_7 { return true; }
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
   bool supportsSplitting() const override { return kSplits; }
@@ -114,18 +114,20 @@ class Backend final : public c10d::Backend {
       const c10::intrusive_ptr<Options>& opts) THALWEG_OVERRIDE_SINCE_2_9;
   void setSequenceNumberForGroup() override {}
   std::uint64_t getSequenceNumberForGroup() override { return sequence_; }
+#if TORCH_VERSION_MINOR >= 7
   c10d::ErrorType getError() override;
+#endif
   // Why every later call fails, once the group is broken; none before. After abort() and shutdown()
   // it is what was known then.
   [[nodiscard]] std::optional<Error> broken() const;
   // Both end the operations in flight, and every later call fails. shutdown() waits until the
   // communicator's threads have ended; abort() leaves that to a thread of its own.
-  void abort() override;
+  void abort() THALWEG_OVERRIDE_SINCE_2_7;
   // Communicator::has_switch().
   [[nodiscard]] bool has_switch() const { return living()->has_switch(); }
   // Communicator::auto_choices().
   [[nodiscard]] std::vector<AutoDecision> auto_choices() const { return living()->auto_choices(); }
-  void shutdown() override { leave("the process group was shut down"); }
+  void shutdown() THALWEG_OVERRIDE_SINCE_2_7 { leave("the process group was shut down"); }
 
   // Allreduce of a gradient in place, by mean or by sum.
   WorkPtr reduce_gradient(at::Tensor tensor, bool mean, const GradientOptions& gradient);

@@ -1,11 +1,18 @@
-// The PyTorch versions that the backend compiles against: 2.7 and newer. What the base class of a
+// The PyTorch versions that the backend compiles against: 2.6 and newer. What the base class of a
 // version lacks is an ordinary method there, or left out.
 #pragma once
 
 #include <torch/version.h>
 
-#if TORCH_VERSION_MAJOR != 2 || TORCH_VERSION_MINOR < 7
-#error "thalweg needs PyTorch 2.7 or newer"
+#if TORCH_VERSION_MAJOR != 2 || TORCH_VERSION_MINOR < 6
+#error "thalweg needs PyTorch 2.6 or newer"
+#endif
+
+// `override` from 2.7 on.
+#if TORCH_VERSION_MINOR >= 7
+#define THALWEG_OVERRIDE_SINCE_2_7 override
+#else
+#define THALWEG_OVERRIDE_SINCE_2_7
 #endif
 
 // `override` from 2.9 on.

@@ -13,7 +13,7 @@ from setuptools import build_meta
 from setuptools.build_meta import *  # noqa: F401,F403
 
 TESTED = "2.13.0"
-OLDEST = (2, 7)
+OLDEST = (2, 6)
 
 
 def torch_folder():

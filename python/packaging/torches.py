@@ -3,8 +3,10 @@
 
     torches.py OUTPUT [VERSION … | all]
 
-Prints one line for each version: its number as "2.13", and the folder of its torch package. Without a version, the PyTorch of this Python is the only one. A version that is
-neither that nor in OUTPUT comes from PyPI; of its wheel (about 0.8 GB) two thirds of a GB stay.
+Prints one line for each version: its number as "2.13", its C++ ABI ("new", or "old" as PyPI's 2.6
+has it), and the folder of its torch package. Without a version, the PyTorch of this Python is the
+only one. A version that is neither that nor in OUTPUT comes from PyPI; of its wheel (about 0.8 GB)
+two thirds of a GB stay.
 """
 import re
 import subprocess
@@ -14,10 +16,10 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from build_backend import OLDEST, torch_version
+from build_backend import OLDEST, is_old_abi, torch_version
 
 # The newest patch of every version that PyPI has. A module fits all patches of its version.
-ALL = ("2.7.1", "2.8.0", "2.9.1", "2.10.0", "2.11.0", "2.12.1", "2.13.0", "2.14.1",
+ALL = ("2.6.0", "2.7.1", "2.8.0", "2.9.1", "2.10.0", "2.11.0", "2.12.1", "2.13.0", "2.14.1",
        "2.15.0")
 NEEDED = re.compile(r"torch/(include/.*|lib/lib(c10|torch_cpu|torch_python)\.so|version\.py|"
                     r"share/cmake/Torch/.*)")
@@ -32,7 +34,7 @@ def main(output, *asked):
     check(versions)
     for version in versions:
         folder = here if version == own else fetch(version, Path(output) / version)
-        print(short(version), folder)
+        print(short(version), "old" if is_old_abi(folder) else "new", folder)
 
 
 def short(version):

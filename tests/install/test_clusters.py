@@ -1,5 +1,5 @@
 """What docs/clusters.md leads to: the batch scripts of Slurm run (with an srun of our own), the objects of Kubernetes fit
-together, and the Dockerfile names only what there is. `make test-trainers` holds the objects against Kubernetes' schemas."""
+together, and the Dockerfile names only what there is (test_image.py runs its steps). `make test-trainers` holds the objects against Kubernetes' schemas."""
 import os
 import re
 import shlex
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from dockerfile import steps_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted((ROOT / "examples/slurm").glob("*.sbatch"))
@@ -197,12 +198,6 @@ def test_kubernetes__the_policy_opens_the_ports_that_the_job_uses():
     variables = {one["name"]: one.get("value") for one in pod["containers"][0]["env"]}
     assert variables["THALWEG_METRICS"].endswith(f":{metrics['ports'][0]['port']}")
     assert {port["containerPort"] for port in pod["containers"][0]["ports"]} == {master, metrics["ports"][0]["port"]}
-
-
-def steps_of(text):
-    """The instructions of a Dockerfile with their words; lines that go on are joined."""
-    joined = re.sub(r"\\\n", " ", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE))
-    return [(line.split(None, 1)[0], line.split(None, 1)[1].strip()) for line in joined.splitlines() if line.strip()]
 
 
 def problems_of(text, root=ROOT):

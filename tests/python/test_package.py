@@ -82,7 +82,7 @@ def test_old_strings__are_named_with_their_cure(checkout, tools):
 @pytest.mark.parametrize(("torches", "wanted"), [
     ("2.13", "torch==2.13.*"),
     ("2.7 2.8 2.9", "torch<2.10,>=2.7"),
-    ("2.10 2.7 2.9", "torch!=2.8.*,<2.11,>=2.7"),
+    ("2.10 2.6 2.8", "torch!=2.7.*,!=2.9.*,<2.11,>=2.6"),
 ])
 def test_wheel__needs_a_version_that_it_has_a_module_for(checkout, torches, wanted):
     (checkout / "python/thalweg/lab/data").mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ def test_wheel__needs_a_version_that_it_has_a_module_for(checkout, torches, want
 
 
 @pytest.mark.parametrize(("asked", "reason"), [
-    (["2.6.0"], "TORCH: '2.6.0'; 'all' or versions such as"),
+    (["2.5.1"], "TORCH: '2.5.1'; 'all' or versions such as"),
     (["newest"], "TORCH: 'newest'; 'all' or versions such as"),
     (["2.9.0", "2.9.1"], "TORCH: 2.9 twice"),
 ])
@@ -103,6 +103,18 @@ def test_torches__refuses_what_is_no_version(tmp_path, asked, reason):
                          text=True, timeout=60, check=False)
     assert run.returncode == 1 and reason in run.stderr, run.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_torches__names_the_abi_of_each_version(tmp_path):
+    """tools/wheel compiles all that a module is linked to a second time for a PyTorch with the old C++ ABI."""
+    for version, flags in (("2.6.0", "-D_GLIBCXX_USE_CXX11_ABI=0"), ("2.9.1", "-D_GLIBCXX_USE_CXX11_ABI=1")):
+        folder = tmp_path / version / "torch"
+        (folder / "share/cmake/Torch").mkdir(parents=True)
+        (folder / "share/cmake/Torch/TorchConfig.cmake").write_text(f'set(TORCH_CXX_FLAGS "{flags}")\n')
+        (folder / "version.py").write_text(f"__version__ = '{version}+cu124'\n")
+    listed = subprocess.run([sys.executable, ROOT / "python/packaging/torches.py", tmp_path, "2.6.0", "2.9.1"], text=True,
+                            capture_output=True, timeout=60, check=True).stdout
+    assert listed == f"2.6 old {tmp_path}/2.6.0/torch\n2.9 new {tmp_path}/2.9.1/torch\n"
 
 
 def test_import__takes_the_module_of_the_pytorch_that_runs(tmp_path):

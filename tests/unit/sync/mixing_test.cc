@@ -3,7 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <Eigen/Dense>
-#include <chrono>
+#include <cstdlib>
+#include <ctime>
 
 #include "sync/random_world.h"
 
@@ -77,16 +78,20 @@ TEST(Mixing, mixing_of_gossip__powers_of_two_agree_in_one_period) {
 
 // The goal: 1,024 workers in 64 racks with the spectrum in under 2 s.
 TEST(Mixing, mixing_of__large_worlds_are_quick) {
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of the processor: others may use it, too
   const WorkerTree tree = *WorkerTree::from_rack_sizes(std::vector<int>(64, 16));
   const Mixing mixing = mixing_of(init_groups(tree, 1));
-  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+  const double seconds =
+      static_cast<double>(std::clock() - start) / static_cast<double>(CLOCKS_PER_SEC);
   EXPECT_GT(mixing.rho, 0);
   EXPECT_LT(mixing.rho, 1);
 #ifdef NDEBUG
-  EXPECT_LT(time.count(), 2);
+  const bool emulated = std::getenv("THALWEG_EMULATED") != nullptr;  // tools/arm64
+  if (!emulated) {
+    EXPECT_LT(seconds, 2);
+  }
 #endif
-  RecordProperty("seconds", std::to_string(time.count()));
+  RecordProperty("seconds", std::to_string(seconds));
 }
 
 }  // namespace
