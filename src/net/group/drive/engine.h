@@ -165,6 +165,8 @@ class Engine final : public OperationHost,
   void take_posted(Lock& lock);
   // Reads and writes as much as is possible without waiting. True: something happened.
   bool poll();
+  // The same for the stream that the operation waits for, if it runs alone.
+  bool poll_awaited(const Op& op);
   // True: poll() would do nothing. False for every connection without shared memory, because its
   // socket cannot be looked at cheaply.
   [[nodiscard]] bool is_quiet() const;

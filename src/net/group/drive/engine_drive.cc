@@ -20,6 +20,14 @@ namespace {
 // A driver that polls reads up to this many streams one by one. With more it asks epoll which to
 // read.
 constexpr std::ptrdiff_t kFewStreams = 4;
+// A driver that has found nothing looks at the stream that its operation waits for, and at all
+// streams only once in this many polls.
+constexpr int kLooksPerSweep = 4;
+// Finding out which that is takes longer than a look in plans of more arrivals.
+constexpr std::size_t kFewArrivals = 64;
+// A payload of which no more than this is left after its first bytes is read to its end before
+// anything is sent. What follows from it then leaves in one piece.
+constexpr std::size_t kShortRest = 64 << 10;
 // When no thread has driven for this long, the engine's thread listens again.
 constexpr int kPauseMs = 20;
 constexpr Duration kLongestSleep = Duration::milliseconds(1000);
@@ -70,7 +78,7 @@ bool Engine::over(const Op& op) {
 void Engine::drive(Lock& lock, const Op& until) {
   Pace pace;
   while (!until.result) {
-    const bool moved = poll();
+    const bool moved = pace.looks % kLooksPerSweep == 0 ? poll() : poll_awaited(until);
     if (until.result) {
       core_is_shared_ = core_is_shared_ && pace.yielded;
       return;
@@ -146,7 +154,11 @@ void Engine::wake_up() {
 }
 
 bool Engine::read(Connection& connection) {
+  const bool begins = connection.rest_of_payload() == 0;
   if (!connection.read(buffer_, *this)) return false;
+  const bool is_short = begins && connection.rest_of_payload() <= kShortRest;
+  while (is_short && connection.rest_of_payload() > 0 && connection.read(buffer_, *this)) {
+  }
   look_over(connection);
   watch(connection);
   return true;
@@ -161,16 +173,33 @@ bool Engine::poll() {
     by_socket += connection->reads_shared() ? 0 : 1;
     few = few && by_socket <= kFewStreams && !connection->misses_lane();
   }
-  for (Connection* connection : open_) {
-    if (!few && !connection->reads_shared() && !connection->has_early()) continue;
-    moved = read(*connection) || moved;
-    if (connection->blocked()) touch(*connection);
-    ended = ended || !connection->connected();
+  for (std::size_t i = 0; i < open_.size(); ++i) {
+    Connection& connection = *open_[i];
+    if (!few && !connection.reads_shared() && !connection.has_early()) continue;
+    if (read(connection)) {
+      moved = true;
+      settle();  // what follows from it leaves before others are read
+    }
+    if (connection.blocked()) touch(connection);
+    ended = ended || !connection.connected();
   }
   if (ended) std::erase_if(open_, [](const Connection* c) { return !c->connected(); });
   if (!few) moved = handle_events(0) || moved;
   settle();
   return moved;
+}
+
+bool Engine::poll_awaited(const Op& op) {
+  if (running_.size() != 1 || !op.executor || op.plan->arrivals().size() > kFewArrivals) {
+    return poll();
+  }
+  const std::optional<Rank> peer = op.executor->waits_for();
+  if (!peer) return poll();
+  Connection& connection = *connections_[peer->index()];
+  if (connection.reads_shared() || connection.blocked() || !connection.connected()) return poll();
+  if (!read(connection)) return false;
+  settle();
+  return true;
 }
 
 bool Engine::is_quiet() const { return std::ranges::all_of(open_, &Connection::is_quiet); }

@@ -19,7 +19,7 @@ namespace {
 
 // Bytes that are read along with a header. Small tensors then come whole with one call, and only
 // little of a large one takes the detour through the buffer.
-constexpr std::size_t kReadAhead = 4096;
+constexpr std::size_t kReadAhead = 16 << 10;
 // Fewer bytes than this are not worth a system call of their own.
 constexpr std::size_t kLeastDirect = 4096;
 // Bytes that are sent before this side reads, which reads as many at once. So what two ranks of one

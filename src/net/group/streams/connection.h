@@ -198,6 +198,8 @@ class Connection {
   // Whether the first stream, without lanes, is blocked.
   [[nodiscard]] bool first_blocked() const { return blocked_; }
   [[nodiscard]] bool stalled() const { return stalled_; }
+  // Bytes of the payload that is being read which have not arrived.
+  [[nodiscard]] std::size_t rest_of_payload() const { return left_; }
 
   // What its owner keeps for this connection.
   struct Ready {
