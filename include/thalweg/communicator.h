@@ -120,7 +120,7 @@ struct CommunicatorOptions {
   std::optional<int> streams = {};
   // The number of threads, 1 to 8, that a large tensor is divided among over TCP and shared memory.
   // Each has streams of its own. Rank 0's number holds. None: THALWEG_CHANNELS, and without that
-  // one thread at first, and if the network is fast as many as the rank has cores, at most 4
+  // one thread, or if the network is fast as many as the rank has cores, at most 4
   // (docs/collectives.md). Results do not depend on it.
   std::optional<int> channels = {};
   // The least bytes that such a thread gets of a tensor. Must be the same on all ranks.

@@ -20,6 +20,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -50,7 +51,16 @@ struct SendOptions {
   std::function<PacketTag(std::int64_t first, std::int64_t count)> tag_of = {};
   // Among the transfers to one peer, the one with the lowest number is sent first, then the oldest.
   std::uint32_t urgency = 0;
+  // Elements leave only after Transfer::offer() named them, for tensors that become complete over
+  // time.
+  bool gradual = false;
   std::chrono::nanoseconds deadline = std::chrono::seconds(30);
+};
+
+struct ElementRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  bool operator==(const ElementRange&) const = default;
 };
 
 struct RecvOptions {
@@ -60,12 +70,10 @@ struct RecvOptions {
   // costs less than it brings. None: the transfer is done as soon as the bound is kept.
   std::optional<double> loss_target = {};
   std::chrono::nanoseconds deadline = std::chrono::seconds(30);
-};
-
-struct ElementRange {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  bool operator==(const ElementRange&) const = default;
+  // Called with elements that have arrived since the last call: whole packets, each once, in any
+  // order, and all of them before the transfer is over. From the endpoint's thread; it must not
+  // block.
+  std::function<void(std::span<const ElementRange>)> on_arrival = {};
 };
 
 // How a transfer went. A sender's report holds what its receiver told it.
@@ -88,6 +96,11 @@ class Transfer {
   // The same for at most `limit`; then returns an error, and the transfer goes on.
   [[nodiscard]] Result<TransferReport> wait(std::chrono::nanoseconds limit) const;
   [[nodiscard]] bool done() const;
+  // These elements of a gradual send are complete and may leave. A packet leaves when all of its
+  // elements were offered by one call. Does nothing if the transfer is over: a receiver with a loss
+  // bound may have enough before all is offered. Fails if it is not gradual, or has no such
+  // elements.
+  Status offer(ElementRange elements) const;
   // Ends the transfer with a failure, here and at the peer. It is over, and the tensor is the
   // caller's again, when done() returns true.
   void cancel() const;

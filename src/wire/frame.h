@@ -87,6 +87,7 @@ enum class FrameKind : std::uint8_t {
   kResume,
 };
 inline constexpr int kFrameKindCount = 14;
+inline constexpr std::uint32_t kFirstStream = 0;
 inline constexpr std::uint32_t kMessageStream = 1;
 inline constexpr std::uint32_t kLaneStream = 2;
 inline constexpr std::uint32_t kMovedStream = 3;

@@ -3,6 +3,7 @@ import struct
 import subprocess
 from pathlib import Path
 
+VERSION = 4  # kVersion in src/proto/dlcp/record/record_codec.cc
 PROGRAM = Path(__file__).resolve().parents[2] / "build/release/examples/two_processes"
 
 
@@ -11,7 +12,7 @@ def framed(content):
     checksum = 0xcbf29ce484222325
     for byte in content:
         checksum = (checksum ^ byte) * 0x100000001b3 % 2**64
-    return b"TLWR\x03\0\0\0" + struct.pack("<IQ", len(content), checksum) + content
+    return b"TLWR" + bytes([VERSION, 0, 0, 0]) + struct.pack("<IQ", len(content), checksum) + content
 
 
 def test_replay_refuses(thalweg, tmp_path):
@@ -20,7 +21,8 @@ def test_replay_refuses(thalweg, tmp_path):
     file = tmp_path / "noise.dlcp"
     for content, error in [
         (b"noise", "noise.dlcp: this is no recording of Thalweg"),
-        (b"TLWR\x04\0\0\0", "a recording of version 4: only 3 is known"),
+        (b"TLWR" + bytes([VERSION + 1, 0, 0, 0]),
+         f"a recording of version {VERSION + 1}: only {VERSION} is known"),
         (framed(b"12345")[:-1] + b"6", "block 1 of the recording is damaged"),
         (framed(b"12345")[:-1], "block 1 of the recording is cut off"),
         (framed(b"12345"), "the options of the recorded endpoint cannot be read"),

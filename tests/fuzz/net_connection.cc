@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "net/group/drive/operation.h"
+#include "net/group/operation/stream_operation.h"
 #include "net/group/streams/connection.h"
 
 namespace thalweg::net {
@@ -26,13 +26,13 @@ constexpr std::int64_t kElements = 6000;
 class Receiver final : public Connection::Handler {
  public:
   Receiver() : tensor_(kElements) {
-    op_.plan = std::make_shared<const exec::RankPlan>(exec::message_plan(kElements, 1, false));
-    op_.executor = std::make_unique<exec::Executor>();
+    op_.plan.emplace(exec::message_plan(kElements, 1, false));
+    op_.executor = std::make_unique<exec::StreamExecutor>();
     const std::array<std::byte*, 1> memory{tensor_.data()};
     op_.executor->start(*op_.plan, DType::kInt8, ReduceOp::kSum, memory);
   }
 
-  Connection::Op* on_data(Connection& connection, const wire::Frame& frame) override {
+  Streamed* on_data(Connection& connection, const wire::Frame& frame) override {
     CHECK(frame.kind == wire::FrameKind::kData && frame.length > 0 && !spoiled_);
     if (frame.operation == 1 && frame.slot == 0 && frame.length <= op_.executor->outstanding(0)) {
       return &op_;
@@ -49,7 +49,7 @@ class Receiver final : public Connection::Handler {
                 const std::string& text) override {
     CHECK(frame.kind != wire::FrameKind::kData && text.size() == frame.length && !spoiled_);
   }
-  void on_progress(Connection::Op& op) override {
+  void on_progress(Streamed& op) override {
     CHECK(&op == &op_ && !spoiled_);
     received_ = static_cast<std::size_t>(kElements) - op.executor->outstanding(0);
   }
@@ -63,7 +63,7 @@ class Receiver final : public Connection::Handler {
 
  private:
   std::vector<std::byte> tensor_;
-  Connection::Op op_;
+  MessageOperation op_;
   std::size_t received_ = 0;
   bool spoiled_ = false;
 };

@@ -50,6 +50,7 @@ class Game {
   struct Started {
     TransferSpec spec;
     std::set<std::int64_t> offsets;
+    std::set<std::uint32_t> offered;  // segments of a gradual send
     bool ended = false;
   };
   struct Side {
@@ -101,9 +102,24 @@ class Game {
         side.endpoint.on_data_end(input_.byte(), input_.byte() % kPriorityCount, now_,
                                   input_.byte());
         break;
+      case 13:
+        offer(side);
+        break;
       default:
         for (Side& each : sides_) each.endpoint.on_timeout(now_);
     }
+  }
+
+  // A part of a gradual send, which may have ended.
+  void offer(Side& side) {
+    const auto found = side.started.find(TransferHandle{input_.byte()});
+    if (found == side.started.end() || !found->second.spec.gradual) return;
+    Started& started = found->second;
+    const auto segments = static_cast<std::size_t>((started.spec.elements + 4) / 5);
+    const std::size_t begin = input_.byte() % (segments + 1);
+    const std::size_t end = begin + input_.byte() % (segments - begin + 1);
+    for (std::size_t i = begin; i < end; ++i) started.offered.insert(static_cast<std::uint32_t>(i));
+    side.endpoint.offer(found->first, {begin, end}, now_);
   }
 
   void start(Side& side, Direction direction) {
@@ -117,11 +133,12 @@ class Game {
     const std::uint8_t when = input_.byte();
     spec.deadline = Duration::microseconds(std::int64_t{64} << (when % 16));
     spec.urgency = when >> 6;
+    spec.gradual = direction == Direction::kSend && (when & 0x20) != 0;
     const auto priority = static_cast<std::uint8_t>(when % kPriorityCount);
     const auto handle = direction == Direction::kSend
                             ? side.endpoint.start_send(spec, SegmentTag{priority}, now_)
                             : side.endpoint.start_recv(spec, now_);
-    if (handle.ok()) CHECK(side.started.emplace(*handle, Started{spec, {}, false}).second);
+    if (handle.ok()) CHECK(side.started.emplace(*handle, Started{spec, {}, {}, false}).second);
   }
 
   void deliver(std::uint8_t which, bool keep) {
@@ -207,7 +224,11 @@ class Game {
       DataBatch batch;
       while (side.endpoint.poll_data(now_, 4, batch)) {
         CHECK(batch.count >= 1 && batch.count <= 4);
-        for (std::uint32_t s = 0; s < batch.count; ++s) flight_.push_back({1 - i, batch.header(s)});
+        const Started& started = side.started.at(batch.handle);
+        for (std::uint32_t s = 0; s < batch.count; ++s) {
+          CHECK(!started.spec.gradual || started.offered.contains(batch.segments[s]));
+          flight_.push_back({1 - i, batch.header(s)});
+        }
       }
       wire::ControlMessage message;
       while (side.endpoint.poll_control(message)) sides_[1 - i].inbox.push_back(message);

@@ -11,7 +11,7 @@ from pathlib import Path
 # The namespace of a layer, below `thalweg`. `base` holds the words that all layers use.
 NAMESPACE = {"base": "", "switch": "switches"}
 # Sources of `net` that implement classes of the public API, whose members are in `thalweg`.
-PUBLIC_PARTS = re.compile(r"src/net/(group/api/communicator\w*|group/drive/operation|"
+PUBLIC_PARTS = re.compile(r"src/net/(group/api/communicator\w*|group/operation/operation|"
                           r"dlcp/(endpoint|transfer_state)\w*|dlcp/net_counters|"
                           r"ps/parameter_client)\.(h|cc)")
 # Layouts that the kernel's program, which is C, shares.

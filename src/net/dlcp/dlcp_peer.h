@@ -53,6 +53,8 @@ class DlcpPeer final : public EventLoop::Handler, public std::enable_shared_from
   // Adds the sockets to the loop.
   void open();
   void start(const std::shared_ptr<Transfer::State>& transfer);
+  // Lets the segments leave that were offered since the last call.
+  void offer(Transfer::State& transfer);
   void cancel(const Transfer::State& transfer);
   // Fails the transfers in flight, here and at the peer, and refuses new ones. settled() holds as
   // soon as the peer has been told.
@@ -86,6 +88,8 @@ class DlcpPeer final : public EventLoop::Handler, public std::enable_shared_from
   void receive_data(std::uint32_t path);
   void receive_packet(std::span<const std::byte> packet, std::uint32_t path, bool marked, Time now);
   void receive_signals();
+  // Calls on_arrival() of the transfers that segments arrived of.
+  void tell_arrivals();
   // Receivers on sockets give no grants (docs/limits.md). One that seems to would take the sender's
   // rate control away.
   void take_message(const wire::ControlMessage& message, Time now) {
@@ -124,6 +128,8 @@ class DlcpPeer final : public EventLoop::Handler, public std::enable_shared_from
   bool close_when_settled_ = false;
   std::optional<Error> shut_;  // why new transfers are refused; none while they are accepted
   std::unordered_map<const Transfer::State*, std::shared_ptr<Transfer::State>> active_;
+
+  std::vector<Transfer::State*> with_news_;  // transfers with arrivals that were not told yet
 
   std::uint32_t batch_limit_;
   proto::DataBatch batch_;

@@ -74,13 +74,13 @@ Result<Transfer> Peer::send(TensorView tensor, const SendOptions& options) const
                                            {options.key, options.loss_bound, options.deadline}));
   state->source = static_cast<const std::byte*>(tensor.data);
   state->spec.urgency = options.urgency;
+  state->spec.gradual = options.gradual;
   if (!options.tag_of) {
     THALWEG_TRY(const SegmentTag tag, checked(options.tag));
     state->tags = {tag};
     return launch(state_->peer, state);
   }
-  const std::int64_t each =
-      state->segment_size.count() / static_cast<std::int64_t>(size_of(tensor.type));
+  const std::int64_t each = state->segment_elements();
   for (std::int64_t first = 0; first < tensor.elements; first += each) {
     THALWEG_TRY(const SegmentTag tag,
                 checked(options.tag_of(first, std::min(each, tensor.elements - first))));
@@ -94,6 +94,7 @@ Result<Transfer> Peer::recv(TensorSpan tensor, const RecvOptions& options) const
   THALWEG_TRY(const auto state, make_state(state_->peer, proto::Direction::kReceive, tensor,
                                            {options.key, options.loss_bound, options.deadline}));
   state->target = static_cast<std::byte*>(tensor.data);
+  state->on_arrival = options.on_arrival;
   if (options.loss_target) {
     THALWEG_TRY(const proto::LossBound target, proto::LossBound::of(*options.loss_target));
     state->spec.target = target;

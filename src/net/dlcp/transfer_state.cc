@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -18,6 +19,7 @@ void Transfer::State::finish(Result<TransferReport> outcome) {
     result = std::move(outcome);
     callback = std::exchange(then, nullptr);
   }
+  on_arrival = nullptr;  // it may own what owns this transfer
   over.notify_all();
   if (callback) callback(*result);
 }
@@ -33,13 +35,29 @@ void Transfer::State::finish(const proto::TransferOutcome& outcome) {
   report.bytes = spec.elements * static_cast<std::int64_t>(size_of(spec.type));
   report.retransmissions = outcome.retransmissions;
   report.time = std::chrono::nanoseconds((outcome.ended - outcome.started).ps() / 1000);
-  const std::int64_t each = segment_size.count() / static_cast<std::int64_t>(size_of(spec.type));
+  const std::int64_t each = segment_elements();
   report.missing.reserve(outcome.missing.size());
   for (const Bitmap::Run& run : outcome.missing) {
     report.missing.push_back({static_cast<std::int64_t>(run.begin) * each,
                               std::min(static_cast<std::int64_t>(run.end) * each, spec.elements)});
   }
   finish(std::move(report));
+}
+
+void Transfer::State::note_arrival(Bytes offset, std::size_t bytes) {
+  const auto size = static_cast<std::int64_t>(size_of(spec.type));
+  const std::int64_t begin = offset.count() / size;
+  const std::int64_t end = begin + static_cast<std::int64_t>(bytes) / size;
+  if (!news.empty() && news.back().end == begin) {
+    news.back().end = end;
+  } else {
+    news.push_back({begin, end});
+  }
+}
+
+void Transfer::State::tell_arrivals() {
+  if (on_arrival) on_arrival(news);
+  news.clear();
 }
 
 Result<TransferReport> Transfer::wait() const {
@@ -64,6 +82,31 @@ bool Transfer::done() const {
   if (!state_->home.here()) return true;
   const std::lock_guard lock(state_->mutex);
   return state_->result.has_value();
+}
+
+Status Transfer::offer(ElementRange elements) const {
+  THALWEG_TRY_STATUS(state_->home.check("the transfer"));
+  const proto::TransferSpec& spec = state_->spec;
+  if (!spec.gradual) return Error("offer: the transfer was not started as a gradual one");
+  if (elements.begin < 0 || elements.begin > elements.end || elements.end > spec.elements) {
+    return Error(fmt::format("offer: the elements {} to {} of a tensor of {}", elements.begin,
+                             elements.end, spec.elements));
+  }
+  // Whole segments only. The last one of the tensor may be short.
+  const std::int64_t each = std::max<std::int64_t>(state_->segment_elements(), 1);
+  const std::int64_t end =
+      elements.end == spec.elements ? (elements.end + each - 1) / each : elements.end / each;
+  const std::int64_t begin = std::min((elements.begin + each - 1) / each, end);
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->result) return ok_status();
+    state_->offers.push_back({static_cast<std::size_t>(begin), static_cast<std::size_t>(end)});
+    if (state_->offers.size() > 1) return ok_status();  // the endpoint's thread will look
+  }
+  state_->loop->post([state = state_] {
+    if (const auto peer = state->peer.lock()) peer->offer(*state);
+  });
+  return ok_status();
 }
 
 void Transfer::cancel() const {

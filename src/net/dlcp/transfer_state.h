@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <thalweg/endpoint.h>
@@ -32,9 +33,17 @@ struct Transfer::State {
   std::byte* target = nullptr;
   std::vector<SegmentTag> tags;  // one per segment, or one for all
   Bytes segment_size;
+  [[nodiscard]] std::int64_t segment_elements() const {
+    return segment_size.count() / static_cast<std::int64_t>(size_of(spec.type));
+  }
 
   // Accessed by the endpoint's thread only.
   proto::TransferHandle handle = {};
+  std::function<void(std::span<const ElementRange>)> on_arrival;  // of a receive; may be empty
+  std::vector<ElementRange> news;  // elements that arrived since on_arrival was called
+  // Notes that the packet at this offset arrived.
+  void note_arrival(Bytes offset, std::size_t bytes);
+  void tell_arrivals();
 
   // Ends the transfer. One of the two is called, once.
   void finish(Result<TransferReport> outcome);
@@ -44,6 +53,7 @@ struct Transfer::State {
   std::condition_variable over;
   std::optional<Result<TransferReport>> result;
   std::function<void(const Result<TransferReport>&)> then;
+  std::vector<Bitmap::Run> offers;  // segments that the endpoint's thread will offer
 };
 
 }  // namespace thalweg

@@ -16,6 +16,8 @@ namespace {
 
 constexpr int kLoopEventsPerWait = 64;
 constexpr std::int64_t kPsPerSecond = 1'000'000'000'000;
+// The loop that this thread runs.
+thread_local const EventLoop* running_here = nullptr;
 
 }  // namespace
 
@@ -63,7 +65,8 @@ bool EventLoop::post(std::function<void()> work) {
     first = posted_.empty();
     posted_.push_back(std::move(work));
   }
-  if (first) eventfd_write(wake_.get(), 1);
+  // The loop's own thread looks at what it posted before it sleeps.
+  if (first && running_here != this) eventfd_write(wake_.get(), 1);
   return true;
 }
 
@@ -109,16 +112,19 @@ void EventLoop::wait(std::optional<Time> until) {
 }
 
 void EventLoop::run(const std::function<std::optional<Time>()>& turn) {
+  running_here = this;
   while (true) {
     run_posted();
-    const std::optional<Time> next = turn();
+    std::optional<Time> next = turn();
     {
       const std::lock_guard lock(mutex_);
       if (stopped_) break;
+      if (!posted_.empty()) next = Time();
     }
     wait(next);
   }
   run_posted();
+  running_here = nullptr;
 }
 
 }  // namespace thalweg::net

@@ -20,7 +20,7 @@
 #include <thalweg/endpoint.h>
 #include <thalweg/result.h>
 
-#include "net/group/drive/operation.h"
+#include "net/group/operation/operation.h"
 #include "net/io/fd.h"
 #include "net/io/home_process.h"
 #include "net/job/scrape_server.h"

@@ -161,14 +161,13 @@ void Timeline::note(const Span& span, const Operation::State& op) {
   } else {
     ++left_out_;
   }
-  bool whole = note_steps(span, op.notes);
-  for (const auto& part : op.parts) whole = note_steps(span, part->notes) && whole;
+  bool whole = true;
+  for (const auto& notes : op.all_notes()) whole = note_steps(span, notes) && whole;
   if (!whole) ++calls_without_steps_;
   if (span.failed && !std::exchange(has_failed_, true)) write();
 }
 
 bool Timeline::note_steps(const Span& span, std::shared_ptr<const StepNotes> notes) {
-  if (!notes) return true;
   const std::size_t count = notes->steps().size() + notes->losses().size() + notes->stalls().size();
   if (noted_steps_ + count > kMostSteps) return false;
   noted_steps_ += count;

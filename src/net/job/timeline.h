@@ -1,7 +1,7 @@
 // The calls of this process's communicators on a time axis (THALWEG_TIMELINE, docs/operating.md):
 // which call, when it was made, started and over, how many bytes, by which scheme and transport;
 // when the program ended an iteration; and within a call, when each transfer of its plan moved,
-// what was lost and what waited (net/group/drive/step_notes.h). It is written in Chrome's trace
+// what was lost and what waited (net/group/operation/step_notes.h). It is written in Chrome's trace
 // format, which ui.perfetto.dev opens.
 //
 // Calls are noted in memory. The file is written when the first call fails, because others may end
@@ -27,7 +27,7 @@
 #include <thalweg/result.h>
 
 #include "base/units.h"
-#include "net/group/drive/operation.h"
+#include "net/group/operation/operation.h"
 #include "net/io/home_process.h"
 #include "trace/writer.h"
 

@@ -91,6 +91,10 @@ class DlcpEndpoint {
   Result<TransferHandle> start_send(const TransferSpec& spec, TagSource tags, Time now);
   Result<TransferHandle> start_recv(const TransferSpec& spec, Time now);
 
+  // These segments of a gradual send may leave from now on. Does nothing if the transfer has ended:
+  // a receiver may have enough before all is offered. Requires segments that the transfer has.
+  void offer(TransferHandle handle, Bitmap::Run segments, Time now);
+
   // Ends the transfer with a failure, here and at the peer. Does nothing if it has ended.
   void cancel(TransferHandle handle, std::string_view cause, Time now);
 

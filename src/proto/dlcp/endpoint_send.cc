@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/check.h"
 #include "proto/dlcp/endpoint.h"
 
 namespace thalweg::proto {
@@ -34,6 +35,10 @@ std::string late_send_text(const DlcpSender& sender) {
     case DlcpSender::State::kWaiting:
       return fmt::format("the receiver was not ready within the sender's deadline of {}", deadline);
     case DlcpSender::State::kSending:
+      if (sender.unoffered() > 0) {
+        return fmt::format("{} of {} segments were not complete at the sender's deadline of {}",
+                           sender.unoffered(), sender.partition().segment_count(), deadline);
+      }
       return fmt::format("not all was sent within the sender's deadline of {}", deadline);
     case DlcpSender::State::kStopped:
       return fmt::format("the receiver had not enough within the sender's deadline of {}",
@@ -111,11 +116,23 @@ void DlcpEndpoint::reset_rate(void (RateControl::*reset)(), Time now) {
 }
 
 void DlcpEndpoint::begin_round(DlcpSender& sender) {
-  if (!sender.data_left()) {
+  if (sender.round_over()) {
     messages_.push(sender.stop(next_sequence_));
     return;
   }
   if (sender.may_send()) start_sending(sender);
+}
+
+void DlcpEndpoint::offer(TransferHandle handle, Bitmap::Run segments, Time now) {
+  const auto found = std::ranges::find_if(
+      senders_, [&](const auto& sender) { return sender->handle() == handle; });
+  if (found == senders_.end()) return;
+  DlcpSender& sender = **found;
+  CHECK(sender.spec().gradual, "segments of a transfer that is not gradual were offered");
+  const bool could_send = sender.may_send();
+  sender.offer(segments);
+  if (!could_send && sender.may_send()) start_sending(sender);
+  note_allowance(sender, now);
 }
 
 SendKey DlcpEndpoint::key_of(const DlcpSender& sender) const {
@@ -153,7 +170,7 @@ bool DlcpEndpoint::poll_data(Time now, std::uint32_t max_segments, DataBatch& ou
   const Bandwidth rate = sender.scheduled() ? options_.rate.line_rate : rate_.rate();
   if (!unpaced()) pacer_.on_sent(now, size, full * options_.burst_segments, rate);
   if (!sender.may_send()) sending_.erase(sending_.begin());
-  if (!sender.data_left()) messages_.push(sender.stop(next_sequence_));
+  if (sender.round_over()) messages_.push(sender.stop(next_sequence_));
   note_allowance(sender, now);
   return true;
 }

@@ -22,7 +22,11 @@ DlcpSender::DlcpSender(TransferHandle handle, const TransferSpec& spec,
       partition_(partition),
       tags_(std::move(tags)),
       started_(now),
-      sent_(static_cast<std::size_t>(partition.segment_count())) {}
+      sent_(static_cast<std::size_t>(partition.segment_count())) {
+  if (!spec.gradual) return;
+  offered_ = sent_;
+  for (std::size_t i = 0; i < sent_.size(); ++i) sent_.set(i);
+}
 
 std::size_t first_segment(std::uint32_t transfer, std::size_t segments, LossBound bound) {
   if (bound.exact()) return 0;
@@ -38,6 +42,13 @@ void DlcpSender::begin(std::uint32_t transfer, std::uint32_t first) {
   state_ = State::kSending;
   granted_ = first;
   cursor_ = first_segment(transfer, sent_.size(), spec_.bound);
+}
+
+void DlcpSender::offer(Bitmap::Run segments) {
+  CHECK(segments.begin <= segments.end && segments.end <= offered_.size());
+  for (std::size_t i = segments.begin; i < segments.end; ++i) {
+    if (offered_.set(i)) sent_.clear(i);
+  }
 }
 
 bool DlcpSender::on_grant(std::uint32_t segments) {
@@ -110,7 +121,7 @@ void DlcpSender::take(std::uint32_t limit, std::uint64_t first_sequence, Time no
 }
 
 wire::StopMessage DlcpSender::stop(std::uint64_t end_sequence) {
-  CHECK(state_ == State::kSending && !data_left());
+  CHECK(round_over());
   state_ = State::kStopped;
   return {transfer_, round_, end_sequence, last_sent_us_, queue_};
 }

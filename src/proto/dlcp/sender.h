@@ -8,7 +8,9 @@
 //    may leave a few batches earlier or later, so that each batch has one tag and is full.
 // 3. With a loss bound, the first round of each transfer begins at a different segment and wraps
 //    around at the end: a receiver that has enough early does not always lose the same segments.
-// 4. Where the receiver gives grants, no more of the first round has left than is granted. What a
+// 4. Of a gradual transfer, only segments that were offered leave, in any order in which they are
+//    offered. Its first round ends when all of them were, and have left.
+// 5. Where the receiver gives grants, no more of the first round has left than is granted. What a
 //    receiver asks for again needs no grant.
 #pragma once
 
@@ -43,11 +45,21 @@ class DlcpSender {
   // The receiver is ready, and gave the transfer this number. `first`: segments that may leave
   // before a grant, or wire::kUngranted.
   void begin(std::uint32_t transfer, std::uint32_t first = wire::kUngranted);
+  // These segments may leave from now on. Requires a gradual transfer that has them. Some may have
+  // been offered before.
+  void offer(Bitmap::Run segments);
+  // Segments of a gradual transfer that were not offered yet.
+  [[nodiscard]] std::size_t unoffered() const { return offered_.size() - offered_.count(); }
   // Takes the next batch, of at most `limit` segments, which leaves now. Requires may_send().
   void take(std::uint32_t limit, std::uint64_t first_sequence, Time now, DataBatch& out);
+  // Some segments that were offered have not left in this round.
   [[nodiscard]] bool data_left() const { return state_ == State::kSending && !sent_.full(); }
-  // Ends the round, all of which has been taken. `end_sequence` is one above the sequence number of
-  // its last packet. Requires kSending and not data_left().
+  // The whole round has been taken, and stop() is due.
+  [[nodiscard]] bool round_over() const {
+    return state_ == State::kSending && sent_.full() && unoffered() == 0;
+  }
+  // Ends the round. `end_sequence` is one above the sequence number of its last packet. Requires
+  // round_over().
   wire::StopMessage stop(std::uint64_t end_sequence);
   // Returns false, and changes nothing, if the message makes no sense for this transfer.
   bool on_resend(const wire::ResendMessage& message);
@@ -103,7 +115,9 @@ class DlcpSender {
   std::uint32_t granted_ = wire::kUngranted;
   std::uint32_t taken_ = 0;  // segments of the first round that have left
   Waiting waiting_;
-  Bitmap sent_;             // in this round; segments that it need not send count as sent
+  // In this round. Segments that it need not send, or may not send yet, count as sent.
+  Bitmap sent_;
+  Bitmap offered_;          // of a gradual transfer; otherwise empty
   std::size_t cursor_ = 0;  // where the search for the next unsent segment begins
   std::uint32_t last_sent_us_ = 0;
   std::uint8_t queue_ = 0;  // the least urgent queue of this round's segments so far

@@ -47,6 +47,9 @@ struct TransferSpec {
   // Among the transfers to one peer the lowest urgency is sent first, then the oldest. Senders
   // only.
   std::uint32_t urgency = 0;
+  // A segment leaves only after DlcpEndpoint::offer() named it, for tensors that become complete
+  // over time. Senders only.
+  bool gradual = false;
   // Returned in batches, placements and events; for the driver's own use.
   std::uint64_t cookie = 0;
 };

@@ -1,6 +1,6 @@
-// Ranks that run collectives in virtual time: proto::Collective decides, exec::Executor computes,
-// and this world is their driver, their streams and their callers. A stream keeps its frames in
-// order.
+// Ranks that run collectives in virtual time: proto::Collective decides, exec::StreamExecutor
+// computes, and this world is their driver, their streams and their callers. A stream keeps its
+// frames in order.
 //
 // The world only offers actions: a rank makes its next call, a stream delivers its next frame, a
 // timer fires, a rank dies. Who chooses them, by a random clock (schedule.h) or exhaustively
@@ -21,8 +21,8 @@
 
 #include "base/prng.h"
 #include "base/units.h"
-#include "exec/executor.h"
 #include "exec/rank_plan.h"
+#include "exec/stream_executor.h"
 #include "proto/collective/collective.h"
 
 namespace thalweg::proto::collective_test {
@@ -63,7 +63,7 @@ class WorldCall final : public CollectiveCall {
   // Whether every element is the sum over all ranks.
   [[nodiscard]] bool is_exact(int ranks) const;
 
-  exec::Executor executor;
+  exec::StreamExecutor executor;
   std::optional<Status> result;
   bool began = false;
 

@@ -17,7 +17,7 @@
 
 #include "base/messages.h"
 #include "base/prng.h"
-#include "net/group/drive/channels.h"
+#include "net/group/channels/channels.h"
 #include "net/ranks.h"
 
 namespace thalweg::net {
@@ -108,19 +108,32 @@ TEST(Channels, usual_number__is_that_of_the_cores_of_a_rank) {
 }
 
 TEST(Channels, word__is_read_as_it_was_written) {
-  const ChannelsWord word{3, 32};
-  const Result<ChannelsWord> read = ChannelsWord::parse(word.to_string(), 4);
-  ASSERT_EQ(message_of(read), "no error");
-  EXPECT_EQ(read->count, 3U);
-  EXPECT_EQ(read->again, 32U);
-  EXPECT_TRUE(ChannelsWord::parse("8,0", 4).ok());
-  for (const char* wrong :
-       {"", "3", "3,", ",5", "0,5", "9,5", "3,4", "3,5 ", "3,-1", "x,5", "3,5,6"}) {
-    EXPECT_EQ(message_of(ChannelsWord::parse(wrong, 4)),
-              fmt::format("rank 0 says '{}'; a number from 1 to 8, a comma, and the next operation "
-                          "to ask with, after 4, or 0 are allowed",
-                          wrong));
+  for (const ChannelsWord& word : {ChannelsWord{3}, ChannelsWord{}}) {
+    const Result<ChannelsWord> read = ChannelsWord::parse(word.to_string());
+    ASSERT_EQ(message_of(read), "no error");
+    EXPECT_EQ(read->count, word.count);
   }
+  for (const char* wrong : {"", "0", "9", "3 ", " 3", "-1", "x", "3,5", "Later"}) {
+    EXPECT_EQ(message_of(ChannelsWord::parse(wrong)),
+              fmt::format("rank 0 says '{}'; a number from 1 to 8 or 'later' is allowed", wrong));
+  }
+}
+
+// Within a host the first rank decides when the communicator is created.
+TEST(Channels, number_within_a_host__is_that_of_the_cores_from_the_first_large_tensor_on) {
+  std::array<std::ptrdiff_t, 2> threads{};
+  CommunicatorOptions options;
+  options.channel_bytes = 4096;
+  run_ranks(2, options, [&](Communicator& all) {
+    std::vector<float> large(100'000);
+    for (std::size_t when = 0; when < threads.size(); ++when) {
+      ASSERT_TRUE(all.barrier({}).ok());
+      if (all.rank() == 0) threads.at(when) = threads_of_process();
+      ASSERT_TRUE(all.barrier({}).ok());
+      ASSERT_TRUE(all.allreduce(TensorSpan::of(large), {}).ok());
+    }
+  });
+  EXPECT_EQ(threads[1], threads[0] + 2 * (usual_channels(2) - 1));
 }
 
 // With cores to spare the first rank measures, and its decision holds from operation 16 on.

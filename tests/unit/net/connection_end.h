@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "net/group/drive/operation.h"
+#include "net/group/operation/stream_operation.h"
 #include "net/group/streams/connection.h"
 
 namespace thalweg::net {
@@ -43,9 +43,8 @@ class ConnectionEnd final : public Connection::Handler {
   static constexpr std::size_t kElements = (4 << 20) + 12'345;
 
   explicit ConnectionEnd(bool sends) : tensor(kElements), connection(Rank(sends ? 1 : 0)) {
-    op.plan = std::make_shared<const exec::RankPlan>(
-        exec::message_plan(static_cast<std::int64_t>(kElements), 1, sends));
-    op.executor = std::make_unique<exec::Executor>();
+    op.plan.emplace(exec::message_plan(static_cast<std::int64_t>(kElements), 1, sends));
+    op.executor = std::make_unique<exec::StreamExecutor>();
     const std::array<std::byte*, 1> memory{tensor.data()};
     op.executor->start(*op.plan, DType::kInt8, ReduceOp::kSum, memory);
     for (std::size_t i = 0; sends && i < tensor.size(); ++i) {
@@ -53,7 +52,7 @@ class ConnectionEnd final : public Connection::Handler {
     }
   }
 
-  Connection::Op* on_data(Connection& /*connection*/, const wire::Frame& /*frame*/) override {
+  Streamed* on_data(Connection& /*connection*/, const wire::Frame& /*frame*/) override {
     return stalls ? nullptr : &op;
   }
   void on_frame(Connection& /*connection*/, const wire::Frame& frame,
@@ -61,7 +60,7 @@ class ConnectionEnd final : public Connection::Handler {
     last = frame;
     words.push_back(text);
   }
-  void on_progress(Connection::Op& /*op*/) override {}
+  void on_progress(Streamed& /*op*/) override {}
   void use(wire::FrameCheck check) {
     const int peer = connection.peer().value();
     auto seal = std::make_unique<wire::StreamSeal>(secret_from(1 - peer), secret_from(peer));
@@ -88,7 +87,7 @@ class ConnectionEnd final : public Connection::Handler {
   }
 
   std::vector<std::byte> tensor;
-  Connection::Op op;
+  MessageOperation op;
   Connection connection;
   bool stalls = false;
   bool dropped = false;

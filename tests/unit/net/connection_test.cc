@@ -114,9 +114,12 @@ TEST_P(ConnectionTest, end__the_last_words_are_read_though_nothing_can_be_sent) 
   EXPECT_FALSE(receiver_->connection.over().empty());
 }
 
-// A rank that sends sums on waits for whole frames, if they have checksums.
+// A rank that sends sums on waits for whole frames, if they have checksums. Within a host a frame
+// is longer.
 TEST_P(ConnectionTest, longest_frame__many_of_a_transfer_with_checksums) {
-  const Connection& connection = sender_->connection;
+  ConnectionEnd elsewhere(true);  // without a socket it does not know that the peer is on this host
+  elsewhere.use(GetParam());
+  const Connection& connection = elsewhere.connection;
   const bool checked = GetParam() != wire::FrameCheck::kNone;
   for (const std::size_t transfer : {std::size_t{1000}, std::size_t{1} << 20, SIZE_MAX}) {
     const std::size_t most = connection.longest_frame(transfer);
@@ -124,6 +127,7 @@ TEST_P(ConnectionTest, longest_frame__many_of_a_transfer_with_checksums) {
     EXPECT_EQ(most < (std::size_t{1} << 20), checked);
     if (checked && transfer == std::size_t{1} << 20) {
       EXPECT_EQ(most, transfer / 32);
+      EXPECT_EQ(sender_->connection.longest_frame(transfer), std::size_t{64} << 10);
     }
   }
 }

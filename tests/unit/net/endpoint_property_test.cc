@@ -1,5 +1,6 @@
-// Random tensors, bounds, tags and losses over real sockets. The bound is kept, what arrived is
-// right, what did not arrive is unchanged, and nothing outside the tensor is touched.
+// Random tensors, bounds, tags and losses over real sockets, some of them offered in pieces. The
+// bound is kept, what arrived is right and was told once, what did not arrive is unchanged, and
+// nothing outside the tensor is touched.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -18,6 +19,7 @@ struct PropertyCase {
   std::vector<float> source;
   std::vector<float> target;  // kGuard values before and after
   double bound = 0;
+  std::vector<int> told;  // how often on_arrival() named each element
 };
 
 void check(const PropertyCase& one, const TransferReport& report) {
@@ -34,12 +36,28 @@ void check(const PropertyCase& one, const TransferReport& report) {
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < one.source.size(); ++i) {
     const float expected = missing[i] ? kUntouched : one.source[i];
-    if (one.target[kGuard + i] != expected) ++wrong;
+    if (one.target[kGuard + i] != expected || one.told[i] != (missing[i] ? 0 : 1)) ++wrong;
   }
   EXPECT_EQ(wrong, 0U);
   for (std::size_t i = 0; i < kGuard; ++i) {
     EXPECT_EQ(one.target[i], kUntouched);
     EXPECT_EQ(one.target[one.target.size() - 1 - i], kUntouched);
+  }
+}
+
+// Offers all of a gradual send in pieces, in random order. Some pieces overlap.
+void offer_all(const Transfer& transfer, std::int64_t elements, std::int64_t packet, Prng& prng) {
+  std::vector<ElementRange> pieces;
+  for (std::int64_t begin = 0; begin < elements;) {
+    const std::int64_t end = std::min<std::int64_t>(
+        elements, begin + packet * (1 + static_cast<std::int64_t>(prng.below(20))));
+    pieces.push_back({begin - std::min(begin, packet), end});
+    begin = end;
+  }
+  while (!pieces.empty()) {
+    std::swap(pieces[prng.below(pieces.size())], pieces.back());
+    ASSERT_TRUE(transfer.offer(pieces.back()).ok());
+    pieces.pop_back();
   }
 }
 
@@ -68,7 +86,13 @@ void run_case(std::uint64_t seed) {
     one.source = random_floats(prng.below(most), prng);
     one.target.assign(one.source.size() + 2 * kGuard, kUntouched);
     one.bound = prng.chance(0.4) ? 0 : prng.real() * 0.6;
+    one.told.assign(one.source.size(), 0);
     RecvOptions recv{.key = i, .loss_bound = one.bound};
+    recv.on_arrival = [&one](std::span<const ElementRange> ranges) {
+      for (const ElementRange& range : ranges) {
+        for (auto e = range.begin; e < range.end; ++e) ++one.told[static_cast<std::size_t>(e)];
+      }
+    };
     if (prng.chance(0.5)) recv.loss_target = one.bound * prng.real();
     receiving.push_back(pair.at_server.recv(
         TensorSpan::of(std::span(one.target).subspan(kGuard, one.source.size())), recv));
@@ -79,7 +103,11 @@ void run_case(std::uint64_t seed) {
         return PacketTag{static_cast<std::uint8_t>(of.below(3)), of.chance(0.5)};
       };
     }
+    send.gradual = prng.chance(0.5);
     sending.push_back(pair.at_client.send(TensorView::of(one.source), send));
+    if (send.gradual) {
+      offer_all(*sending.back(), std::ssize(one.source), client.packet_payload / 4, prng);
+    }
   }
   for (std::size_t i = 0; i < cases.size(); ++i) {
     ASSERT_EQ(error_of(sending[i]), "");

@@ -45,10 +45,11 @@ class EngineOfTwo : public testing::Test {
     listeners.push_back(std::move(listen_tcp("127.0.0.1:0").value()));
     address_ = SocketAddress::local_of(listeners.front().get()).to_string();
     EngineOptions options;
-    options.size = 2;
-    options.signature = kSignature;
-    options.checks = checks;
-    options.on_spoiled_frame = [this] { ++spoiled_; };
+    JoinerOptions& joiner = options.streams.joiner;
+    joiner.size = 2;
+    joiner.signature = kSignature;
+    joiner.checks = checks;
+    joiner.on_spoiled_frame = [this] { ++spoiled_; };
     engine_ = Engine::make(std::move(options), std::move(listeners)).value();
   }
 

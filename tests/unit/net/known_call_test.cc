@@ -21,10 +21,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-std::shared_ptr<Operation::State> ended(const CallKey& key) {
+std::shared_ptr<StreamOperation> ended(const CallKey& key) {
   auto known = std::make_shared<KnownCall>();
   known->key = key;
-  auto op = std::make_shared<Operation::State>();
+  auto op = std::make_shared<StreamOperation>();
   op->known = std::move(known);
   op->memory.resize(3);
   op->last_step = [] {};
@@ -37,8 +37,8 @@ TEST(SpareOperations, take__once_and_as_new_by_the_same_call_alone) {
   SpareOperations spare;
   const CallKey key{.name = "allreduce", .elements = 256, .scheme = "ring"};
   EXPECT_EQ(spare.take(key), nullptr);
-  std::shared_ptr<Operation::State> op = ended(key);
-  const Operation::State* first = op.get();
+  std::shared_ptr<StreamOperation> op = ended(key);
+  const StreamOperation* first = op.get();
   spare.put(std::move(op));
   std::vector<CallKey> others(6, key);
   others[0].name = "barrier";
@@ -48,7 +48,7 @@ TEST(SpareOperations, take__once_and_as_new_by_the_same_call_alone) {
   others[4].elements = 257;
   others[5].dlcp = true;
   for (const CallKey& other : others) EXPECT_EQ(spare.take(other), nullptr);
-  const std::shared_ptr<Operation::State> again = spare.take(key);
+  const std::shared_ptr<StreamOperation> again = spare.take(key);
   ASSERT_EQ(again.get(), first);
   EXPECT_TRUE(again->memory.empty() && !again->last_step && !again->result && !again->at_once);
   EXPECT_EQ(spare.take(key), nullptr);
@@ -61,10 +61,10 @@ TEST(SpareOperations, threads__no_operation_is_had_by_two) {
   for (int t = 0; t < 3; ++t) {
     threads.emplace_back([&] {
       for (int i = 0; i < 20'000; ++i) {
-        std::shared_ptr<Operation::State> op = spare.take(key);
+        std::shared_ptr<StreamOperation> op = spare.take(key);
         if (!op) op = ended(key);
         ASSERT_EQ(op.use_count(), 1);
-        op->elements = op->elements + 1;  // a data race if another thread has it
+        op->priority = op->priority + 1;  // a data race if another thread has it
         op->result = ok_status();
         spare.put(std::move(op));
       }

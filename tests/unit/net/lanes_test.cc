@@ -157,7 +157,7 @@ TEST_P(LanesTest, end_of_one__is_the_end_of_all) {
   const wire::Frame frame{
       .kind = wire::FrameKind::kLaneData, .operation = 1, .length = 1000, .rank = 1};
   send_header(frame, std::vector<std::byte>(1000));
-  sender_.connection.lanes()[0].fd.reset();
+  shutdown(sender_.connection.lanes()[0].fd.get(), SHUT_RDWR);
   receiver_.read_all();
   EXPECT_TRUE(says(receiver_.connection.over(), "its stream by interface"));
   EXPECT_TRUE(says(receiver_.connection.over(), "closed"));

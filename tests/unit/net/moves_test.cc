@@ -146,7 +146,9 @@ class MovesTest : public testing::TestWithParam<wire::FrameCheck> {
       held_.emplace_back(dup(end.connection.fd()));
       end.connection.attach(std::move(other));
     } else {
-      held_.push_back(std::exchange(end.connection.lanes()[stream - 1].fd, std::move(other)));
+      const int fd = end.connection.fd_of(stream);
+      held_.emplace_back(dup(fd));
+      ASSERT_EQ(dup2(other.get(), fd), fd);
     }
   }
   void move(std::uint32_t stream) {

@@ -78,7 +78,7 @@ TEST(SharedRings, open__a_file_that_could_shrink_or_has_another_size) {
 // Records what arrives, and takes no data.
 class Notes : public Connection::Handler {
  public:
-  Connection::Op* on_data(Connection& connection, const wire::Frame& /*frame*/) override {
+  Streamed* on_data(Connection& connection, const wire::Frame& /*frame*/) override {
     connection.break_off("data");
     return nullptr;
   }
@@ -86,7 +86,7 @@ class Notes : public Connection::Handler {
                 const std::string& text) override {
     if (frame.kind != wire::FrameKind::kShared) heard.push_back(text);
   }
-  void on_progress(Connection::Op& /*op*/) override {}
+  void on_progress(Streamed& /*op*/) override {}
   void on_spoiled(Connection& /*connection*/) override { FAIL(); }
   bool next_data(Connection& /*connection*/, wire::Frame& /*frame*/,
                  Connection::Outgoing& /*out*/) override {

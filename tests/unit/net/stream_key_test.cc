@@ -95,9 +95,9 @@ TEST(StreamKey, address__with_its_challenge) {
 // Feeds a connection the peer's first bytes, one at a time, and returns why it ended.
 std::string over_after(const wire::SessionProof& said, const wire::SessionProof& expected) {
   struct Nobody final : Connection::Handler {
-    Connection::Op* on_data(Connection&, const wire::Frame&) override { return nullptr; }
+    Streamed* on_data(Connection&, const wire::Frame&) override { return nullptr; }
     void on_frame(Connection&, const wire::Frame&, const std::string&) override {}
-    void on_progress(Connection::Op&) override {}
+    void on_progress(Streamed&) override {}
     void on_spoiled(Connection&) override {}
     bool next_data(Connection&, wire::Frame&, Connection::Outgoing&) override { return false; }
   } nobody;

@@ -16,7 +16,7 @@
 
 #include <thalweg/communicator.h>
 
-#include "net/group/drive/step_notes.h"
+#include "net/group/operation/step_notes.h"
 #include "net/ranks.h"
 
 namespace thalweg::net {
@@ -64,7 +64,7 @@ TEST(StepNotes, send__from_its_first_bytes_to_its_last) {
   const exec::RankPlan plan = exec::message_plan(100, 4, true);
   std::vector<std::byte> memory(400);
   const std::array<std::byte*, 1> places{memory.data()};
-  exec::Executor executor;
+  exec::StreamExecutor executor;
   executor.start(plan, DType::kFloat32, ReduceOp::kSum, places);
   StepNotes notes;
   notes.begin(plan);

@@ -51,6 +51,52 @@ TEST_F(DlcpSendTest, send__ready_may_come_first_and_equal_keys_match_in_order) {
   }
 }
 
+TEST_F(DlcpSendTest, offer__only_what_was_offered_leaves_in_any_order) {
+  TransferSpec spec = floats(10);
+  spec.gradual = true;
+  const TransferHandle handle = *endpoint_.start_send(spec, {}, us(0));
+  endpoint_.offer(handle, {4, 6}, us(1));  // before the receiver is ready
+  endpoint_.on_control(ready_for(spec, 1), us(2));
+  EXPECT_EQ(segments_until(endpoint_, us(1000)), (std::vector<std::uint32_t>{4, 5}));
+  EXPECT_TRUE(silent(endpoint_)) << "a stop would say that all was sent";
+  EXPECT_EQ(endpoint_.next_timeout(), us(0) + spec.deadline);
+  endpoint_.offer(handle, {0, 5}, us(1000));  // segment 4 was offered before
+  EXPECT_EQ(segments_until(endpoint_, us(2000)), (std::vector<std::uint32_t>{0, 1, 2, 3}));
+  endpoint_.offer(handle, {6, 10}, us(2000));
+  EXPECT_EQ(segments_until(endpoint_, us(3000)).size(), 4U);
+  EXPECT_EQ(next_message<wire::StopMessage>(endpoint_).round, 0U);
+  // What is asked for again needs no offer.
+  endpoint_.on_control(wire::ResendMessage{1, 1, true, {{3, 1}}}, us(3000));
+  EXPECT_EQ(segments_until(endpoint_, us(4000)), (std::vector<std::uint32_t>{3}));
+}
+
+TEST_F(DlcpSendTest, offer__the_receiver_may_have_enough_before_all_was_offered) {
+  TransferSpec spec = floats(10, 0.2);
+  spec.gradual = true;
+  const TransferHandle handle = *endpoint_.start_send(spec, {}, us(0));
+  endpoint_.on_control(ready_for(spec, 1), us(0));
+  endpoint_.offer(handle, {0, 8}, us(1));
+  EXPECT_EQ(segments_until(endpoint_, us(1000)).size(), 8U);
+  endpoint_.on_control(wire::FinishMessage{1, 8}, us(1000));
+  EXPECT_TRUE(outcome_of(endpoint_).ok());
+  endpoint_.offer(handle, {8, 10}, us(1001));
+  DataBatch batch;
+  EXPECT_FALSE(endpoint_.poll_data(us(1001), 10, batch));
+  EXPECT_EQ(endpoint_.transfers(), 0U);
+}
+
+TEST_F(DlcpSendTest, offer__what_was_never_offered_is_in_the_error) {
+  TransferSpec spec = floats(10);
+  spec.gradual = true;
+  const TransferHandle handle = *endpoint_.start_send(spec, {}, us(0));
+  endpoint_.on_control(ready_for(spec, 1), us(0));
+  endpoint_.offer(handle, {0, 7}, us(1));
+  EXPECT_EQ(segments_until(endpoint_, us(1000)).size(), 7U);
+  endpoint_.on_timeout(us(0) + spec.deadline);
+  EXPECT_NE(outcome_of(endpoint_).error.find("3 of 10 segments were not complete at the sender's"),
+            std::string::npos);
+}
+
 TEST_F(DlcpSendTest, send__again_what_is_asked_for_and_only_that) {
   const TransferSpec spec = floats(10);
   ASSERT_TRUE(endpoint_.start_send(spec, {}, us(0)).ok());

@@ -103,11 +103,28 @@ TransferSpec changed(Prng& prng, TransferSpec spec) {
   return spec;
 }
 
+// Offers all segments in pieces, in any order; some pieces overlap.
+void make_gradual(Prng& prng, PlannedTransfer& planned) {
+  planned.spec.gradual = true;
+  const auto partition = tensor::Partition::make(
+      planned.spec.elements, Bytes(static_cast<std::int64_t>(size_of(planned.spec.type))),
+      planned.spec.payload);
+  const auto segments = static_cast<std::size_t>(partition->segment_count());
+  const std::int64_t span_us = prng.chance(0.2) ? 20'000 : 1'500;
+  for (std::size_t begin = 0; begin < segments;) {
+    const std::size_t end = std::min(segments, begin + 1 + prng.below(8));
+    const std::size_t from = begin - std::min<std::size_t>(begin, prng.below(3));
+    planned.offers.push_back({Time() + up_to(prng, span_us), {from, end}});
+    begin = end;
+  }
+}
+
 void make_unfair(Prng& prng, PlannedTransfer& planned) {
   TransferSpec& spec = planned.spec;
   if (prng.chance(0.5)) {
     spec.deadline = Duration::nanoseconds(1 + static_cast<std::int64_t>(prng.below(5'000'000)));
   }
+  if (!planned.offers.empty() && prng.chance(0.2)) planned.offers.pop_back();
   if (prng.chance(0.15)) planned.receiver_spec = changed(prng, spec);
   if (prng.chance(0.1)) planned.sender_missing = true;
   if (prng.chance(0.1)) planned.receiver_missing = true;
@@ -145,6 +162,7 @@ Schedule random_schedule(std::uint64_t seed) {
     } else if (prng.chance(0.5)) {
       planned.tags = SegmentTag{static_cast<std::uint8_t>(prng.below(kPriorityCount))};
     }
+    if (prng.chance(0.4)) make_gradual(prng, planned);
     if (!schedule.fair) make_unfair(prng, planned);
     world.transfers.push_back(planned);
   }

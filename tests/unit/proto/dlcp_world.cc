@@ -32,13 +32,16 @@ World::World(const WorldOptions& options)
   }
   for (std::uint32_t plan = 0; plan < options.transfers.size(); ++plan) {
     const PlannedTransfer& transfer = options.transfers[plan];
-    if (!transfer.sender_missing) work_.push_back({transfer.send_at, plan, Work::Kind::kSend});
+    if (!transfer.sender_missing) work_.push_back({transfer.send_at, plan, Work::Kind::kSend, {}});
     if (!transfer.receiver_missing) {
-      work_.push_back({transfer.receive_at, plan, Work::Kind::kReceive});
+      work_.push_back({transfer.receive_at, plan, Work::Kind::kReceive, {}});
     }
-    if (transfer.cancel_at) work_.push_back({*transfer.cancel_at, plan, Work::Kind::kCancel});
+    for (const PlannedTransfer::Offer& offer : transfer.offers) {
+      work_.push_back({offer.at, plan, Work::Kind::kOffer, offer.segments});
+    }
+    if (transfer.cancel_at) work_.push_back({*transfer.cancel_at, plan, Work::Kind::kCancel, {}});
   }
-  if (options.death) work_.push_back({*options.death, 0, Work::Kind::kDeath});
+  if (options.death) work_.push_back({*options.death, 0, Work::Kind::kDeath, {}});
   std::ranges::stable_sort(work_, std::greater<>(), &Work::at);
 }
 
@@ -124,6 +127,9 @@ void World::do_work(const Work& work) {
       if (handle.ok()) track.send_handle = *handle;
       if (!handle.ok() && !end.dead) fail(handle.error().message());
       track.send_started = now_;
+      for (std::size_t i = 0; handle.ok() && i < track.offered.size(); ++i) {
+        if (track.offered[i]) end.endpoint->offer(*handle, {i, i + 1}, now_);
+      }
       const Bytes packet = spec.payload + options_.endpoints[at(planned.source)].packet_overhead;
       const double burst = static_cast<double>(packet.count()) * 8 *
                            options_.endpoints[at(planned.source)].burst_segments;
@@ -134,6 +140,9 @@ void World::do_work(const Work& work) {
     case Work::Kind::kReceive:
       start_receive(work);
       drive(receiver);
+      break;
+    case Work::Kind::kOffer:
+      offer(work);
       break;
     case Work::Kind::kCancel: {
       const auto handle = planned.cancelled_by_receiver ? track.receive_handle : track.send_handle;
@@ -150,6 +159,18 @@ void World::do_work(const Work& work) {
         drive(i);
       }
   }
+}
+
+// What is offered before the sender starts is offered when it starts.
+void World::offer(const Work& work) {
+  const PlannedTransfer& planned = options_.transfers[work.plan];
+  Track& track = tracks_[work.plan];
+  track.offered.resize(std::max(track.offered.size(), work.segments.end));
+  std::fill(track.offered.begin() + static_cast<std::ptrdiff_t>(work.segments.begin),
+            track.offered.begin() + static_cast<std::ptrdiff_t>(work.segments.end), true);
+  if (!track.send_handle) return;
+  ends_[at(planned.source)].endpoint->offer(*track.send_handle, work.segments, now_);
+  drive(planned.source);
 }
 
 void World::start_receive(const Work& work) {
@@ -208,6 +229,12 @@ void World::transmit(int from, const DataBatch& batch) {
   }
   for (std::uint32_t i = 0; i < batch.count; ++i) {
     const wire::DataHeader header = batch.header(i);
+    const auto plan = static_cast<std::size_t>(batch.cookie);
+    const std::vector<bool>& offered = tracks_[plan].offered;
+    if (options_.transfers[plan].spec.gradual &&
+        (header.segment >= offered.size() || !offered[header.segment])) {
+      fail("a segment left that was not offered");
+    }
     if (keep_sent_ && from == 0) sent_.push_back({now_, header, batch.path});
     if (end.in_burst ? prng_.chance(channel.burst_end) : prng_.chance(channel.burst_start)) {
       end.in_burst = !end.in_burst;

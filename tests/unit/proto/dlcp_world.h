@@ -63,6 +63,13 @@ struct PlannedTransfer {
   std::optional<Time> cancel_at;
   bool cancelled_by_receiver = false;
   TagSource tags;
+  // With spec.gradual: when which segments are offered. They need not be in order, may overlap, and
+  // a fair schedule offers all of them.
+  struct Offer {
+    Time at;
+    Bitmap::Run segments;
+  };
+  std::vector<Offer> offers = {};
 };
 
 struct WorldOptions {
@@ -94,7 +101,8 @@ class World {
   // 3. a sender succeeds only if its receiver did;
   // 4. no segment is placed twice or after the end; bytes are right, and none outside is touched;
   // 5. nothing leaves faster than the line rate allows;
-  // 6. in the end both endpoints are idle and want no more time.
+  // 6. of a gradual transfer, nothing leaves that was not offered;
+  // 7. in the end both endpoints are idle and want no more time.
   std::string run();
 
   [[nodiscard]] const std::vector<TransferResult>& results() const { return results_; }
@@ -151,13 +159,15 @@ class World {
   struct Work {
     Time at;
     std::uint32_t plan = 0;
-    enum class Kind : std::uint8_t { kSend, kReceive, kCancel, kDeath } kind = Kind::kSend;
+    enum class Kind : std::uint8_t { kSend, kReceive, kOffer, kCancel, kDeath } kind = Kind::kSend;
+    Bitmap::Run segments = {};  // of an offer
   };
   // What the checkers know about a planned transfer.
   struct Track {
     std::int32_t segments = 0;
     std::vector<bool> placed;
     std::int32_t placed_count = 0;
+    std::vector<bool> offered;  // of a gradual transfer
     std::optional<TransferHandle> send_handle;
     std::optional<TransferHandle> receive_handle;
     Time send_started;
@@ -171,6 +181,7 @@ class World {
   void step();
   void do_work(const Work& work);
   void start_receive(const Work& work);
+  void offer(const Work& work);
   void deliver(const Packet& packet);
   void place(const Packet& packet, const Placement& placement);
   void drive(int i);

@@ -100,6 +100,39 @@ TEST(Replay, replay_records__several_paths) {
   EXPECT_EQ(summary->counters.segments_sent, 10U);
 }
 
+// A send whose segments become available over time, and one that was never started.
+TEST(Replay, replay_records__a_gradual_send) {
+  const auto content = [](std::size_t end) {
+    return recorded([&](RecordedEndpoint& endpoint) {
+      const std::vector<SegmentTag> tags(1);
+      TransferSpec spec = ten_segments();
+      spec.gradual = true;
+      const auto handle = endpoint.start_send(spec, tags, at_us(2));
+      ASSERT_TRUE(handle.ok());
+      endpoint.on_control(
+          wire::ReadyMessage{.transfer = 3, .key = 5, .tensor_bytes = 4000, .segment_bytes = 400},
+          at_us(3));
+      DataBatch batch;
+      EXPECT_FALSE(endpoint.poll_data(at_us(4), 4, batch)) << "nothing was offered";
+      endpoint.offer(*handle, {7, end}, at_us(5));
+      EXPECT_TRUE(endpoint.poll_data(at_us(5), 4, batch));
+      EXPECT_EQ(batch.segments[0], 7U);
+      poll_all(endpoint);
+    });
+  };
+  const Result<ReplaySummary> summary = replay_records(content(10));
+  ASSERT_TRUE(summary.ok()) << summary.error().message();
+  EXPECT_FALSE(summary->difference) << summary->difference->verb;
+  EXPECT_EQ(summary->counters.segments_sent, 3U);
+  // The count of segments, 3, is the last byte of its record.
+  std::vector<std::byte> longer = content(10);
+  const std::vector<std::byte> shorter = content(9);
+  const auto [a, b] = std::ranges::mismatch(longer, shorter);
+  ASSERT_NE(a, longer.end());
+  *a = std::byte{4};
+  EXPECT_FALSE(replay_records(longer).ok()) << "the tensor has no eleventh segment";
+}
+
 // Two recordings differ in one input. A mix of one's input and the other's answers is caught there.
 TEST(Replay, replay_records__names_the_first_answer_that_differs) {
   const std::vector<std::byte> honest = one_receive();
@@ -183,7 +216,7 @@ TEST(RecordCodec, recording_content__blocks_come_back_and_damage_is_named) {
   file.pop_back();
   EXPECT_EQ(recording_content(file).error().message(), "block 2 of the recording is cut off");
   file[4] = std::byte{9};
-  EXPECT_EQ(recording_content(file).error().message(), "a recording of version 9: only 3 is known");
+  EXPECT_EQ(recording_content(file).error().message(), "a recording of version 9: only 4 is known");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "net/group/atp/atp_engine.h"
+#include "net/group/operation/stream_operation.h"
 #include "net/ranks.h"
 #include "switchd/loopback_job.h"
 
@@ -187,14 +188,14 @@ TEST(AtpEngine, start__the_sum_is_there_before_anything_was_compared) {
   ASSERT_TRUE(engines[0] && engines[1]);
   Floats tensors(2, std::vector<float>(10'000, 1e-3F));
   const auto held = std::make_shared<HeldComparison>();
-  std::vector<std::shared_ptr<Operation::State>> operations;
+  std::vector<std::shared_ptr<net::AtpOperation>> operations;
   int compared = 0;
   for (std::size_t w = 0; w < 2; ++w) {
-    auto& op = operations.emplace_back(std::make_shared<Operation::State>());
+    auto& op = operations.emplace_back(std::make_shared<net::AtpOperation>());
     op->tensor = reinterpret_cast<std::byte*>(tensors[w].data());
     op->elements = static_cast<std::int64_t>(tensors[w].size());
     op->limit = Duration::milliseconds(60'000);
-    auto comparison = std::make_shared<Operation::State>();
+    auto comparison = std::make_shared<net::StreamOperation>();
     comparison->host = held;
     engines[w]->start(op, comparison, [&] { ++compared; });
   }

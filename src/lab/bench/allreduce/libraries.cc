@@ -14,7 +14,7 @@
 #include "lab/bench/allreduce/rank.h"
 #include "lab/home.h"
 #include "launch/job.h"
-#include "net/group/drive/channels.h"
+#include "net/group/channels/channels.h"
 #include "net/io/system.h"
 #include "net/job/environment.h"
 #include "topology/format/load.h"

@@ -23,7 +23,7 @@
 #include <thalweg/communicator.h>
 
 #include "base/units.h"
-#include "net/group/drive/operation.h"
+#include "net/group/operation/planned_operation.h"
 #include "proto/auto/auto_choice.h"
 
 namespace thalweg::net {
@@ -54,7 +54,7 @@ struct AutoCalls {
   std::int64_t count = 0;
   double bytes = 0;                               // of all of them
   std::optional<proto::AutoChoice> choice = {};   // none: it has had no trials
-  std::shared_ptr<Operation::State> report = {};  // being combined
+  std::shared_ptr<PlannedOperation> report = {};  // being combined
   // The last call that was dealt, and how long calls had been in flight when it was.
   std::optional<std::uint64_t> last = {};
   Duration busy_before = {};

@@ -13,7 +13,7 @@
 namespace thalweg {
 namespace {
 
-using State = Operation::State;
+using Planned = net::PlannedOperation;
 
 std::size_t bytes_of(const TensorSpan& tensor) {
   return static_cast<std::size_t>(tensor.elements) * size_of(tensor.type);
@@ -27,35 +27,13 @@ void contribute(const TensorSpan& tensor, void* residual) {
   std::memcpy(residual, tensor.data, bytes_of(tensor));
 }
 
-// Turns the sums of a mean into averages.
-void divide_buffers(const State& op, int ranks) {
-  for (std::size_t b = 0; b < op.memory.size(); ++b) {
-    const std::size_t elements = op.plan->buffers()[b].bytes / size_of(op.type);
-    tensor::finish_mean(op.type, op.memory[b], elements, ranks);
-  }
-}
-
-// Updates the residual of the elements that an operation, or a part of one, has reduced.
-void keep_residual(const State& op, const TensorSpan& tensor, int ranks, std::byte* residual) {
-  const auto* whole = static_cast<const std::byte*>(tensor.data);
-  if (op.chunks && op.dlcp->reduce_bound > 0) {
-    op.chunks->keep_residual(ranks, whole, residual);
-    return;
-  }
-  // Without loss, or with one rank, nothing is missing.
-  if (op.memory.empty()) std::memset(residual, 0, bytes_of(tensor));
-  for (std::size_t b = 0; b < op.memory.size(); ++b) {
-    std::memset(residual + (op.memory[b] - whole), 0, op.plan->buffers()[b].bytes);
-  }
-}
-
 }  // namespace
 
 Status Operation::wait() const {
   THALWEG_TRY_STATUS(state_->home.check("the operation"));
   return state_->host->wait(*state_);
 }
-int Operation::source() const { return state_->peer; }
+int Operation::source() const { return state_->source(); }
 bool Operation::done() const { return !state_->home.here() || state_->host->over(*state_); }
 
 Communicator::Communicator(std::unique_ptr<Core> core) : core_(std::move(core)) {}
@@ -81,12 +59,12 @@ void Communicator::leave() const { core_->say_goodbye(); }
 
 Result<Operation> Communicator::allreduce_async(TensorSpan tensor,
                                                 const CallOptions& options) const {
-  THALWEG_TRY(std::shared_ptr<State> op, start_allreduce(tensor, options, false));
+  THALWEG_TRY(std::shared_ptr<Operation::State> op, start_allreduce(tensor, options, false));
   return Operation(std::move(op));
 }
 
 Status Communicator::allreduce(TensorSpan tensor, const CallOptions& options) const {
-  THALWEG_TRY(std::shared_ptr<State> op, start_allreduce(tensor, options, true));
+  THALWEG_TRY(std::shared_ptr<Operation::State> op, start_allreduce(tensor, options, true));
   return core_->end(std::move(op));
 }
 
@@ -116,35 +94,34 @@ Communicator::StartedOperation Communicator::start_allreduce_by(TensorSpan tenso
   }
   if (by_atp) return core_->start_atp(tensor, options);
   std::shared_ptr<const net::PreparedPlan> plan;
-  THALWEG_TRY(std::shared_ptr<State> op, core_->prepare({.collective = plan::Collective::kAllreduce,
-                                                         .name = "allreduce",
-                                                         .elements = tensor.elements,
-                                                         .type = tensor.type,
-                                                         .reduces = true},
-                                                        options, plan, awaited));
+  THALWEG_TRY(std::shared_ptr<Planned> op,
+              core_->prepare({.collective = plan::Collective::kAllreduce,
+                              .name = "allreduce",
+                              .elements = tensor.elements,
+                              .type = tensor.type,
+                              .reduces = true},
+                             options, plan, awaited));
   net::lay_over(*op, plan.get(), static_cast<std::byte*>(tensor.data));
   if (options.residual != nullptr) contribute(tensor, options.residual);
   const bool mean = options.op == ReduceOp::kMean;
   if (mean || options.loss_bound > 0) {
-    op->part_step = [tensor, mean, lossy = options.loss_bound > 0, ranks = size(),
-                     residual = options.residual](State& part) {
-      if (!lossy) divide_buffers(part, ranks);
-      if (lossy && part.chunks) part.chunks->finish(mean, ranks);
-      if (residual != nullptr) {
-        keep_residual(part, tensor, ranks, static_cast<std::byte*>(residual));
-      }
+    op->part_step = [tensor, mean, ranks = size(), residual = options.residual](Planned& part) {
+      part.average(mean, ranks);
+      if (residual == nullptr) return;
+      part.keep_residual(ranks, static_cast<const std::byte*>(tensor.data), bytes_of(tensor),
+                         static_cast<std::byte*>(residual));
     };
   }
   if (turn != nullptr) op->on_over = turn->watch(std::move(op->on_over));
   core_->start(op);
-  return op;
+  return std::shared_ptr<Operation::State>(std::move(op));
 }
 
 Result<Operation> Communicator::reduce_async(TensorSpan tensor, int root,
                                              const CallOptions& options) const {
   THALWEG_TRY_STATUS(net::check("reduce", tensor.data, tensor.elements));
   std::shared_ptr<const net::PreparedPlan> plan;
-  THALWEG_TRY(const std::shared_ptr<State> op,
+  THALWEG_TRY(const std::shared_ptr<Planned> op,
               core_->prepare({.collective = plan::Collective::kReduce,
                               .name = "reduce",
                               .elements = tensor.elements,
@@ -173,7 +150,7 @@ Result<Operation> Communicator::broadcast_async(TensorSpan tensor, int root,
                                                 const CallOptions& options) const {
   THALWEG_TRY_STATUS(net::check("broadcast", tensor.data, tensor.elements));
   std::shared_ptr<const net::PreparedPlan> plan;
-  THALWEG_TRY(const std::shared_ptr<State> op,
+  THALWEG_TRY(const std::shared_ptr<Planned> op,
               core_->prepare({.collective = plan::Collective::kBroadcast,
                               .name = "broadcast",
                               .elements = tensor.elements,
@@ -196,7 +173,7 @@ Result<Operation> Communicator::all_gather_async(TensorView in, TensorSpan out,
                     out.elements, size(), in.elements, in.elements * size()));
   }
   std::shared_ptr<const net::PreparedPlan> plan;
-  THALWEG_TRY(const std::shared_ptr<State> op,
+  THALWEG_TRY(const std::shared_ptr<Planned> op,
               core_->prepare({.collective = plan::Collective::kAllGather,
                               .name = "all_gather",
                               .elements = out.elements,
@@ -221,7 +198,7 @@ Result<Operation> Communicator::reduce_scatter_async(TensorView in, TensorSpan o
                     in.elements, size(), out.elements, out.elements * size()));
   }
   std::shared_ptr<const net::PreparedPlan> plan;
-  THALWEG_TRY(const std::shared_ptr<State> op,
+  THALWEG_TRY(const std::shared_ptr<Planned> op,
               core_->prepare({.collective = plan::Collective::kReduceScatter,
                               .name = "reduce_scatter",
                               .elements = in.elements,
@@ -258,7 +235,7 @@ Result<Operation> Communicator::all_to_all_async(TensorView in, TensorSpan out,
                     in.elements, out.elements, size()));
   }
   std::shared_ptr<const net::PreparedPlan> plan;
-  THALWEG_TRY(const std::shared_ptr<State> op,
+  THALWEG_TRY(const std::shared_ptr<Planned> op,
               core_->prepare({.collective = plan::Collective::kAllToAll,
                               .name = "all_to_all",
                               .elements = in.elements,
@@ -288,27 +265,28 @@ Result<Operation> Communicator::all_to_all_async(TensorView in, TensorSpan out,
 }
 
 Status Communicator::barrier(const CallOptions& options) const {
-  THALWEG_TRY(std::shared_ptr<State> op, start_barrier(options, true));
+  THALWEG_TRY(std::shared_ptr<Operation::State> op, start_barrier(options, true));
   return core_->end(std::move(op));
 }
 
 Result<Operation> Communicator::barrier_async(const CallOptions& options) const {
-  THALWEG_TRY(std::shared_ptr<State> op, start_barrier(options, false));
+  THALWEG_TRY(std::shared_ptr<Operation::State> op, start_barrier(options, false));
   return Operation(std::move(op));
 }
 
 Communicator::StartedOperation Communicator::start_barrier(const CallOptions& options,
                                                            bool awaited) const {
   std::shared_ptr<const net::PreparedPlan> plan;
-  THALWEG_TRY(std::shared_ptr<State> op, core_->prepare({.collective = plan::Collective::kAllreduce,
-                                                         .name = "barrier",
-                                                         .elements = 1,
-                                                         .type = DType::kInt8},
-                                                        options, plan, awaited));
+  THALWEG_TRY(std::shared_ptr<Planned> op,
+              core_->prepare({.collective = plan::Collective::kAllreduce,
+                              .name = "barrier",
+                              .elements = 1,
+                              .type = DType::kInt8},
+                             options, plan, awaited));
   op->scratch.resize(1);
   net::lay_over(*op, plan.get(), op->scratch.data());
   core_->start(op);
-  return op;
+  return std::shared_ptr<Operation::State>(std::move(op));
 }
 
 Result<Communicator> Communicator::shrink(std::chrono::nanoseconds window) const {

@@ -102,7 +102,7 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::start_atp(
     TensorSpan tensor, const CallOptions& options) {
   const std::string text = fmt::format("allreduce of {} {}, {}, over atp", tensor.elements,
                                        name_of(tensor.type), name_of(options.op));
-  auto op = std::make_shared<Operation::State>();
+  auto op = std::make_shared<net::AtpOperation>();
   op->host = atp_;
   op->text = text;
   op->type = tensor.type;
@@ -121,7 +121,7 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::start_atp(
   comparison_options.op = ReduceOp::kMax;
   comparison_options.transport = Transport::kTcp;
   std::shared_ptr<const net::PreparedPlan> plan;
-  THALWEG_TRY(const std::shared_ptr<Operation::State> comparison,
+  THALWEG_TRY(const std::shared_ptr<net::PlannedOperation> comparison,
               prepare({.collective = plan::Collective::kAllreduce,
                        .name = "comparison",
                        .elements = 1,
@@ -134,12 +134,12 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::start_atp(
   net::lay_over(*comparison, plan.get(), comparison->scratch.data());
   op->limit = comparison->limit;
   watch(*op, {.name = "allreduce",
-              .elements = tensor.elements,
+              .bytes = tensor.elements * static_cast<std::int64_t>(size_of(tensor.type)),
               .transport = "atp",
               .number = timeline_ ? calls_++ : 0});
   const std::lock_guard lock(atp_order_);
   atp_->start(op, comparison, [&] { engine_->start(comparison); });
-  return op;
+  return std::shared_ptr<Operation::State>(std::move(op));
 }
 
 }  // namespace thalweg

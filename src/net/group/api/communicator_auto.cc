@@ -159,7 +159,7 @@ Result<std::vector<net::AutoWay>> Communicator::Core::ways_of(TensorSpan tensor,
 void Communicator::Core::exchange_times(net::AutoCalls& calls, const CallOptions& options) {
   proto::AutoChoice& choice = *calls.choice;
   if (choice.awaits_report() && calls.report) {
-    const std::shared_ptr<Operation::State> op = std::exchange(calls.report, nullptr);
+    const std::shared_ptr<net::PlannedOperation> op = std::exchange(calls.report, nullptr);
     if (!op->host->wait(*op).ok()) return;
     proto::AutoReport combined = {};
     std::memcpy(combined.data(), op->scratch.data(), sizeof(combined));
@@ -173,10 +173,10 @@ void Communicator::Core::exchange_times(net::AutoCalls& calls, const CallOptions
   if (op.ok()) calls.report = *std::move(op);
 }
 
-Result<std::shared_ptr<Operation::State>> Communicator::Core::start_combining(
+Result<std::shared_ptr<net::PlannedOperation>> Communicator::Core::start_combining(
     const double* values, std::size_t count, ReduceOp op, const CallOptions& options) {
   std::shared_ptr<const net::PreparedPlan> plan;
-  THALWEG_TRY(std::shared_ptr<Operation::State> state,
+  THALWEG_TRY(std::shared_ptr<net::PlannedOperation> state,
               prepare({.collective = plan::Collective::kAllreduce,
                        .name = "times of trials",
                        .elements = static_cast<std::int64_t>(count),

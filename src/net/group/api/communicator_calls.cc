@@ -75,13 +75,14 @@ Result<Operation> Communicator::send_async(TensorView tensor, int target, int ta
   THALWEG_TRY_STATUS(net::check("send", tensor.data, tensor.elements));
   // The data is only read.
   auto* data = static_cast<std::byte*>(const_cast<void*>(tensor.data));  // NOLINT
-  THALWEG_TRY(std::shared_ptr<Operation::State> op, core_->message({.sends = true,
-                                                                    .data = data,
-                                                                    .elements = tensor.elements,
-                                                                    .type = tensor.type,
-                                                                    .peer = target,
-                                                                    .tag = tag},
-                                                                   options));
+  THALWEG_TRY(std::shared_ptr<net::MessageOperation> op,
+              core_->message({.sends = true,
+                              .data = data,
+                              .elements = tensor.elements,
+                              .type = tensor.type,
+                              .peer = target,
+                              .tag = tag},
+                             options));
   return Operation(std::move(op));
 }
 
@@ -93,7 +94,7 @@ Status Communicator::send(TensorView tensor, int target, int tag,
 Result<Operation> Communicator::recv_async(TensorSpan tensor, int source, int tag,
                                            const CallOptions& options) const {
   THALWEG_TRY_STATUS(net::check("recv", tensor.data, tensor.elements));
-  THALWEG_TRY(std::shared_ptr<Operation::State> op,
+  THALWEG_TRY(std::shared_ptr<net::MessageOperation> op,
               core_->message({.sends = false,
                               .data = static_cast<std::byte*>(tensor.data),
                               .elements = tensor.elements,

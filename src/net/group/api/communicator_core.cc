@@ -7,18 +7,13 @@
 #include <utility>
 
 #include "base/prng.h"
-#include "base/segment_tag.h"
 #include "net/io/system.h"
 
 namespace thalweg {
 namespace {
 
-// Longer limits are cut to this, which is as good as forever.
+// Longer limits are cut to this.
 constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(24 * 7);
-
-Duration to_duration(std::chrono::nanoseconds ns) {
-  return Duration::nanoseconds(std::min(ns, kLongest).count());
-}
 
 std::uint64_t hash_of(std::string_view text, std::uint64_t seed) {
   std::uint64_t hash = mix_bits(seed + kGoldenStep);
@@ -62,35 +57,35 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
 
   const std::string prefix = fmt::format("communicator/{}/", core->members_.group);
   net::EngineOptions engine;
-  engine.rank = core->rank_;
-  engine.size = core->size_;
-  engine.signature = hash_of(core->members_.group, environment.token);
-  engine.log = core->job_->log;
+  net::JoinerOptions& joiner = engine.streams.joiner;
+  joiner.rank = core->rank_;
+  joiner.size = core->size_;
+  joiner.signature = hash_of(core->members_.group, environment.token);
+  engine.streams.log = core->job_->log;
   engine.notes_steps = !net::process_environment()("THALWEG_TIMELINE").value_or("").empty();
-  engine.checks = !environment.checksum              ? net::StreamChecks::kNone
+  joiner.checks = !environment.checksum              ? net::StreamChecks::kNone
                   : environment.checksum_within_host ? net::StreamChecks::kAll
                                                      : net::StreamChecks::kBetweenHosts;
-  engine.line_bps = net::line_bps_of(options.dlcp_line_rate_gbps);
+  engine.streams.line_bps = net::line_bps_of(options.dlcp_line_rate_gbps);
   THALWEG_TRY_STATUS(core->prepare_metrics(engine));
   THALWEG_TRY(Listening listening, core->prepare_streams(engine, prefix, until));
   const int local = environment.local_size.value_or(environment.size);
-  engine.share_memory = options.shared_memory && environment.shared_memory;
+  engine.streams.share_memory = options.shared_memory && environment.shared_memory;
   engine.crowded = local > static_cast<int>(std::thread::hardware_concurrency());
   if (core->job_->client) {
     core->board_ =
         std::make_shared<net::GroupNotices>(core->job_->open, core->members_.group, core->rank_);
-    engine.compare_calls = [board = core->board_](const auto&... call) {
-      return board->compare_calls(call...);
-    };
-    engine.announce_failure = [board = core->board_](const Error& why) {
-      board->announce_failure(why);
+    engine.consult = [board = core->board_](const std::optional<Error>& broken,
+                                            const std::optional<net::CallInWords>& call) {
+      if (broken) board->announce_failure(*broken);
+      return call ? board->compare_calls(call->number, call->signature, call->text) : std::nullopt;
     };
   }
-  core->uses_network_ = several_hosts || !engine.share_memory;
+  core->uses_network_ = several_hosts || !engine.streams.share_memory;
   if (options.transport == Transport::kAuto && options.scheme.empty() && environment.trials) {
     core->auto_ = std::make_unique<net::AutoTable>();
   }
-  THALWEG_TRY_STATUS(core->prepare_channels(engine, prefix, until));
+  THALWEG_TRY_STATUS(core->prepare_channels(engine, listening, prefix, until));
   core->prepare_messages(engine, listening.own);
   const std::lock_guard messages_lock(core->messages_->mutex);  // until its options have `broken`
   THALWEG_TRY(core->engine_, net::Engine::make(std::move(engine), std::move(listening.sockets)));
@@ -107,31 +102,6 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
   return core;
 }
 
-// Only sets the options: the endpoint is made when an operation first needs it.
-Status Communicator::Core::prepare_dlcp(const std::vector<net::SocketAddress>& addresses,
-                                        const std::string& prefix) {
-  net::DlcpPeersOptions dlcp;
-  const net::Environment& environment = job_->environment;
-  dlcp.rank = rank_;
-  dlcp.addresses = addresses;
-  dlcp.endpoint.job_token = environment.token;
-  dlcp.endpoint.checksum = environment.checksum;
-  dlcp.endpoint.packet_payload = dlcp_payload();
-  dlcp.endpoint.paths = static_cast<std::uint32_t>(environment.dlcp_paths);
-  dlcp.endpoint.line_rate_gbps = options_.dlcp_line_rate_gbps;
-  if (!environment.key_file.empty()) {
-    THALWEG_TRY(dlcp.endpoint.job_key, read_job_key(environment.key_file));
-  }
-  dlcp.publish = [job = job_, prefix, rank = rank_](const std::string& address, Time by) -> Status {
-    return job->set(fmt::format("{}dlcp/{}", prefix, rank), address, by);
-  };
-  dlcp.find = [job = job_, prefix](int rank, Time by) {
-    return job->get(fmt::format("{}dlcp/{}", prefix, rank), by);
-  };
-  dlcp_ = std::make_unique<net::DlcpPeers>(std::move(dlcp));
-  return ok_status();
-}
-
 Result<std::shared_ptr<net::Mailbox>> Communicator::Core::Messages::get() {
   const std::lock_guard lock(mutex);
   if (!box) {
@@ -140,8 +110,8 @@ Result<std::shared_ptr<net::Mailbox>> Communicator::Core::Messages::get() {
   return box;
 }
 
-Result<std::shared_ptr<Operation::State>> Communicator::Core::message(const Message& message,
-                                                                      const CallOptions& options) {
+Result<std::shared_ptr<net::MessageOperation>> Communicator::Core::message(
+    const Message& message, const CallOptions& options) {
   THALWEG_TRY_STATUS(at_home());
   if (options.deadline <= std::chrono::nanoseconds(0)) {
     return Error(fmt::format("deadline: {} ns; it must be above 0", options.deadline.count()));
@@ -153,7 +123,7 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::message(const Mess
   }
   if (message.tag < 0) return Error(fmt::format("tag: {}; 0 or more is allowed", message.tag));
   THALWEG_TRY(const std::shared_ptr<net::Mailbox> box, messages_->get());
-  auto op = std::make_shared<Operation::State>();
+  auto op = std::make_shared<net::MessageOperation>();
   op->host = box;
   op->type = message.type;
   op->elements = message.elements;
@@ -166,9 +136,9 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::message(const Mess
   op->text = fmt::format("{} of {} {} {} {}, tag {}", message.sends ? "send" : "recv",
                          message.elements, name_of(message.type), message.sends ? "to" : "from",
                          any ? "any rank" : fmt::format("rank {}", message.peer), message.tag);
-  watch(
-      *op,
-      {.name = message.sends ? "send" : "recv", .elements = message.elements, .transport = "tcp"});
+  watch(*op, {.name = message.sends ? "send" : "recv",
+              .bytes = message.elements * static_cast<std::int64_t>(size_of(message.type)),
+              .transport = "tcp"});
   if (message.sends) {
     box->send(op);
   } else {
@@ -230,7 +200,7 @@ Status Communicator::Core::check_bound(const Call& call, const CallOptions& opti
   return ok_status();
 }
 
-Result<std::shared_ptr<Operation::State>> Communicator::Core::prepare(
+Result<std::shared_ptr<net::PlannedOperation>> Communicator::Core::prepare(
     const Call& call, const CallOptions& options, std::shared_ptr<const net::PreparedPlan>& plan,
     bool awaited) {
   THALWEG_TRY_STATUS(at_home());
@@ -241,7 +211,8 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::prepare(
     return Error(fmt::format("root: {}; from 0 to {} are allowed", call.root, size_ - 1));
   }
   THALWEG_TRY_STATUS(check_bound(call, options));
-  std::shared_ptr<Operation::State> op = awaited ? spare_.take(key_of(call, options)) : nullptr;
+  std::shared_ptr<net::PlannedOperation> op =
+      awaited ? spare_.take(key_of(call, options)) : nullptr;
   if (!op) {
     THALWEG_TRY(op, make_operation(call, options));
   }
@@ -251,32 +222,38 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::prepare(
   if (options.on_over) op->on_over = options.on_over;
   // A pointer without ownership: the operation holds the plan.
   plan = {std::shared_ptr<void>(), op->known->plan.get()};
-  if (plan) THALWEG_TRY_STATUS(use_dlcp(call, options, *op));
   watch(*op, {.name = call.name,
-              .elements = call.elements,
-              .transport = op->dlcp ? "dlcp" : "tcp",
+              .bytes = call.elements * static_cast<std::int64_t>(size_of(call.type)),
+              .scheme = plan ? std::string_view(plan->plan.scheme) : std::string_view(),
+              .transport = op->is_dlcp ? "dlcp" : "tcp",
               .number = timeline_ ? calls_++ : 0});
   return op;
 }
 
 Status Communicator::Core::end(std::shared_ptr<Operation::State> op) {
   Status status = op->at_once ? *op->result : op->host->wait(*op);
-  const bool whole_over_streams = op->known && !op->dlcp && op->parts.empty();
-  if (status.ok() && whole_over_streams && op.use_count() == 1) spare_.put(std::move(op));
+  if (status.ok() && op->is_renewable() && op.use_count() == 1) {
+    spare_.put(std::static_pointer_cast<net::StreamOperation>(std::move(op)));
+  }
   return status;
 }
 
-Result<std::shared_ptr<Operation::State>> Communicator::Core::make_operation(
+Result<std::shared_ptr<net::PlannedOperation>> Communicator::Core::make_operation(
     const Call& call, const CallOptions& options) {
-  auto op = std::make_shared<Operation::State>();
+  THALWEG_TRY(std::shared_ptr<const net::KnownCall> known, know(call, options));
+  std::shared_ptr<net::PlannedOperation> op;
+  if (known->key.dlcp && known->plan) {
+    THALWEG_TRY(op, make_dlcp_operation(call, options, known->plan->rank_plan));
+  } else {
+    op = std::make_shared<net::StreamOperation>();
+  }
   op->host = engine_;
   op->type = call.type;
   op->op = options.op == ReduceOp::kMean ? ReduceOp::kSum : options.op;
-  THALWEG_TRY(op->known, know(call, options));
-  op->text = op->known->text;
-  op->signature = op->known->signature;
-  const std::shared_ptr<const net::PreparedPlan>& plan = op->known->plan;
-  if (plan) op->plan = {plan, &plan->rank_plan};
+  op->text = known->text;
+  op->signature = known->signature;
+  if (known->plan) op->plan = {known->plan, &known->plan->rank_plan};
+  op->known = std::move(known);
   return op;
 }
 
@@ -319,35 +296,11 @@ Result<std::shared_ptr<const net::KnownCall>> Communicator::Core::know(const Cal
   return known_.try_emplace(known->key, known).first->second;
 }
 
+Duration Communicator::Core::to_duration(std::chrono::nanoseconds ns) {
+  return Duration::nanoseconds(std::min(ns, kLongest).count());
+}
+
 std::uint64_t Communicator::Core::signature_of(const std::string& text) { return hash_of(text, 1); }
-
-std::uint32_t Communicator::Core::dlcp_payload() const {
-  const std::optional<int> given = job_->environment.dlcp_payload;
-  return given ? static_cast<std::uint32_t>(*given) : CommunicatorOptions::kUsualDlcpPayload;
-}
-
-Status Communicator::Core::use_dlcp(const Call& call, const CallOptions& options,
-                                    Operation::State& op) {
-  if (options.transport.value_or(options_.transport) != Transport::kDlcp) return ok_status();
-  std::vector<int> ranks;
-  for (const Rank peer : op.plan->peers()) ranks.push_back(peer.value());
-  THALWEG_TRY(op.dlcp_peers, dlcp_->connect(ranks, net::monotonic_now() + op.limit));
-  op.dlcp = Operation::State::Dlcp{
-      .reduce_bound = options.loss_bound,
-      .copy_bound = options.result_loss_bound.value_or(options.loss_bound / 2),
-      .queue = options.dlcp_queue};
-  if (options.loss_bound == 0) return ok_status();
-  const std::size_t payload = dlcp_payload();
-  for (const net::DlcpWays& ways : op.dlcp_peers) {
-    for (const Peer& peer : ways) {
-      if (peer.packet_payload() == payload) continue;
-      return Error(fmt::format("{}: packets to {} take {} bytes of a tensor; dlcp_payload is {}",
-                               call.name, peer.name(), peer.packet_payload(), payload));
-    }
-  }
-  op.dlcp->segment_elements = static_cast<std::int64_t>(payload / size_of(call.type));
-  return ok_status();
-}
 
 Result<std::unique_ptr<Communicator::Core>> Communicator::Core::shrink(
     std::chrono::nanoseconds window) {

@@ -20,8 +20,8 @@
 #include "net/group/api/known_call.h"
 #include "net/group/api/plans.h"
 #include "net/group/atp/atp_engine.h"
+#include "net/group/channels/channels.h"
 #include "net/group/dlcp/dlcp_peers.h"
-#include "net/group/drive/channels.h"
 #include "net/group/drive/engine.h"
 #include "net/group/p2p/mailbox.h"
 #include "net/io/home_process.h"
@@ -60,10 +60,10 @@ class Communicator::Core {
   // Makes an operation with its plan and its description, and returns the plan in `plan`; null:
   // nothing has to be sent. The caller must then set the operation's memory. `awaited`: the caller
   // passes the operation to end() as soon as it has started.
-  Result<std::shared_ptr<Operation::State>> prepare(const Call& call, const CallOptions& options,
-                                                    std::shared_ptr<const net::PreparedPlan>& plan,
-                                                    bool awaited = false);
-  void start(const std::shared_ptr<Operation::State>& op) {
+  Result<std::shared_ptr<net::PlannedOperation>> prepare(
+      const Call& call, const CallOptions& options, std::shared_ptr<const net::PreparedPlan>& plan,
+      bool awaited = false);
+  void start(const std::shared_ptr<net::PlannedOperation>& op) {
     if (channels_ && channels_->may_divide(*op)) {
       channels_->start(op);
     } else {
@@ -95,8 +95,8 @@ class Communicator::Core {
     int peer = kAnyPeer;
     int tag = 0;
   };
-  Result<std::shared_ptr<Operation::State>> message(const Message& message,
-                                                    const CallOptions& options);
+  Result<std::shared_ptr<net::MessageOperation>> message(const Message& message,
+                                                         const CallOptions& options);
 
   Result<std::unique_ptr<Core>> shrink(std::chrono::nanoseconds window);
   // The number of newcomers that wait. The first rank calls it.
@@ -151,7 +151,9 @@ class Communicator::Core {
   Result<Listening> prepare_streams(net::EngineOptions& engine, const std::string& prefix,
                                     Time until);
   Result<Listening> use_places(net::EngineOptions& engine);
-  Status prepare_channels(net::EngineOptions& engine, const std::string& prefix, Time until);
+  Status prepare_channels(net::EngineOptions& engine, const Listening& listening,
+                          const std::string& prefix, Time until);
+  [[nodiscard]] std::optional<bool> is_fast(const Listening& listening, int local) const;
   Status prepare_dlcp(const std::vector<net::SocketAddress>& addresses, const std::string& prefix);
   Status prepare_atp(const net::SocketAddress& address, const std::string& prefix, Time until);
   // `own`: the addresses at which this rank listens, as they are published.
@@ -166,9 +168,9 @@ class Communicator::Core {
   void exchange_times(net::AutoCalls& calls, const CallOptions& options);
   void announce(const net::AutoCalls& calls);
   // Starts an allreduce over TCP that goes before all other data.
-  Result<std::shared_ptr<Operation::State>> start_combining(const double* values, std::size_t count,
-                                                            ReduceOp op,
-                                                            const CallOptions& options);
+  Result<std::shared_ptr<net::PlannedOperation>> start_combining(const double* values,
+                                                                 std::size_t count, ReduceOp op,
+                                                                 const CallOptions& options);
   // Returns whether `wants` is true on all ranks. Blocks until all have called it.
   bool agree(bool wants, const CallOptions& options);
   // Sends something over DLCP to the next rank, and receives as much from the one before.
@@ -178,13 +180,16 @@ class Communicator::Core {
   // The key views strings of the call and of its options.
   [[nodiscard]] net::CallKey key_of(const Call& call, const CallOptions& options) const;
   Result<std::shared_ptr<const net::KnownCall>> know(const Call& call, const CallOptions& options);
-  Result<std::shared_ptr<Operation::State>> make_operation(const Call& call,
-                                                           const CallOptions& options);
+  Result<std::shared_ptr<net::PlannedOperation>> make_operation(const Call& call,
+                                                                const CallOptions& options);
+  // A week at most, which is as good as forever.
+  static Duration to_duration(std::chrono::nanoseconds ns);
   // The number by which ranks compare calls, from a call in words.
   static std::uint64_t signature_of(const std::string& text);
   [[nodiscard]] std::uint32_t dlcp_payload() const;
-  // Sets the operation's loss bounds and peers if the call goes over DLCP.
-  Status use_dlcp(const Call& call, const CallOptions& options, Operation::State& op);
+  Result<std::shared_ptr<net::PlannedOperation>> make_dlcp_operation(const Call& call,
+                                                                     const CallOptions& options,
+                                                                     const exec::RankPlan& plan);
 
   std::unique_ptr<net::Plans> plans_;
   static constexpr std::size_t kMostKnown = 1024;  // at this number known_ is cleared
@@ -211,7 +216,8 @@ class Communicator::Core {
   // Lets them watch an operation that has not started. `number`: as in net::Timeline::Call.
   struct Watched {
     std::string_view name;
-    std::int64_t elements = 0;
+    std::int64_t bytes = 0;
+    std::string_view scheme = {};
     std::string_view transport;
     int number = -1;
   };

@@ -13,7 +13,7 @@ namespace thalweg {
 namespace {
 
 // Lays the plan over the whole tensor at the root, and over the rank's own part elsewhere.
-void lay_over_parts(Operation::State& op, const net::PreparedPlan* plan, bool is_root,
+void lay_over_parts(net::PlannedOperation& op, const net::PreparedPlan* plan, bool is_root,
                     std::byte* whole, std::byte* own, std::int64_t own_offset) {
   if (plan == nullptr) return;
   const auto element = static_cast<std::int64_t>(size_of(op.type));
@@ -42,7 +42,7 @@ Result<Operation> Communicator::gather_async(TensorView in, TensorSpan out, int 
     THALWEG_TRY_STATUS(check_root_size("gather", "output", out.elements, in.elements, size()));
   }
   std::shared_ptr<const net::PreparedPlan> plan;
-  THALWEG_TRY(const std::shared_ptr<Operation::State> op,
+  THALWEG_TRY(const std::shared_ptr<net::PlannedOperation> op,
               core_->prepare({.collective = plan::Collective::kGather,
                               .name = "gather",
                               .elements = in.elements * size(),
@@ -71,7 +71,7 @@ Result<Operation> Communicator::scatter_async(TensorView in, TensorSpan out, int
     THALWEG_TRY_STATUS(check_root_size("scatter", "input", in.elements, out.elements, size()));
   }
   std::shared_ptr<const net::PreparedPlan> plan;
-  THALWEG_TRY(const std::shared_ptr<Operation::State> op,
+  THALWEG_TRY(const std::shared_ptr<net::PlannedOperation> op,
               core_->prepare({.collective = plan::Collective::kScatter,
                               .name = "scatter",
                               .elements = out.elements * size(),

@@ -18,6 +18,9 @@
 namespace thalweg {
 namespace {
 
+// What one thread moves in each direction.
+constexpr double kThreadBps = 10e9;
+
 // The addresses of the ranks that the store has told. They do not change, and a stream that moves
 // to another path must not need the store, whose own path may be the one that died.
 class KnownAddresses {
@@ -57,17 +60,17 @@ Result<Communicator::Core::Listening> Communicator::Core::prepare_streams(
     listening.sockets.push_back(std::move(socket));
   }
   if (job_->job_key) {
-    engine.key = std::make_shared<net::StreamKey>(*job_->job_key, engine.signature,
-                                                  net::random_number(), environment.encrypt);
+    engine.streams.joiner.key = std::make_shared<net::StreamKey>(
+        *job_->job_key, engine.streams.joiner.signature, net::random_number(), environment.encrypt);
   }
   listening.own = fmt::format("{}", fmt::join(places, ","));
-  if (engine.key) listening.own = engine.key->address(listening.own);
+  if (engine.streams.joiner.key) listening.own = engine.streams.joiner.key->address(listening.own);
   if (job_->client) {
     THALWEG_TRY_STATUS(job_->set(fmt::format("{}{}", prefix, rank_), listening.own, until));
   }
-  engine.connect = [job = job_, prefix, key = engine.key, own = listening.addresses,
-                    known = std::make_shared<KnownAddresses>()](
-                       int rank, std::uint32_t lane, Time by) -> Result<net::DialedStream> {
+  engine.streams.connect = [job = job_, prefix, key = engine.streams.joiner.key,
+                            own = listening.addresses, known = std::make_shared<KnownAddresses>()](
+                               int rank, std::uint32_t lane, Time by) -> Result<net::DialedStream> {
     const Result<std::string> address =
         known->get(rank, [&] { return job->get(fmt::format("{}{}", prefix, rank), by); });
     if (!address.ok()) {
@@ -88,14 +91,14 @@ Result<Communicator::Core::Listening> Communicator::Core::prepare_streams(
 Result<Communicator::Core::Listening> Communicator::Core::use_places(net::EngineOptions& engine) {
   net::PlaceSockets own = *std::exchange(job_->sockets, std::nullopt);
   if (job_->job_key) {
-    engine.key = std::make_shared<net::StreamKey>(*job_->job_key, engine.signature, own.challenge,
-                                                  job_->environment.encrypt);
+    engine.streams.joiner.key = std::make_shared<net::StreamKey>(
+        *job_->job_key, engine.streams.joiner.signature, own.challenge, job_->environment.encrypt);
   }
-  engine.refusals_are_final = true;
-  engine.connect = [streams = std::exchange(job_->streams, {}), key = engine.key,
-                    addresses = own.addresses,
-                    each = static_cast<std::size_t>(job_->environment.streams)](
-                       int rank, std::uint32_t lane, Time by) -> Result<net::DialedStream> {
+  engine.streams.refusals_are_final = true;
+  engine.streams.connect = [streams = std::exchange(job_->streams, {}),
+                            key = engine.streams.joiner.key, addresses = own.addresses,
+                            each = static_cast<std::size_t>(job_->environment.streams)](
+                               int rank, std::uint32_t lane, Time by) -> Result<net::DialedStream> {
     Result<net::DialedStream> stream =
         net::connect_stream(streams[static_cast<std::size_t>(rank)], key.get(), by,
                             {.own = addresses, .each = each, .stream = lane, .listens = true});
@@ -105,8 +108,17 @@ Result<Communicator::Core::Listening> Communicator::Core::use_places(net::Engine
   return Listening{std::move(own.addresses), std::move(own.sockets), std::move(own.streams)};
 }
 
-Status Communicator::Core::prepare_channels(net::EngineOptions& engine, const std::string& prefix,
-                                            Time until) {
+// Whether the network between the ranks is faster than one thread; none: it is not known.
+std::optional<bool> Communicator::Core::is_fast(const Listening& listening, int local) const {
+  if (local == job_->environment.size) return true;  // all ranks are on this host
+  const double known = options_.dlcp_line_rate_gbps * 1e9;
+  const double bps =
+      known > 0 ? known : static_cast<double>(net::interface_bps(listening.addresses.front()));
+  return bps > 0 ? std::optional(bps > kThreadBps) : std::nullopt;
+}
+
+Status Communicator::Core::prepare_channels(net::EngineOptions& engine, const Listening& listening,
+                                            const std::string& prefix, Time until) {
   if (size_ == 1) return ok_status();
   if (options_.channel_bytes == 0) return Error("channel_bytes: 0; it must be above 0");
   const net::Environment& environment = job_->environment;
@@ -114,9 +126,11 @@ Status Communicator::Core::prepare_channels(net::EngineOptions& engine, const st
   channels.least_part = options_.channel_bytes;
   channels.is_first = rank_ == 0;
   channels.log = job_->log;
-  channels.at_once = environment.channels.has_value();
-  channels.most = static_cast<std::size_t>(environment.channels.value_or(
-      net::usual_channels(environment.local_size.value_or(environment.size))));
+  // A number that is configured holds on any network.
+  const int local = environment.local_size.value_or(environment.size);
+  channels.fast = environment.channels ? std::optional(true) : is_fast(listening, local);
+  channels.most =
+      static_cast<std::size_t>(environment.channels.value_or(net::usual_channels(local)));
   channels.say = [job = job_, prefix](std::size_t from, const std::string& word, Time by) {
     return job->set(fmt::format("{}channels/{}", prefix, from), word, by);
   };
@@ -128,16 +142,16 @@ Status Communicator::Core::prepare_channels(net::EngineOptions& engine, const st
                              std::size_t number, auto on_broken,
                              Time by) -> Result<std::shared_ptr<net::Engine>> {
     net::EngineOptions options = like;
-    options.signature = mix_bits(like.signature + number);
+    std::uint64_t& signature = options.streams.joiner.signature;
+    signature = mix_bits(signature + number);
     options.on_broken = std::move(on_broken);
     options.works_alone = true;
     // The first engine compares calls and announces failures.
-    options.compare_calls = nullptr;
-    options.announce_failure = nullptr;
-    options.log = job_->log.quieter();
-    THALWEG_TRY(Listening listening,
+    options.consult = nullptr;
+    options.streams.log = job_->log.quieter();
+    THALWEG_TRY(Listening own,
                 prepare_streams(options, fmt::format("{}channel/{}/", prefix, number), by));
-    return net::Engine::make(std::move(options), std::move(listening.sockets));
+    return net::Engine::make(std::move(options), std::move(own.sockets));
   };
   channels_ = std::make_shared<net::Channels>(std::move(channels));
   engine.on_broken = [channels = std::weak_ptr(channels_)](const Error& why) {
@@ -148,21 +162,21 @@ Status Communicator::Core::prepare_channels(net::EngineOptions& engine, const st
 
 void Communicator::Core::prepare_messages(net::EngineOptions& engine, const std::string& own) {
   messages_ = std::make_shared<Messages>();
-  messages_->options = {
-      .rank = rank_,
-      .size = size_,
-      .signature = engine.signature,
-      .checks = engine.checks,
-      .on_spoiled_frame = engine.on_spoiled_frame,
-      .connect = [connect = engine.connect](int rank, Time by) { return connect(rank, 0, by); },
-      .broken = {}};
-  engine.on_message_stream = [messages = messages_](int rank, net::CheckedStream stream) {
+  messages_->options = {.rank = rank_,
+                        .size = size_,
+                        .signature = engine.streams.joiner.signature,
+                        .checks = engine.streams.joiner.checks,
+                        .on_spoiled_frame = engine.streams.joiner.on_spoiled_frame,
+                        .connect = [connect = engine.streams.connect](
+                                       int rank, Time by) { return connect(rank, 0, by); },
+                        .broken = {}};
+  engine.streams.on_message_stream = [messages = messages_](int rank, net::CheckedStream stream) {
     const Result<std::shared_ptr<net::Mailbox>> box = messages->get();
     if (box.ok()) (*box)->adopt(rank, std::move(stream));
   };
   // A process that is alone can still send to itself.
   if (!job_->client) {
-    messages_->options.connect = [own, key = engine.key](int /*rank*/, Time by) {
+    messages_->options.connect = [own, key = engine.streams.joiner.key](int /*rank*/, Time by) {
       return net::connect_stream(own, key.get(), by);
     };
   }

@@ -20,8 +20,8 @@ Status Communicator::Core::prepare_metrics(net::EngineOptions& engine) {
   if (metrics.empty()) return ok_status();
   THALWEG_TRY(metrics_, net::Metrics::of_process(metrics, environment.rank,
                                                  environment.local_rank.value_or(0)));
-  engine.on_spoiled_frame = [counts = metrics_] { counts->count_spoiled_frame(); };
-  engine.on_moved_stream = [counts = metrics_] { counts->count_moved_stream(); };
+  engine.streams.joiner.on_spoiled_frame = [counts = metrics_] { counts->count_spoiled_frame(); };
+  engine.streams.on_moved_stream = [counts = metrics_] { counts->count_moved_stream(); };
   return ok_status();
 }
 
@@ -51,7 +51,7 @@ void Communicator::Core::say_how(const Listening& listening) const {
   log.info("transport {}, scheme {}, streams to a rank {}, {}, {}", name_of(options_.transport),
            options_.scheme.empty() ? "by size" : options_.scheme, environment.streams,
            environment.channels ? fmt::format("{} channels", *environment.channels)
-                                : std::string("channels by measurement"),
+                                : std::string("channels by the network"),
            options_.shared_memory && environment.shared_memory ? "memory shared within a host"
                                                                : "no shared memory");
   if (!environment.interfaces.empty()) {
@@ -77,17 +77,14 @@ void Communicator::Core::say_call(const net::KnownCall& known) {
 }
 
 void Communicator::Core::watch(Operation::State& op, const Watched& call) {
-  const std::int64_t bytes = call.elements * static_cast<std::int64_t>(size_of(op.type));
-  if (metrics_) metrics_->watch(op, call.name, bytes);
+  if (metrics_) metrics_->watch(op, call.name, call.bytes);
   if (timeline_) {
-    const bool planned = op.known && op.known->plan;
-    timeline_->watch(
-        op, {.name = call.name,
-             .group = members_.group,
-             .scheme = planned ? std::string_view(op.known->plan->plan.scheme) : std::string_view(),
-             .transport = call.transport,
-             .size = Bytes(bytes),
-             .number = call.number});
+    timeline_->watch(op, {.name = call.name,
+                          .group = members_.group,
+                          .scheme = call.scheme,
+                          .transport = call.transport,
+                          .size = Bytes(call.bytes),
+                          .number = call.number});
   }
   if (!job_->log.shows(net::DebugLevel::kTrace)) return;
   job_->log.trace("{}: called", op.text);

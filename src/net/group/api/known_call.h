@@ -15,7 +15,7 @@
 #include <thalweg/types.h>
 
 #include "net/group/api/plans.h"
-#include "net/group/drive/operation.h"
+#include "net/group/operation/stream_operation.h"
 
 namespace thalweg::net {
 
@@ -49,14 +49,14 @@ struct KnownCall {
 class SpareOperations {
  public:
   // Returns an operation of this call that can be started again; null: there is none.
-  std::shared_ptr<Operation::State> take(const CallKey& key);
-  // Requires that the operation is over, went over streams undivided, and has no other owner.
-  void put(std::shared_ptr<Operation::State> op);
+  std::shared_ptr<StreamOperation> take(const CallKey& key);
+  // Requires that the operation is over, was not divided, and has no other owner.
+  void put(std::shared_ptr<StreamOperation> op);
 
  private:
   struct Place {
     std::atomic<bool> used = false;
-    std::shared_ptr<Operation::State> op;  // belongs to the thread that has set `used`
+    std::shared_ptr<StreamOperation> op;  // belongs to the thread that has set `used`
   };
   static constexpr std::size_t kPlaces = 16;
   [[nodiscard]] Place& place_of(const CallKey& key);

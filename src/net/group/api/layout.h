@@ -9,7 +9,7 @@
 #include <thalweg/result.h>
 
 #include "net/group/api/plans.h"
-#include "net/group/drive/operation.h"
+#include "net/group/operation/planned_operation.h"
 
 namespace thalweg::net {
 
@@ -27,7 +27,7 @@ inline Status check_same_type(const char* name, DType in, DType out) {
 }
 
 // Gives each buffer of the plan its memory: every chunk is at its offset in one tensor.
-inline void lay_over(Operation::State& op, const PreparedPlan* plan, std::byte* tensor) {
+inline void lay_over(PlannedOperation& op, const PreparedPlan* plan, std::byte* tensor) {
   if (plan == nullptr) return;
   const auto element = static_cast<std::int64_t>(size_of(op.type));
   for (const exec::RankPlan::Buffer& buffer : plan->rank_plan.buffers()) {
@@ -35,7 +35,7 @@ inline void lay_over(Operation::State& op, const PreparedPlan* plan, std::byte* 
   }
 }
 
-inline std::size_t bytes_of(const Operation::State& op, std::int64_t elements) {
+inline std::size_t bytes_of(const PlannedOperation& op, std::int64_t elements) {
   return static_cast<std::size_t>(elements) * size_of(op.type);
 }
 

@@ -169,8 +169,8 @@ Result<AtpJob> AtpEngine::admit(const std::vector<std::string>& members, Time un
   return std::move(admitted.job);
 }
 
-void AtpEngine::start(const std::shared_ptr<Operation::State>& op,
-                      const std::shared_ptr<Operation::State>& comparison,
+void AtpEngine::start(const std::shared_ptr<AtpOperation>& op,
+                      const std::shared_ptr<PlannedOperation>& comparison,
                       const std::function<void()>& compare) {
   const auto entry = std::make_shared<Entry>(Entry{.op = op, .comparison = comparison});
   AtpReduction reduction;
@@ -251,7 +251,7 @@ void AtpEngine::run() {
 // If the sum is there, all ranks have made the call, so the comparison ends soon; otherwise at its
 // deadline at the latest. It knows better why there is no sum.
 void AtpEngine::finish(const Entry& entry) {
-  Operation::State& op = *entry.op;
+  AtpOperation& op = *entry.op;
   const Status compared = entry.comparison->host->wait(*entry.comparison);
   const Status status =
       compared.ok() && !entry.sum->ok() ? Status(entry.sum->error().within(op.text)) : compared;

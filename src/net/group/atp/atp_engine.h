@@ -23,7 +23,7 @@
 #include "base/units.h"
 #include "net/atp/leases.h"
 #include "net/atp/node.h"
-#include "net/group/drive/operation.h"
+#include "net/group/operation/planned_operation.h"
 #include "net/io/address.h"
 #include "wire/authenticate.h"
 
@@ -53,6 +53,16 @@ struct AtpEngineOptions {
   std::function<std::optional<Error>()> broken;
 };
 
+// An allreduce over ATP.
+struct AtpOperation final : Operation::State {
+  // Set before the operation starts.
+  DType type = DType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  std::byte* tensor = nullptr;
+  std::int64_t elements = 0;
+  std::function<void()> last_step;  // what is to be done with the sum
+};
+
 class AtpEngine final : public OperationHost {
  public:
   // Every rank calls it. Rank 0 asks the switches to admit the job (net/atp/levels.h), and its
@@ -77,8 +87,8 @@ class AtpEngine final : public OperationHost {
 
   // Starts an operation that has its tensor, elements, type and limit, and then calls compare(),
   // which starts its comparison. All ranks start the same operations in the same order.
-  void start(const std::shared_ptr<Operation::State>& op,
-             const std::shared_ptr<Operation::State>& comparison,
+  void start(const std::shared_ptr<AtpOperation>& op,
+             const std::shared_ptr<PlannedOperation>& comparison,
              const std::function<void()>& compare);
   [[nodiscard]] Status wait(Operation::State& op) override;
   [[nodiscard]] bool over(const Operation::State& op) override;
@@ -90,8 +100,8 @@ class AtpEngine final : public OperationHost {
 
  private:
   struct Entry {
-    std::shared_ptr<Operation::State> op;
-    std::shared_ptr<Operation::State> comparison;
+    std::shared_ptr<AtpOperation> op;
+    std::shared_ptr<PlannedOperation> comparison;
     bool compares = false;           // the comparison has started
     std::optional<Status> sum = {};  // how the node ended it
   };

@@ -15,56 +15,55 @@
 namespace thalweg::net {
 namespace {
 
-constexpr std::size_t kReadBuffer = std::size_t{512} << 10;
 // A rank that leaves waits at most this long until the others' systems have its last frames.
 constexpr Duration kLongestLinger = Duration::milliseconds(1000);
+// How often the engine looks into the store.
+constexpr Duration kStoreEvery = Duration::milliseconds(1000);
 
 }  // namespace
 
 Result<std::shared_ptr<Engine>> Engine::make(EngineOptions options, std::vector<Fd> listeners) {
-  Fd epoll(epoll_create1(EPOLL_CLOEXEC));
-  Fd outer(epoll_create1(EPOLL_CLOEXEC));
-  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  Fd nudge(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!epoll.valid() || !outer.valid() || !wake.valid() || !nudge.valid()) {
+  Descriptors all{.streams = Fd(epoll_create1(EPOLL_CLOEXEC)),
+                  .outer = Fd(epoll_create1(EPOLL_CLOEXEC)),
+                  .wake = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+                  .nudge = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))};
+  if (!all.streams.valid() || !all.outer.valid() || !all.wake.valid() || !all.nudge.valid()) {
     return system_error("cannot make an epoll", errno);
   }
-  const auto add = [](const Fd& to, int fd, std::uint32_t events) {
+  const auto add = [](const Fd& to, const Fd& fd, std::uint32_t events) {
     epoll_event event{};
     event.events = events;
-    event.data.fd = fd;
-    return epoll_ctl(to.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+    event.data.fd = fd.get();
+    return epoll_ctl(to.get(), EPOLL_CTL_ADD, fd.get(), &event) == 0;
   };
   const bool all_added = std::ranges::all_of(
-      listeners, [&](const Fd& listener) { return add(epoll, listener.get(), EPOLLIN); });
-  if (!all_added || !add(epoll, nudge.get(), EPOLLIN) || !add(outer, wake.get(), EPOLLIN) ||
-      !add(outer, epoll.get(), EPOLLONESHOT)) {
+      listeners, [&](const Fd& listener) { return add(all.streams, listener, EPOLLIN); });
+  if (!all_added || !add(all.streams, all.nudge, EPOLLIN) || !add(all.outer, all.wake, EPOLLIN) ||
+      !add(all.outer, all.streams, EPOLLONESHOT)) {
     return system_error("cannot watch a socket", errno);
   }
-  std::shared_ptr<Engine> engine(new Engine(std::move(options), std::move(listeners),
-                                            std::move(epoll), std::move(outer), std::move(wake),
-                                            std::move(nudge)));
+  std::shared_ptr<Engine> engine(
+      new Engine(std::move(options), std::move(listeners), std::move(all)));
   engine->thread_ = std::thread([raw = engine.get()] { raw->run_thread(); });
   return engine;
 }
 
-Engine::Engine(EngineOptions options, std::vector<Fd> listeners, Fd epoll, Fd outer, Fd wake,
-               Fd nudge)
+Engine::Engine(EngineOptions options, std::vector<Fd> listeners, Descriptors descriptors)
     : options_(std::move(options)),
-      epoll_(std::move(epoll)),
-      outer_(std::move(outer)),
-      wake_(std::move(wake)),
-      nudge_(std::move(nudge)),
-      core_(Rank(options_.rank), options_.size),
-      connections_(static_cast<std::size_t>(options_.size)),
-      buffer_(kReadBuffer) {
-  for (Fd& listener : listeners) listeners_.emplace_back(std::move(listener), kMaxNewcomers);
-  for (std::size_t r = 0; r < connections_.size(); ++r) {
-    connections_[r] = std::make_unique<Connection>(Rank(static_cast<std::int32_t>(r)));
-  }
-}
+      outer_(std::move(descriptors.outer)),
+      wake_(std::move(descriptors.wake)),
+      nudge_(std::move(descriptors.nudge)),
+      exchange_(options_.streams, options_.notes_steps, std::move(listeners),
+                std::move(descriptors.streams), mutex_, *this),
+      core_(exchange_.core()),
+      streams_(exchange_.streams()) {}
 
 Engine::~Engine() { leave(); }
+
+std::optional<Error> Engine::broken() {
+  const Lock lock(mutex_);
+  return core_.broken();
+}
 
 void Engine::say_goodbye() {
   const Lock lock(mutex_);
@@ -75,13 +74,8 @@ void Engine::stop() {
   if (stopping_) return;
   stopping_ = true;
   linger_until_ = monotonic_now() + kLongestLinger;
-  if (!core_.broken()) {
-    announced_ = true;
-    core_.leave();
-    noticed_ = true;
-    drop_data();
-  }
-  settle();
+  announced_ = announced_ || !core_.broken();
+  exchange_.leave();
 }
 
 void Engine::leave() {
@@ -91,23 +85,27 @@ void Engine::leave() {
     if (std::exchange(left_, true)) return;
     linger();
     eventfd_write(wake_.get(), 1);
-    move_wanted_.notify_one();
   }
   thread_.join();
-  if (mover_.joinable()) mover_.join();
+  streams_.stop_moving();
 }
 
-std::optional<Error> Engine::broken() {
-  const Lock lock(mutex_);
-  return core_.broken();
+void Engine::linger() {
+  exchange_.settle();
+  while (!streams_.delivered() && monotonic_now() < linger_until_) {
+    sched_yield();
+    exchange_.settle();
+  }
 }
+
+// Operations.
 
 bool Engine::can_be_over_at_once(const Op& op) const {
-  if (!op.awaited || op.dlcp || !op.plan || is_crowded()) return false;
+  if (!op.awaited || op.is_dlcp || !op.plan || is_crowded()) return false;
   if (core_.broken() || !core_.numbers_are_left()) return false;
   if (driven_ || !running_.empty()) return false;
   return std::ranges::all_of(op.plan->peers(), [&](const Rank peer) {
-    const Connection& connection = *connections_[peer.index()];
+    const Connection& connection = streams_.to(peer);
     return connection.reads_shared() && connection.writes_shared() && connection.connected();
   });
 }
@@ -134,14 +132,14 @@ void Engine::launch(const std::shared_ptr<Op>& op, Lock& lock) {
                 fmt::format("all numbers of operations up to {} are used: make another "
                             "communicator",
                             core_.started())});
-    settle();
+    exchange_.settle();
   }
   if (!core_.broken() && op->plan) {
     // This unlocks the mutex, so it comes before other threads can see the operation.
-    const Status connected = connect_to(lock, op->plan->peers(), op->deadline);
+    const Status connected = streams_.connect_to(lock, op->plan->peers(), op->deadline);
     if (!connected.ok()) {
       core_.fail(connected.error());
-      settle();
+      exchange_.settle();
     }
   }
   if (core_.broken()) {
@@ -149,11 +147,10 @@ void Engine::launch(const std::shared_ptr<Op>& op, Lock& lock) {
     return;
   }
   begin(op);
-  if (op->chunks) {
-    lock.unlock();
-    start_dlcp(op);
-    lock.lock();
-  }
+  if (!op->is_dlcp || op->result) return;
+  lock.unlock();
+  static_cast<DlcpOperation&>(*op).run(shared_from_this());
+  lock.lock();
 }
 
 void Engine::begin(const std::shared_ptr<Op>& op) {
@@ -162,44 +159,27 @@ void Engine::begin(const std::shared_ptr<Op>& op) {
   if (op->notes && op->plan) op->notes->begin(*op->plan);
   if (op->peers().empty()) {
     core_.finish(*op);
-    end_over();
+    exchange_.settle();
     return;
   }
-  if (op->dlcp) {
-    op->chunks = std::make_unique<exec::ChunkExecutor>(
-        *op->plan, op->type, op->op, op->dlcp->segment_elements, op->memory,
+  const bool awaited = op->awaited;  // the operation may be over soon
+  if (op->is_dlcp) {
+    static_cast<DlcpOperation&>(*op).begin(
         [this](std::size_t bytes) { return blocks_.take(bytes); });
-    expect_parts(*op);
-    if (!driven_) arm();
-    return;
+  } else {
+    exchange_.begin(static_cast<StreamOperation&>(*op));
   }
-  if (spare_.empty()) spare_.push_back(std::make_unique<exec::Executor>());
-  op->executor = std::move(spare_.back());
-  spare_.pop_back();
-  op->executor->start(*op->plan, op->type, op->op, op->memory);
-  on_progress(*op);
-  for (const Rank peer : op->plan->peers()) {
-    Connection& connection = *connections_[peer.index()];
-    if (!connection.stalled()) continue;
-    note_resumed(*op, peer);
-    connection.resume(*this);
-    touch(connection);  // so that it is watched again
-  }
-  settle();
-  if (!running_.empty() && !driven_ && !op->awaited) arm();
+  if (!running_.empty() && !driven_ && !awaited) arm();
   nudge();
 }
 
-void Engine::finish(Op& op, Status result) {
-  if (op.notes) note_end(op);
-  if (result.ok() && op.part_step) op.part_step(op);
-  if (result.ok() && op.last_step) op.last_step();
-  if (op.executor) spare_.push_back(std::move(op.executor));
-  // Transfers hold a pointer to the operation, and with it the memory that they use.
-  if (!result.ok()) {
-    for (const Transfer& transfer : op.transfers) transfer.cancel();
-  }
-  op.end(std::move(result));
+void Engine::on_over(proto::CollectiveCall& call, Status status) {
+  Op& op = static_cast<Op&>(call);
+  exchange_.end(op);
+  if (status.ok() && op.part_step) op.part_step(op);
+  if (status.ok() && op.last_step) op.last_step();
+  if (op.is_dlcp && !status.ok()) static_cast<DlcpOperation&>(op).cancel();
+  op.end(std::move(status));
   // The pointer in running_ may be the last one.
   const auto place = std::ranges::find(running_, &op, &std::shared_ptr<Op>::get);
   CHECK(place != running_.end());
@@ -209,59 +189,80 @@ void Engine::finish(Op& op, Status result) {
   nudge();
 }
 
-void Engine::on_progress(Op& op) {
-  if (op.notes) op.notes->look(*op.executor, monotonic_now());
-  std::uint32_t send = 0;
-  while (op.executor->poll_ready(send)) {
-    const Rank target = op.plan->sends()[send].target;
-    core_.add_ready(op, send, target);
-    touch(*connections_[target.index()]);
-  }
+void Engine::on_done(DlcpOperation& op) {
+  core_.finish(op);
+  exchange_.settle();
 }
 
-void Engine::touch(Connection& connection) {
-  if (connection.dirty) return;
-  connection.dirty = true;
-  dirty_.push_back(&connection);
+void Engine::on_lost(DlcpOperation& op, Rank rank, const Error& why) {
+  core_.on_lost(op, rank, why, monotonic_now());
+  wake();
+  exchange_.settle();
 }
 
-void Engine::notice_break() {
-  if (!core_.broken() || std::exchange(noticed_, true)) return;
-  if (core_.broken()->code() == ErrorCode::kCancelled) {
-    options_.log.trace("leaves: {}", core_.broken()->message());
-  } else {
-    options_.log.warn("the communicator is broken: {}", core_.broken()->message());
-  }
-  if (options_.on_broken) options_.on_broken(*core_.broken());
-  drop_data();
+// Failure.
+
+void Engine::on_broken(const Error& why) {
+  if (options_.on_broken) options_.on_broken(why);
   eventfd_write(wake_.get(), 1);
 }
 
-void Engine::drop_data() {
-  for (Connection* connection : open_) {
-    if (!connection->connected()) continue;
-    connection->drop_data(*this);
-    touch(*connection);
+void Engine::break_with(const Error& why) {
+  const Lock lock(mutex_);
+  core_.fail(why);
+  exchange_.settle();
+}
+
+void Engine::abandon(const Error& why) {
+  inbox_.put(why);
+  eventfd_write(wake_.get(), 1);
+}
+
+void Engine::consult(Lock& lock) {
+  std::optional<Error> broken;
+  std::optional<CallInWords> call;
+  const Time now = monotonic_now();
+  if (core_.broken()) {
+    if (std::exchange(announced_, true)) return;
+    broken = core_.broken();
+  } else {
+    if (running_.empty() || now < consult_at_) return;
+    const Op& op = *running_.front();
+    if (now < op.started + proto::CollectiveCall::kAskAfter) return;
+    // A copy: the operation may be over before the answer is there.
+    call = {op.number, op.signature, op.text};
+    consult_at_ = now + kStoreEvery;
+  }
+  if (!options_.consult) return;
+  lock.unlock();
+  const std::optional<Error> failure = options_.consult(broken, call);
+  lock.lock();
+  if (!failure || core_.broken()) return;
+  core_.fail(*failure);
+  exchange_.settle();
+}
+
+// What other threads leave for the engine's thread.
+
+void Engine::post(const std::shared_ptr<Op>& op) {
+  op->set_times(monotonic_now());
+  if (inbox_.put(op)) {
+    eventfd_write(wake_.get(), 1);
+  } else {
+    start(op);  // the engine is broken: the operation ends with the reason
   }
 }
 
-void Engine::send_control() {
-  Rank peer{0};
-  proto::ControlFrame frame;
-  std::string text;
-  while (core_.poll_control(peer, frame)) {
-    Connection& connection = *connections_[peer.index()];
-    if (!connection.connected()) continue;
-    const wire::Frame header = proto::wire_frame(frame, core_.started(), text);
-    connection.queue(header, text);
-    touch(connection);
-  }
+void Engine::catch_up() {
+  const std::optional<Error> why = inbox_.take_reason();
+  if (!why) return;
+  core_.fail(*why);
+  exchange_.settle();
 }
 
-void Engine::end_over() {
-  proto::CollectiveCall* call = nullptr;
-  Status status = ok_status();
-  while (core_.poll_over(call, status)) finish(static_cast<Op&>(*call), std::move(status));
+void Engine::take_posted(Lock& lock) {
+  catch_up();
+  for (const auto& op : inbox_.take_operations()) launch(op, lock);
 }
 
 }  // namespace thalweg::net

@@ -1,33 +1,20 @@
 // How the engine is driven, and how it waits.
-#include <fmt/core.h>
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <functional>
 #include <utility>
 
-#include "base/check.h"
 #include "net/group/drive/engine.h"
 #include "net/io/system.h"
 
 namespace thalweg::net {
 namespace {
 
-// A driver that polls reads up to this many streams one by one. With more it asks epoll which to
-// read.
-constexpr std::ptrdiff_t kFewStreams = 4;
 // A driver that has found nothing looks at the stream that its operation waits for, and at all
 // streams only once in this many polls.
 constexpr int kLooksPerSweep = 4;
-// Finding out which that is takes longer than a look in plans of more arrivals.
-constexpr std::size_t kFewArrivals = 64;
-// A payload of which no more than this is left after its first bytes is read to its end before
-// anything is sent. What follows from it then leaves in one piece.
-constexpr std::size_t kShortRest = 64 << 10;
 // When no thread has driven for this long, the engine's thread listens again.
 constexpr int kPauseMs = 20;
 constexpr Duration kLongestSleep = Duration::milliseconds(1000);
@@ -52,11 +39,12 @@ int to_ms(Duration duration) {
 
 }  // namespace
 
-Status Engine::wait(Op& op) {
+Status Engine::wait(Operation::State& state) {
+  auto& op = static_cast<Op&>(state);
   Lock lock(mutex_);
   while (!op.result) {
     // The endpoint's thread drives an operation over DLCP.
-    if (driven_ || op.dlcp) {
+    if (driven_ || op.is_dlcp) {
       changed_.wait(lock);
       continue;
     }
@@ -70,7 +58,7 @@ Status Engine::wait(Op& op) {
   return *op.result;
 }
 
-bool Engine::over(const Op& op) {
+bool Engine::over(const Operation::State& op) {
   const Lock lock(mutex_);
   return op.result.has_value();
 }
@@ -78,7 +66,8 @@ bool Engine::over(const Op& op) {
 void Engine::drive(Lock& lock, const Op& until) {
   Pace pace;
   while (!until.result) {
-    const bool moved = pace.looks % kLooksPerSweep == 0 ? poll() : poll_awaited(until);
+    const bool moved =
+        pace.looks % kLooksPerSweep == 0 ? exchange_.poll() : exchange_.poll_for(until);
     if (until.result) {
       core_is_shared_ = core_is_shared_ && pace.yielded;
       return;
@@ -86,8 +75,8 @@ void Engine::drive(Lock& lock, const Op& until) {
     if (look_again(lock, pace, moved) || until.result) continue;
     sleep(lock, next_timer(monotonic_now()));
     // Handles whatever woke this thread, including newcomers, which poll() may skip.
-    handle_events(0);
-    settle();
+    streams_.handle_events(0);
+    exchange_.settle();
     check_timers(monotonic_now());
     pace = {};
   }
@@ -115,137 +104,83 @@ bool Engine::look_again(Lock& lock, Pace& pace, bool moved) {
   // core_is_shared_ makes a driver yield after each poll. With sockets that gains nothing, because
   // reading a socket takes as long as a yield.
   const bool others_ran = away > kLongestAlone;
-  core_is_shared_ = others_ran && std::ranges::all_of(open_, &Connection::reads_shared);
+  core_is_shared_ = others_ran && std::ranges::all_of(streams_.open(), [](const StreamPeer* peer) {
+                      return peer->connection.reads_shared();
+                    });
   return now < pace.until;
 }
 
 void Engine::sleep(Lock& lock, Time until) {
-  if (!prepare_sleep()) {
+  if (!streams_.prepare_sleep()) {
     const int timeout = to_ms(until - monotonic_now());
     driver_sleeps_ = true;
     lock.unlock();
     // This only waits. handle_events() below sees what is ready again, with the lock.
     epoll_event event{};
-    epoll_wait(epoll_.get(), &event, 1, timeout);
+    epoll_wait(streams_.epoll(), &event, 1, timeout);
     lock.lock();
     if (!std::exchange(driver_sleeps_, false)) {
       eventfd_t value = 0;
       eventfd_read(nudge_.get(), &value);
     }
-    handle_events(0);
+    streams_.handle_events(0);
   }
-  wake_up();
+  streams_.wake_up();
 }
 
 void Engine::nudge() {
   if (std::exchange(driver_sleeps_, false)) eventfd_write(nudge_.get(), 1);
 }
 
-bool Engine::prepare_sleep() {
-  bool work = false;
-  for (Connection* connection : open_) {
-    work = connection->prepare_sleep() || connection->has_early() || work;
-  }
-  return work;
+void Engine::wake() {
+  eventfd_write(wake_.get(), 1);
+  nudge();
 }
-
-void Engine::wake_up() {
-  for (Connection* connection : open_) connection->wake_up();
-}
-
-bool Engine::read(Connection& connection) {
-  const bool begins = connection.rest_of_payload() == 0;
-  if (!connection.read(buffer_, *this)) return false;
-  const bool is_short = begins && connection.rest_of_payload() <= kShortRest;
-  while (is_short && connection.rest_of_payload() > 0 && connection.read(buffer_, *this)) {
-  }
-  look_over(connection);
-  watch(connection);
-  return true;
-}
-
-bool Engine::poll() {
-  bool moved = false;
-  bool ended = false;
-  std::ptrdiff_t by_socket = 0;
-  bool few = newcomers_.empty() && !streams_missing();
-  for (const Connection* connection : open_) {
-    by_socket += connection->reads_shared() ? 0 : 1;
-    few = few && by_socket <= kFewStreams && !connection->misses_lane();
-  }
-  for (std::size_t i = 0; i < open_.size(); ++i) {
-    Connection& connection = *open_[i];
-    if (!few && !connection.reads_shared() && !connection.has_early()) continue;
-    if (read(connection)) {
-      moved = true;
-      settle();  // what follows from it leaves before others are read
-    }
-    if (connection.blocked()) touch(connection);
-    ended = ended || !connection.connected();
-  }
-  if (ended) std::erase_if(open_, [](const Connection* c) { return !c->connected(); });
-  if (!few) moved = handle_events(0) || moved;
-  settle();
-  return moved;
-}
-
-bool Engine::poll_awaited(const Op& op) {
-  if (running_.size() != 1 || !op.executor || op.plan->arrivals().size() > kFewArrivals) {
-    return poll();
-  }
-  const std::optional<Rank> peer = op.executor->waits_for();
-  if (!peer) return poll();
-  Connection& connection = *connections_[peer->index()];
-  if (connection.reads_shared() || connection.blocked() || !connection.connected()) return poll();
-  if (!read(connection)) return false;
-  settle();
-  return true;
-}
-
-bool Engine::is_quiet() const { return std::ranges::all_of(open_, &Connection::is_quiet); }
 
 void Engine::look_first(const Op& op) {
   int finds = 0;
   for (int looks = 0; looks < kFirstLooks && finds < kFirstFinds && !op.result; ++looks) {
-    if (is_quiet()) continue;
-    poll();
+    if (streams_.is_quiet()) continue;
+    exchange_.poll();
     ++finds;
   }
-}
-
-void Engine::settle() {
-  do {
-    notice_break();
-    send_control();
-    while (!dirty_.empty()) {
-      Connection& connection = *dirty_.back();
-      dirty_.pop_back();
-      connection.dirty = false;
-      if (!connection.connected()) continue;
-      connection.flush(*this);
-      look_over(connection);
-      watch(connection);
-    }
-    // If the communicator broke just now, the protocol ends all operations itself.
-    for (std::size_t i = 0; !core_.broken() && i < running_.size(); ++i) {
-      if (running_[i]->done()) core_.finish(*running_[i]);
-    }
-    notice_break();
-    end_over();
-  } while (core_.has_control() || !dirty_.empty());
 }
 
 Time Engine::next_timer(Time now) const {
   Time next = now + kLongestSleep;
   if (const std::optional<Time> timer = core_.next_timer()) next = std::min(next, *timer);
-  if (const std::optional<Time> look = next_look()) next = std::min(next, *look);
+  const std::optional<Time> look = running_.empty() ? std::nullopt : streams_.next_look();
+  if (look) next = std::min(next, *look);
   return std::max(next, now);
 }
 
 void Engine::check_timers(Time now) {
   core_.on_timer(now);
-  look_at_streams(now);
-  settle();
+  if (!running_.empty() && !stopping_) streams_.look(now);
+  exchange_.settle();
+}
+
+void Engine::arm() {
+  if (streams_.prepare_sleep()) eventfd_write(wake_.get(), 1);
+  if (armed_) return;
+  armed_ = true;
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLONESHOT;
+  event.data.fd = streams_.epoll();
+  epoll_ctl(outer_.get(), EPOLL_CTL_MOD, streams_.epoll(), &event);
+  if (thread_sleeps_) eventfd_write(wake_.get(), 1);
+}
+
+void Engine::disarm() {
+  if (!armed_) return;
+  streams_.wake_up();
+  armed_ = false;
+  // The engine's thread may sleep for long on the epoll that is switched off here. It is woken to
+  // look again soon.
+  if (thread_sleeps_) eventfd_write(wake_.get(), 1);
+  epoll_event event{};
+  event.data.fd = streams_.epoll();
+  epoll_ctl(outer_.get(), EPOLL_CTL_MOD, streams_.epoll(), &event);
 }
 
 void Engine::run_thread() {
@@ -276,21 +211,18 @@ void Engine::run_thread() {
     // thread's turn.
     if (woken && !armed_ && !options_.works_alone) continue;
     disarm();
-    handle_events(0);
+    streams_.handle_events(0);
     if (options_.works_alone) {
       work(lock);
     } else {
-      for (int i = 0; i < kMostRounds && poll(); ++i) {
+      for (int i = 0; i < kMostRounds && exchange_.poll(); ++i) {
       }
     }
     check_timers(monotonic_now());
     arm();
   }
   consult(lock);
-  {
-    const std::lock_guard posted(posted_mutex_);
-    thread_over_ = true;
-  }
+  inbox_.close();
   take_posted(lock);
 }
 
@@ -299,23 +231,9 @@ void Engine::work(Lock& lock) {
   Pace pace;
   do {
     take_posted(lock);
-  } while (look_again(lock, pace, poll()) && !stopping_);
+  } while (look_again(lock, pace, exchange_.poll()) && !stopping_);
   driven_ = false;
   changed_.notify_all();
-}
-
-void Engine::linger() {
-  while (true) {
-    settle();
-    for (Connection* connection : open_) {
-      while (connection->read(buffer_, *this)) {
-      }
-    }
-    const bool delivered = std::ranges::all_of(open_, &Connection::delivered);
-    if (delivered || monotonic_now() >= linger_until_) return;
-    sched_yield();
-    for (Connection* connection : open_) touch(*connection);
-  }
 }
 
 }  // namespace thalweg::net

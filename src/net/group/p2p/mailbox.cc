@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kMessageReadBuffer = std::size_t{64} << 10;
 
-std::size_t bytes_in(const Operation::State& op) {
+std::size_t bytes_in(const MessageOperation& op) {
   return static_cast<std::size_t>(op.elements) * size_of(op.type);
 }
 
@@ -49,8 +49,8 @@ Mailbox::Mailbox(MailboxOptions options, Fd epoll, Fd wake)
       offered_(static_cast<std::size_t>(options_.size)),
       buffer_(kMessageReadBuffer) {
   for (int r = 0; r < options_.size; ++r) {
-    out_.push_back(std::make_unique<Connection>(Rank(r)));
-    in_.push_back(std::make_unique<Connection>(Rank(r)));
+    out_.push_back(std::make_unique<Stream>(Rank(r)));
+    in_.push_back(std::make_unique<Stream>(Rank(r)));
   }
 }
 
@@ -74,13 +74,13 @@ void Mailbox::leave() {
   thread_.join();
 }
 
-Status Mailbox::wait(Op& op) {
+Status Mailbox::wait(Operation::State& op) {
   Lock lock(mutex_);
   changed_.wait(lock, [&] { return op.result.has_value(); });
   return *op.result;
 }
 
-bool Mailbox::over(const Op& op) {
+bool Mailbox::over(const Operation::State& op) {
   const Lock lock(mutex_);
   return op.result.has_value();
 }
@@ -111,7 +111,7 @@ void Mailbox::send(const std::shared_ptr<Op>& op) {
                           .signature = static_cast<std::uint64_t>(op->elements),
                           .started = eager ? 1U : 0U,
                           .rank = static_cast<std::uint32_t>(op->type)};
-  Connection& connection = *out_[to];
+  Stream& connection = *out_[to];
   if (eager) {
     ++eager_[to];
     connection.queue(frame, {reinterpret_cast<const char*>(op->tensor), bytes});
@@ -158,7 +158,7 @@ bool Mailbox::fits(const Op& receive, const Letter& letter) {
 }
 
 void Mailbox::deliver(const std::shared_ptr<Op>& op, const Letter& letter) {
-  Connection& from = *in_[static_cast<std::size_t>(letter.source)];
+  Stream& from = *in_[static_cast<std::size_t>(letter.source)];
   --offered_[static_cast<std::size_t>(letter.source)];
   op->peer = letter.source;
   op->number = letter.frame.operation;
@@ -190,11 +190,9 @@ void Mailbox::deliver(const std::shared_ptr<Op>& op, const Letter& letter) {
 }
 
 void Mailbox::start_executor(Op& op, bool sends) {
-  op.plan = std::make_shared<const exec::RankPlan>(
-      exec::message_plan(op.elements, static_cast<int>(size_of(op.type)), sends));
-  op.memory = {op.tensor};
-  op.executor = std::make_unique<exec::Executor>();
-  op.executor->start(*op.plan, op.type, ReduceOp::kSum, op.memory);
+  op.plan.emplace(exec::message_plan(op.elements, static_cast<int>(size_of(op.type)), sends));
+  op.executor = std::make_unique<exec::StreamExecutor>();
+  op.executor->start(*op.plan, op.type, ReduceOp::kSum, std::span(&op.tensor, 1));
   on_progress(op);
 }
 
@@ -203,7 +201,7 @@ void Mailbox::finish(const std::shared_ptr<Op>& op, Status result) {
   std::erase(receives_, op);
   if (op->sends) {
     std::erase_if(out_[static_cast<std::size_t>(op->peer)]->ready,
-                  [&](const Connection::Ready& r) { return r.op == op.get(); });
+                  [&](const Stream::Ready& r) { return r.op == op.get(); });
   }
   op->executor.reset();
   op->end(std::move(result));
@@ -222,19 +220,22 @@ Error Mailbox::lost(const Connection& connection) const {
 
 // The peer is told by the same stream. The operations on it end before the stream does.
 void Mailbox::on_spoiled(Connection& connection) {
+  auto& stream = static_cast<Stream&>(connection);
+  stream.ready.clear();
   connection.drop_data(*this);
   if (options_.on_spoiled_frame) options_.on_spoiled_frame();
   connection.queue({.kind = wire::FrameKind::kAbort,
                     .slot = static_cast<std::uint32_t>(ErrorCode::kInternal),
                     .rank = wire::kNoFrameRank},
                    words_of_spoiled(connection, options_.rank));
-  touch(connection);
+  touch(stream);
 }
 
 void Mailbox::finish_all(const Error& why) {
   broken_ = why;
   for (const auto* side : {&in_, &out_}) {
     for (const auto& connection : *side) {
+      connection->ready.clear();
       if (connection->connected()) connection->drop_data(*this);
     }
   }
@@ -245,7 +246,7 @@ void Mailbox::finish_all(const Error& why) {
 }
 
 // The receiver has answered an offer: it takes the message, or refuses it with an error.
-void Mailbox::accepted(Connection& connection, const wire::Frame& frame, const std::string& text) {
+void Mailbox::accepted(Stream& connection, const wire::Frame& frame, const std::string& text) {
   const auto found = std::ranges::find_if(moving_, [&](const auto& op) {
     return op->sends && op->number == frame.operation && op->peer == connection.peer().value();
   });
@@ -273,7 +274,7 @@ void Mailbox::on_frame(Connection& connection, const wire::Frame& frame, const s
     return;
   }
   if (frame.kind == wire::FrameKind::kAccept && outgoing) {
-    accepted(connection, frame, text);
+    accepted(static_cast<Stream&>(connection), frame, text);
     return;
   }
   if (frame.kind == wire::FrameKind::kAbort) {
@@ -304,7 +305,7 @@ void Mailbox::on_frame(Connection& connection, const wire::Frame& frame, const s
   deliver(op, letter);
 }
 
-Mailbox::Op* Mailbox::on_data(Connection& connection, const wire::Frame& frame) {
+Streamed* Mailbox::on_data(Connection& connection, const wire::Frame& frame) {
   for (const auto& op : moving_) {
     if (!op->sends && op->number == frame.operation && op->peer == connection.peer().value() &&
         op->executor && !is_outgoing(connection) && frame.slot == 0 &&
@@ -316,17 +317,18 @@ Mailbox::Op* Mailbox::on_data(Connection& connection, const wire::Frame& frame) 
   return nullptr;
 }
 
-void Mailbox::on_progress(Op& op) {
+void Mailbox::on_progress(Streamed& streamed) {
+  auto& op = static_cast<Op&>(streamed);
   std::uint32_t send = 0;
   while (op.executor->poll_ready(send)) {
-    Connection& connection = *out_[static_cast<std::size_t>(op.peer)];
+    Stream& connection = *out_[static_cast<std::size_t>(op.peer)];
     connection.ready.push_back({&op, send});
     touch(connection);
   }
 }
 
 bool Mailbox::next_data(Connection& connection, wire::Frame& frame, Connection::Outgoing& out) {
-  auto& ready = connection.ready;
+  auto& ready = static_cast<Stream&>(connection).ready;
   std::erase_if(ready, [](const auto& r) { return r.op->executor->ready(r.send).empty(); });
   if (ready.empty()) return false;
   const auto [op, send] = ready.front();

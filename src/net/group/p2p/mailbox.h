@@ -35,7 +35,7 @@
 
 #include "base/units.h"
 #include "net/auth/stream_key.h"
-#include "net/group/drive/operation.h"
+#include "net/group/operation/stream_operation.h"
 #include "net/group/streams/connection.h"
 #include "net/group/streams/stream_checks.h"
 #include "net/io/fd.h"
@@ -66,8 +66,8 @@ class Mailbox final : public OperationHost, private Connection::Handler {
 
   // Require that the operation has its memory, type, limit, tag and peer (kAnyPeer: receive from
   // any rank).
-  void send(const std::shared_ptr<Operation::State>& op);
-  void receive(const std::shared_ptr<Operation::State>& op);
+  void send(const std::shared_ptr<MessageOperation>& op);
+  void receive(const std::shared_ptr<MessageOperation>& op);
   // Takes a stream that another rank made to send messages to this one.
   void adopt(int rank, CheckedStream stream);
   // Ends the operations in flight. Waits for nothing.
@@ -79,8 +79,20 @@ class Mailbox final : public OperationHost, private Connection::Handler {
   [[nodiscard]] bool over(const Operation::State& op) override;
 
  private:
-  using Op = Operation::State;
+  using Op = MessageOperation;
   using Lock = std::unique_lock<std::mutex>;
+
+  // A stream to or from a rank, and what the mailbox notes of it.
+  struct Stream final : Connection {
+    using Connection::Connection;
+    struct Ready {
+      Op* op;
+      std::uint32_t send;
+    };
+    std::vector<Ready> ready;    // sends that have bytes to send
+    std::uint32_t watching = 0;  // the epoll events
+    bool dirty = false;          // it is to be flushed
+  };
 
   // A message that arrived and that no receive matches yet.
   struct Letter {
@@ -92,16 +104,16 @@ class Mailbox final : public OperationHost, private Connection::Handler {
   Mailbox(MailboxOptions options, Fd epoll, Fd wake);
 
   // Connection::Handler.
-  Op* on_data(Connection& connection, const wire::Frame& frame) override;
+  Streamed* on_data(Connection& connection, const wire::Frame& frame) override;
   void on_frame(Connection& connection, const wire::Frame& frame, const std::string& text) override;
-  void on_progress(Op& op) override;
+  void on_progress(Streamed& streamed) override;
   void on_spoiled(Connection& connection) override;
   bool next_data(Connection& connection, wire::Frame& frame, Connection::Outgoing& out) override;
 
   // Matching.
   static bool fits(const Op& receive, const Letter& letter);
   void deliver(const std::shared_ptr<Op>& op, const Letter& letter);
-  void accepted(Connection& connection, const wire::Frame& frame, const std::string& text);
+  void accepted(Stream& connection, const wire::Frame& frame, const std::string& text);
   void start_executor(Op& op, bool sends);
   void finish(const std::shared_ptr<Op>& op, Status result);
   void finish_all(const Error& why);
@@ -115,14 +127,14 @@ class Mailbox final : public OperationHost, private Connection::Handler {
 
   // Streams.
   Status connect_to(Lock& lock, const Op& op);
-  void attach(Connection& connection, CheckedStream stream);
+  void attach(Stream& connection, CheckedStream stream);
   void run_thread();
   void handle_events(int timeout_ms);
   void check_deadlines(Time now);
   void settle();
-  void look_over(Connection& connection);
-  void touch(Connection& connection);
-  void watch(Connection& connection);
+  void look_over(Stream& connection);
+  void touch(Stream& connection);
+  void watch(Stream& connection);
   void linger();
   [[nodiscard]] bool idle() const { return receives_.empty() && moving_.empty(); }
 
@@ -135,12 +147,12 @@ class Mailbox final : public OperationHost, private Connection::Handler {
   std::condition_variable changed_;
   bool stopping_ = false;
   std::optional<Error> broken_;
-  std::vector<std::unique_ptr<Connection>> out_;  // [rank]: the stream to send to it
-  std::vector<std::unique_ptr<Connection>> in_;   // [rank]: the stream to receive from it
-  std::vector<std::uint32_t> sent_;               // [rank]: number of the last message to it
+  std::vector<std::unique_ptr<Stream>> out_;  // [rank]: the stream to send to it
+  std::vector<std::unique_ptr<Stream>> in_;   // [rank]: the stream to receive from it
+  std::vector<std::uint32_t> sent_;           // [rank]: number of the last message to it
   std::vector<std::uint32_t> eager_;    // [rank]: messages sent with their bytes and not taken yet
   std::vector<std::uint32_t> offered_;  // [rank]: messages from it that no receive has taken
-  std::vector<Connection*> dirty_;
+  std::vector<Stream*> dirty_;
   std::list<Letter> letters_;  // in the order of arrival
   // Receives that no letter matches yet, in the order of calls
   std::deque<std::shared_ptr<Op>> receives_;

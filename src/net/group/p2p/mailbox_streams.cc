@@ -24,7 +24,7 @@ constexpr int kMessageEventsPerWait = 64;
 constexpr int kLookEveryMs = 50;
 constexpr Duration kLongestMessageLinger = Duration::milliseconds(1000);
 
-Error late(const Operation::State& op, const std::string& what) {
+Error late(const MessageOperation& op, const std::string& what) {
   const auto peer = op.peer == kAnyPeer ? std::nullopt : std::optional<int>(op.peer);
   return {ErrorCode::kTimeout, fmt::format("{}: {} within {}", op.text, what, to_human(op.limit)),
           peer};
@@ -33,7 +33,7 @@ Error late(const Operation::State& op, const std::string& what) {
 }  // namespace
 
 Status Mailbox::connect_to(Lock& lock, const Op& op) {
-  Connection& connection = *out_[static_cast<std::size_t>(op.peer)];
+  Stream& connection = *out_[static_cast<std::size_t>(op.peer)];
   if (broken_) return *broken_;
   if (connection.connected() && !is_lost(connection)) return ok_status();
   if (!is_lost(connection)) {
@@ -45,11 +45,8 @@ Status Mailbox::connect_to(Lock& lock, const Op& op) {
     if (connection.connected()) return ok_status();
     std::optional<GreetedStream> greeted =
         say_hello(std::move(*stream),
-                  {.kind = wire::FrameKind::kHello,
-                   .operation = wire::kMessageStream,
-                   .slot = static_cast<std::uint32_t>(options_.size),
-                   .signature = options_.signature,
-                   .rank = static_cast<std::uint32_t>(options_.rank)},
+                  proto::Joining(Rank(options_.rank), options_.size, options_.signature)
+                      .hello(proto::HelloFrame::Purpose::kMessages, 0),
                   options_.checks);
     if (!greeted) {
       return system_error(fmt::format("cannot greet rank {}", op.peer), errno).blaming(op.peer);
@@ -63,13 +60,13 @@ Status Mailbox::connect_to(Lock& lock, const Op& op) {
 
 void Mailbox::adopt(int rank, CheckedStream stream) {
   const Lock lock(mutex_);
-  Connection& connection = *in_[static_cast<std::size_t>(rank)];
+  Stream& connection = *in_[static_cast<std::size_t>(rank)];
   if (stopping_ || connection.connected() || !connection.over().empty()) return;
   attach(connection, std::move(stream));
   eventfd_write(wake_.get(), 1);
 }
 
-void Mailbox::attach(Connection& connection, CheckedStream stream) {
+void Mailbox::attach(Stream& connection, CheckedStream stream) {
   const int fd = stream.fd.get();
   prepare_stream(fd);
   epoll_event event{};
@@ -108,7 +105,7 @@ void Mailbox::handle_events(int timeout_ms) {
       eventfd_read(wake_.get(), &value);
       continue;
     }
-    auto& connection = *static_cast<Connection*>(event.data.ptr);
+    auto& connection = *static_cast<Stream*>(event.data.ptr);
     connection.read(buffer_, *this);
     touch(connection);
   }
@@ -129,7 +126,7 @@ void Mailbox::check_deadlines(Time now) {
     ++i;
     if (!is_late(op)) continue;
     const std::string what = op->executor ? "not all of it was taken" : "no receive took it";
-    Connection& connection = *(op->sends ? out_ : in_)[static_cast<std::size_t>(op->peer)];
+    Stream& connection = *(op->sends ? out_ : in_)[static_cast<std::size_t>(op->peer)];
     finish(op, late(*op, op->sends ? what : "not all of it came"));
     connection.break_off("a message on it was late");
     touch(connection);
@@ -139,7 +136,7 @@ void Mailbox::check_deadlines(Time now) {
 
 void Mailbox::settle() {
   while (!dirty_.empty()) {
-    Connection& connection = *dirty_.back();
+    Stream& connection = *dirty_.back();
     dirty_.pop_back();
     connection.dirty = false;
     if (connection.connected()) connection.flush(*this);
@@ -156,7 +153,7 @@ void Mailbox::settle() {
   }
 }
 
-void Mailbox::look_over(Connection& connection) {
+void Mailbox::look_over(Stream& connection) {
   if (!is_lost(connection)) return;
   const bool outgoing = is_outgoing(connection);
   const int rank = connection.peer().value();
@@ -184,12 +181,12 @@ void Mailbox::look_over(Connection& connection) {
       }));
 }
 
-void Mailbox::touch(Connection& connection) {
+void Mailbox::touch(Stream& connection) {
   if (std::exchange(connection.dirty, true)) return;
   dirty_.push_back(&connection);
 }
 
-void Mailbox::watch(Connection& connection) {
+void Mailbox::watch(Stream& connection) {
   if (!connection.connected()) return;
   const std::uint32_t wanted =
       EPOLLIN | (connection.blocked() ? static_cast<std::uint32_t>(EPOLLOUT) : 0U);

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "net/group/drive/operation.h"
 
 namespace thalweg::net {
 namespace {
@@ -32,7 +31,6 @@ void Connection::break_off(std::string why) {
   if (!over_.empty()) return;
   over_ = std::move(why);
   fd_.reset();
-  ready.clear();
   queue_.clear();
   out_ = {};
   target_ = nullptr;
@@ -44,7 +42,6 @@ void Connection::break_off(std::string why) {
 void Connection::drop_data(Handler& handler) {
   drop_data_ = true;
   target_ = nullptr;
-  ready.clear();
   if (!out_.bytes.empty()) {
     const std::span<const std::byte> rest = unsent_data();
     out_text_.assign(reinterpret_cast<const char*>(rest.data()), rest.size());
@@ -365,7 +362,7 @@ void Connection::account(std::size_t sent, Handler& handler) {
   }
   out_.bytes = out_.bytes.subspan(sent);
   if (has_lanes()) {
-    loans_.sent(0, sent, [&](Op& op) { handler.on_progress(op); });
+    loans_.sent(0, sent, [&](Streamed& op) { handler.on_progress(op); });
     return;
   }
   out_.op->executor->sent(out_.send, sent);

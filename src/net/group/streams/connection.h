@@ -38,9 +38,8 @@
 #include <string>
 #include <vector>
 
-#include <thalweg/communicator.h>
-
 #include "base/units.h"
+#include "net/group/operation/stream_operation.h"
 #include "net/group/shm/shared_rings.h"
 #include "net/group/streams/lanes.h"
 #include "net/io/fd.h"
@@ -52,11 +51,9 @@ namespace thalweg::net {
 
 class Connection {
  public:
-  using Op = Operation::State;
-
   // The bytes of a data frame to be sent, and the send that they are part of.
   struct Outgoing {
-    Op* op = nullptr;
+    Streamed* op = nullptr;
     std::uint32_t send = 0;
     std::span<const std::byte> bytes;
   };
@@ -65,12 +62,12 @@ class Connection {
     virtual ~Handler() = default;
     // The header of a data frame arrived. Returns the operation that takes its payload, or null to
     // stall the connection. If the frame makes no sense, it calls break_off() and returns null.
-    virtual Op* on_data(Connection& connection, const wire::Frame& frame) = 0;
+    virtual Streamed* on_data(Connection& connection, const wire::Frame& frame) = 0;
     // Any other frame arrived, with its payload.
     virtual void on_frame(Connection& connection, const wire::Frame& frame,
                           const std::string& text) = 0;
     // The operation has received or sent some bytes.
-    virtual void on_progress(Op& op) = 0;
+    virtual void on_progress(Streamed& op) = 0;
     // Bytes changed on their way from the peer: spoiled() says which.
     virtual void on_spoiled(Connection& connection) = 0;
     // Provides the next data frame to send, of longest_frame() bytes at most. False: there is none
@@ -89,6 +86,8 @@ class Connection {
   // `seal`: set if the frames are sealed.
   void set_check(wire::FrameCheck check, std::unique_ptr<wire::StreamSeal> seal = {});
   [[nodiscard]] bool sealed() const { return seal_ != nullptr; }
+  // Both ends are on this host.
+  [[nodiscard]] bool within_host() const { return within_host_; }
   // Call before anything is read. The peer must send this proof before its frames, or the
   // connection is broken off.
   void expect(const wire::SessionProof& proof) {
@@ -99,7 +98,7 @@ class Connection {
   // Adds a lane; numbers start at 1. `due`: what the peer must send first on it. False: that lane
   // exists already, or the connection is over or shares memory.
   bool add_lane(std::uint32_t number, Fd fd, std::vector<std::byte> due);
-  [[nodiscard]] std::vector<Lane>& lanes() { return lanes_; }
+  [[nodiscard]] const std::vector<Lane>& lanes() const { return lanes_; }
   [[nodiscard]] bool has_lanes() const { return !lanes_.empty(); }
   [[nodiscard]] bool owns(int fd) const {
     return connected() && (fd_.get() == fd || std::ranges::any_of(lanes_, [fd](const Lane& lane) {
@@ -136,7 +135,7 @@ class Connection {
   [[nodiscard]] bool has_early() const;
 
   // Bytes of the send that a stream was given, and that the executor was not told were sent.
-  [[nodiscard]] std::size_t lent(const Op* op, std::uint32_t send) const {
+  [[nodiscard]] std::size_t lent(const Streamed* op, std::uint32_t send) const {
     return loans_.of(op, send);
   }
 
@@ -200,27 +199,6 @@ class Connection {
   [[nodiscard]] bool stalled() const { return stalled_; }
   // Bytes of the payload that is being read which have not arrived.
   [[nodiscard]] std::size_t rest_of_payload() const { return left_; }
-
-  // What its owner keeps for this connection.
-  struct Ready {
-    Op* op;
-    std::uint32_t send;
-  };
-  std::vector<Ready> ready;  // of messages: sends that have bytes to send
-  static constexpr std::uint32_t kUnwatched = ~std::uint32_t{0};
-  std::uint32_t watching = 0;  // the epoll events; kUnwatched: epoll does not have the socket
-  bool dirty = false;          // it is to be flushed
-  bool within_host = false;
-  std::optional<Time> hung_up = {};  // when its end was noticed while it waited
-  // Where the streams go, by the rank that connects them: [stream].
-  struct Place {
-    std::uint32_t way = 0;    // as options().connect was told; its own is the stream's number
-    std::uint32_t tried = 0;  // the way that was tried last
-    Duration wait = Duration::milliseconds(1000);  // between tries to go back to its own
-    Time back_at = {};                             // the next such try
-    Time came_back = {};                           // the last one that succeeded
-  };
-  std::vector<Place> places;
 
  private:
   // Takes bytes of frames. Returns how many it took: all, unless the connection stalls or ends, or
@@ -315,6 +293,7 @@ class Connection {
 
   Rank peer_;
   Fd fd_;
+  bool within_host_ = false;
   StreamBytes bytes_;  // of the first stream
   wire::FrameCheck check_ = wire::FrameCheck::kNone;
   std::unique_ptr<wire::StreamSeal> seal_;  // set if check_ is kSealed
@@ -328,9 +307,9 @@ class Connection {
   std::array<std::byte, wire::kSealedFrameSize> header_ = {};
   std::size_t header_size_ = 0;
   wire::Frame frame_;
-  std::size_t left_ = 0;      // bytes of the payload not received yet
-  Op* target_ = nullptr;      // takes the data frame; null: the data is dropped
-  std::uint32_t source_ = 0;  // the lane that the payload comes from; 0: the first stream
+  std::size_t left_ = 0;        // bytes of the payload not received yet
+  Streamed* target_ = nullptr;  // takes the data frame; null: the data is dropped
+  std::uint32_t source_ = 0;    // the lane that the payload comes from; 0: the first stream
   std::string text_;
   std::uint32_t due_ = 0;        // the checksum that the payload must have
   wire::Crc32c sum_;             // of its bytes so far

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "net/group/drive/operation.h"
 #include "net/group/streams/connection.h"
 
 namespace thalweg::net {
@@ -36,7 +35,7 @@ static_assert(kMostCheckedFrame <= wire::kMaxCheckedData && kLaneFrame <= wire::
 std::size_t Connection::longest_frame(std::size_t transfer) const {
   if (has_lanes()) return kLaneFrame;
   if (!checks_out()) return kMostFrame;
-  const std::size_t least = within_host ? kLeastFrameWithinHost : kLeastCheckedFrame;
+  const std::size_t least = within_host_ ? kLeastFrameWithinHost : kLeastCheckedFrame;
   return std::clamp(transfer / kLeastFrames, least, kMostCheckedFrame);
 }
 

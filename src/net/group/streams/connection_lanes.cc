@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "base/check.h"
-#include "net/group/drive/operation.h"
 #include "net/group/streams/connection.h"
 #include "net/io/system.h"
+#include "net/io/tcp.h"
 #include "net/job/interfaces.h"
 
 namespace thalweg::net {
@@ -72,6 +72,7 @@ bool Connection::add_lane(std::uint32_t number, Fd fd, std::vector<std::byte> du
 
 void Connection::attach(Fd fd) {
   fd_ = std::move(fd);
+  within_host_ = is_within_host(this->fd());
   if (has_lanes()) prepare_lane(this->fd());
 }
 
@@ -174,7 +175,8 @@ void Connection::push(std::size_t index, Handler& handler) {
     lane.bytes.sent(lane.out.first(static_cast<std::size_t>(sent)), lane.fd.get());
     lane.out = lane.out.subspan(static_cast<std::size_t>(sent));
     if (!lane.copy.empty()) continue;
-    loans_.sent(number, static_cast<std::size_t>(sent), [&](Op& op) { handler.on_progress(op); });
+    loans_.sent(number, static_cast<std::size_t>(sent),
+                [&](Streamed& op) { handler.on_progress(op); });
   }
 }
 

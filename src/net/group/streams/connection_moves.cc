@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "net/group/drive/operation.h"
 #include "net/group/streams/connection.h"
 
 namespace thalweg::net {

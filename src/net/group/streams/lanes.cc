@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "net/group/drive/operation.h"
 
 namespace thalweg::net {
 

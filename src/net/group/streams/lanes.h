@@ -7,8 +7,7 @@
 #include <span>
 #include <vector>
 
-#include <thalweg/communicator.h>
-
+#include "net/group/operation/stream_operation.h"
 #include "net/group/streams/stream_bytes.h"
 #include "net/io/fd.h"
 
@@ -40,14 +39,13 @@ struct Lane {
   std::vector<std::byte> copy = {};  // holds `out` when the operation's memory is no longer ours
   StreamBytes bytes = {};
   bool blocked = false;
-  std::uint32_t watching = 0;  // set by the engine: the epoll events; 0: not watched
 };
 
 // The payloads that streams were given and have not sent completely. Streams send side by side, but
 // the executor is told of each send's bytes in their order.
 class Loans {
  public:
-  using Op = Operation::State;
+  using Op = Streamed;
   using Said = std::function<void(Op& op)>;
 
   // Gives a payload to a stream that has none. The payload follows those of the same send that were

@@ -13,14 +13,15 @@ std::unique_ptr<wire::StreamSeal> seal_of(const std::optional<StreamSecrets>& se
   return secrets ? std::make_unique<wire::StreamSeal>(secrets->out, secrets->in) : nullptr;
 }
 
-std::optional<GreetedStream> say_hello(DialedStream dialed, wire::Frame hello,
+std::optional<GreetedStream> say_hello(DialedStream dialed, proto::HelloFrame hello,
                                        StreamChecks checks) {
   CheckedStream made{.fd = std::move(dialed.fd), .seal = seal_of(dialed.secrets)};
   made.check = made.seal ? wire::FrameCheck::kSealed : check_of(checks, made.fd.get());
   hello.check = made.check;
   // A hello that is not sealed always has checksums.
   const std::vector<std::byte> bytes =
-      frame_bytes(hello, "", made.seal ? made.check : wire::FrameCheck::kChecksum, made.seal.get());
+      frame_bytes(proto::wire_frame(hello), "",
+                  made.seal ? made.check : wire::FrameCheck::kChecksum, made.seal.get());
   // The hello fits the socket's buffer.
   if (send(made.fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) != std::ssize(bytes)) {
     return std::nullopt;

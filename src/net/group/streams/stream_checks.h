@@ -12,6 +12,7 @@
 #include "net/auth/stream_key.h"
 #include "net/io/fd.h"
 #include "net/io/tcp.h"
+#include "proto/collective/joining.h"
 #include "wire/frame.h"
 #include "wire/sealed_frame.h"
 
@@ -52,8 +53,9 @@ struct GreetedStream {
 [[nodiscard]] std::unique_ptr<wire::StreamSeal> seal_of(
     const std::optional<StreamSecrets>& secrets);
 
-// Says hello on a stream that this rank has made. None: the system takes no bytes (errno).
-[[nodiscard]] std::optional<GreetedStream> say_hello(DialedStream dialed, wire::Frame hello,
+// Says hello on a stream that this rank has made, with the check that the stream gets. None: the
+// system takes no bytes (errno).
+[[nodiscard]] std::optional<GreetedStream> say_hello(DialedStream dialed, proto::HelloFrame hello,
                                                      StreamChecks checks);
 
 // The bytes of a frame that is sent before or without a Connection. `seal`: set if `check` is

@@ -47,8 +47,9 @@ enum class RecordKind : std::uint8_t {
   kNextTimer,
   kSetPaths,
   kDataEnd,
+  kOffer,
 };
-inline constexpr int kRecordKindCount = 15;
+inline constexpr int kRecordKindCount = 16;
 const char* name_of(RecordKind kind);
 
 // The values that are written as differences, and the last value of each.
@@ -220,6 +221,7 @@ void describe(Codec& codec, TransferSpec& spec) {
   }
   describe_duration(codec, spec.deadline);
   codec.field(spec.urgency);
+  codec.field(spec.gradual);
   codec.delta_field(RecordDelta::kCookie, spec.cookie);
 }
 

@@ -49,6 +49,10 @@ class RecordedEndpoint {
     if (recorder_) recorder_->start_recv(spec, now, handle);
     return handle;
   }
+  void offer(TransferHandle handle, Bitmap::Run segments, Time now) {
+    endpoint_.offer(handle, segments, now);
+    if (recorder_) recorder_->offer(handle, segments, now);
+  }
   void cancel(TransferHandle handle, std::string_view cause, Time now) {
     endpoint_.cancel(handle, cause, now);
     if (recorder_) recorder_->cancel(handle, cause, now);

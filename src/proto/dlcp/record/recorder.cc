@@ -44,6 +44,15 @@ void Recorder::start_recv(const TransferSpec& spec, Time now,
   started(answer);
 }
 
+void Recorder::offer(TransferHandle handle, Bitmap::Run segments, Time now) {
+  begin(RecordKind::kOffer);
+  out_.time(now);
+  out_.number(static_cast<std::uint64_t>(handle));
+  out_.delta(RecordDelta::kSegment, segments.begin);
+  out_.number(segments.size());
+  finish();
+}
+
 void Recorder::cancel(TransferHandle handle, std::string_view cause, Time now) {
   begin(RecordKind::kCancel);
   out_.time(now);

@@ -28,6 +28,7 @@ class Recorder {
   void start_send(const TransferSpec& spec, std::span<const SegmentTag> tags, Time now,
                   const Result<TransferHandle>& answer);
   void start_recv(const TransferSpec& spec, Time now, const Result<TransferHandle>& answer);
+  void offer(TransferHandle handle, Bitmap::Run segments, Time now);
   void cancel(TransferHandle handle, std::string_view cause, Time now);
   void connection_lost(std::string_view cause, Time now);
   void on_data(const wire::DataHeader& header, bool marked, Time now, std::uint32_t path,

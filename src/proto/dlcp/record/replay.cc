@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -92,6 +93,8 @@ class Replayer {
         return start_send(in);
       case RecordKind::kStartRecv:
         return start_recv(in);
+      case RecordKind::kOffer:
+        return offer(in);
       case RecordKind::kCancel: {
         const bool good = read_time(in);
         const auto handle = TransferHandle{in.number()};
@@ -189,6 +192,13 @@ class Replayer {
     return true;
   }
 
+  // 0 for a tensor that cannot be divided into segments.
+  static std::uint64_t segments_in(const TransferSpec& spec) {
+    const auto partition = tensor::Partition::make(
+        spec.elements, Bytes(static_cast<std::int64_t>(size_of(spec.type))), spec.payload);
+    return partition.ok() ? static_cast<std::uint64_t>(partition->segment_count()) : 0;
+  }
+
   bool read_spec(RecordDecoder& in, TransferSpec& spec) {
     const bool good = read_time(in);
     describe(in, spec);
@@ -197,9 +207,7 @@ class Replayer {
         spec.bound.ppb() >= kBillion || spec.target.value_or(LossBound()).ppb() >= kBillion) {
       return false;
     }
-    const auto partition = tensor::Partition::make(
-        spec.elements, Bytes(static_cast<std::int64_t>(size_of(spec.type))), spec.payload);
-    if (partition.ok()) segments_ += partition->segment_count();
+    segments_ += static_cast<std::int64_t>(segments_in(spec));
     if (segments_ > limits_.segments) why_ = "its transfers have too many segments";
     return why_.empty();
   }
@@ -216,7 +224,23 @@ class Replayer {
       if (tag.priority >= kPriorityCount) in.refuse();
     }
     if (!in.ok()) return false;
-    if (endpoint_->start_send(spec, tags, now_).ok()) ++summary_.sends;
+    const Result<TransferHandle> handle = endpoint_->start_send(spec, tags, now_);
+    if (!handle.ok()) return true;
+    ++summary_.sends;
+    if (spec.gradual) gradual_.emplace(*handle, segments_in(spec));
+    return true;
+  }
+
+  bool offer(RecordDecoder& in) {
+    const bool good = read_time(in);
+    const auto found = gradual_.find(TransferHandle{in.number()});
+    const std::uint64_t first = in.delta(RecordDelta::kSegment);
+    const std::uint64_t count = in.number();
+    if (!good || !in.ok() || found == gradual_.end() || first > found->second ||
+        count > found->second - first) {
+      return false;
+    }
+    endpoint_->offer(found->first, {first, first + count}, now_);
     return true;
   }
 
@@ -273,7 +297,8 @@ class Replayer {
   ReplayLimits limits_;
   std::size_t used_ = 0;
   std::optional<RecordedEndpoint> endpoint_;
-  std::deque<std::vector<SegmentTag>> tags_;  // kept because the endpoint refers to them
+  std::deque<std::vector<SegmentTag>> tags_;         // kept because the endpoint refers to them
+  std::map<TransferHandle, std::uint64_t> gradual_;  // segments of the gradual sends
   DataBatch batch_;
   Time now_;
   Time started_;

@@ -1,4 +1,4 @@
-#include "net/group/drive/step_notes.h"
+#include "net/group/operation/step_notes.h"
 
 #include <utility>
 
@@ -30,7 +30,7 @@ void StepNotes::on_arrival(std::uint32_t slot, Time now) {
   if (std::exchange(arrived_[slot], 1) == 0) open_.push_back({slot, false, now});
 }
 
-void StepNotes::look(const exec::Executor& executor, Time now) {
+void StepNotes::look(const exec::StreamExecutor& executor, Time now) {
   std::erase_if(open_, [&](const Open& open) {
     const bool over =
         open.sends ? executor.sent_all(open.index) : executor.outstanding(open.index) == 0;
@@ -39,12 +39,20 @@ void StepNotes::look(const exec::Executor& executor, Time now) {
   });
 }
 
-void StepNotes::add_send(std::uint32_t send, Time start, Time end_of) {
-  end({send, true, start}, end_of);
-}
-
-void StepNotes::add_arrival(std::uint32_t slot, Time start, Time end_of) {
-  end({slot, false, start}, end_of);
+void StepNotes::add_transfer(bool sends, std::uint32_t index, const TransferReport& report,
+                             Time now) {
+  end({index, sends, now - Duration::nanoseconds(report.time.count())}, now);
+  const Rank peer = sends ? plan_->sends()[index].target : plan_->arrivals()[index].source;
+  if (sends && report.retransmissions > 0) {
+    add_loss({.at = now,
+              .peer = peer,
+              .sends = true,
+              .again = true,
+              .count = static_cast<std::int64_t>(report.retransmissions)});
+  }
+  std::int64_t missing = 0;
+  for (const ElementRange& range : report.missing) missing += range.end - range.begin;
+  if (missing > 0) add_loss({.at = now, .peer = peer, .count = missing});
 }
 
 void StepNotes::add_loss(const Loss& loss) { keep(losses_, loss, left_out_); }

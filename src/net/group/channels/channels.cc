@@ -1,4 +1,4 @@
-#include "net/group/drive/channels.h"
+#include "net/group/channels/channels.h"
 
 #include <fmt/core.h>
 #include <sched.h>
@@ -23,11 +23,10 @@ namespace {
 constexpr std::size_t kMostInFlight = 4;
 // Bits per second of a network of 10 Gb/s in both directions together. One thread moves more.
 constexpr double kSlowNetwork = 20e9;
-// The first rank publishes its first measured decision with operation kFirstMeasured. Each decision
-// holds from kRarer times the number of its operation on. The last one holds from kLastWord on.
-constexpr std::size_t kFirstMeasured = 4;
-constexpr std::size_t kRarer = 4;
-constexpr std::size_t kLastWord = 1024;
+// Where the rate of the network is not known, the first rank decides with this operation, and the
+// decision holds from the second on.
+constexpr std::size_t kMeasured = 4;
+constexpr std::size_t kDecidedFrom = 16;
 // Other engines wait this much longer than the first, so that the first engine, which names the
 // cause better, reports a late operation.
 constexpr Duration kFirstSay = Duration::milliseconds(50);
@@ -39,20 +38,19 @@ constexpr Duration kTry = Duration::milliseconds(500);
 
 }  // namespace
 
-std::string ChannelsWord::to_string() const { return fmt::format("{},{}", count, again); }
+std::string ChannelsWord::to_string() const {
+  return count ? fmt::format("{}", *count) : std::string(kLater);
+}
 
-Result<ChannelsWord> ChannelsWord::parse(const std::string& text, std::size_t from) {
-  const std::size_t comma = std::min(text.find(','), text.size());
-  const auto count = number_in<std::size_t>(std::string_view(text).substr(0, comma));
-  const auto again =
-      number_in<std::size_t>(std::string_view(text).substr(std::min(comma + 1, text.size())));
-  if (!count || !again || *count < 1 || *count > kMaxChannels || (*again != 0 && *again <= from)) {
+Result<ChannelsWord> ChannelsWord::parse(const std::string& text) {
+  if (text == kLater) return ChannelsWord{};
+  const auto count = number_in<std::size_t>(text);
+  if (!count || *count < 1 || *count > kMaxChannels) {
     return Error(ErrorCode::kInternal,
-                 fmt::format("rank 0 says '{}'; a number from 1 to {}, a comma, and the next "
-                             "operation to ask with, after {}, or 0 are allowed",
-                             text, kMaxChannels, from));
+                 fmt::format("rank 0 says '{}'; a number from 1 to {} or '{}' is allowed", text,
+                             kMaxChannels, kLater));
   }
-  return ChannelsWord{*count, *again};
+  return ChannelsWord{*count};
 }
 
 void Channels::set_first(std::shared_ptr<Engine> engine) {
@@ -61,36 +59,39 @@ void Channels::set_first(std::shared_ptr<Engine> engine) {
   engines_.push_back(std::move(engine));
 }
 
-bool Channels::may_divide(const State& op) const {
+bool Channels::may_divide(const Op& op) const {
   return op.plan && op.plan->tensor_bytes() >= 2 * options_.least_part &&
          op.plan->least_chunk() >= 2 * exec::RankPlan::kLeastPart;
 }
 
-std::size_t Channels::parts_of(const State& op) const {
-  return std::min({op.dlcp ? kMostInFlight : word_.count,
+std::size_t Channels::parts_of(const Op& op) const {
+  return std::min({op.is_dlcp ? kMostInFlight : word_.count.value_or(1),
                    op.plan->tensor_bytes() / options_.least_part,
                    op.plan->least_chunk() / exec::RankPlan::kLeastPart});
 }
 
 Status Channels::open(Time until) {
   if (!options_.is_first) return ok_status();
-  const bool measures = !options_.at_once && options_.most > 1;
-  const ChannelsWord first{measures ? 1 : options_.most, measures ? kFirstMeasured * kRarer : 0};
+  ChannelsWord first;
+  if (options_.fast || options_.most == 1) {
+    first.count = options_.fast.value_or(false) ? options_.most : 1;
+  }
   return options_.say(1, first.to_string(), until);
 }
 
-void Channels::start(const std::shared_ptr<State>& op) {
+void Channels::start(const std::shared_ptr<Op>& op) {
   const std::lock_guard order(order_);
   Engine& first = *engines_.front();
   if (left_ || first.broken()) {
     first.start(op);  // ends the operation with the reason
     return;
   }
-  if (!op->dlcp) {
+  if (!op->is_dlcp) {
     const Time until = monotonic_now() + op->limit;
     ++large_;
-    Status asked = large_ == word_.again ? ask(until) : ok_status();
-    if (asked.ok()) asked = say_next(until);
+    const bool asks = large_ == 1 || (large_ == kDecidedFrom && !word_.count);
+    Status asked = asks ? ask(until) : ok_status();
+    if (asked.ok()) asked = say_measured(until);
     if (!asked.ok()) {
       const Error why = reason_of(asked.error());
       first.break_with(why);
@@ -99,19 +100,19 @@ void Channels::start(const std::shared_ptr<State>& op) {
     }
     op->limit = until - monotonic_now();
   }
-  if (options_.is_first && !op->dlcp && word_.again > 0) measure(*op);
+  if (options_.is_first && !op->is_dlcp && !word_.count) measure(*op);
   const std::size_t count = parts_of(*op);
   if (count == 1) {
     first.start(op);
     return;
   }
   divide(op, count);
-  if (op->dlcp) {
-    for (const auto& part : op->parts) first.start(part);
+  if (op->is_dlcp) {
+    for (const auto& part : op->division->parts) first.start(part);
     return;
   }
-  for (std::size_t i = 1; i < count; ++i) engines_[i]->post(op->parts[i]);
-  first.start(op->parts.front());
+  for (std::size_t i = 1; i < count; ++i) engines_[i]->post(op->division->parts[i]);
+  first.start(op->division->parts.front());
 }
 
 // A rank that dies may take the store with it. Then the first engine soon knows the better reason.
@@ -126,36 +127,35 @@ Error Channels::reason_of(const Error& error) const {
 
 Status Channels::ask(Time until) {
   THALWEG_TRY(const ChannelsWord word, hear(until));
-  THALWEG_TRY_STATUS(make_engines(word.count, until));
-  if (word.count != word_.count) {
+  const std::size_t count = word.count.value_or(1);
+  THALWEG_TRY_STATUS(make_engines(count, until));
+  if (count > 1) {
     options_.log.info("tensors from {} bytes on are divided among {} channels", options_.least_part,
-                      word.count);
+                      count);
   }
   word_ = word;
   return ok_status();
 }
 
-// Asks in short tries, because the communicator may break meanwhile.
+// In short tries, because the communicator may break meanwhile.
 Result<ChannelsWord> Channels::hear(Time until) const {
   while (true) {
     const Time now = monotonic_now();
     const Result<std::string> text = options_.hear(large_, std::min(until, now + kTry));
-    if (text.ok()) return ChannelsWord::parse(*text, large_);
+    if (text.ok()) return ChannelsWord::parse(*text);
     if (const auto broken = engines_.front()->broken()) return *broken;
     if (monotonic_now() >= until) return text.error();
     std::this_thread::sleep_for(kPause);
   }
 }
 
-Status Channels::say_next(Time until) {
-  if (!options_.is_first || large_ * kRarer != word_.again) return ok_status();
-  const bool is_fast = fastest_.exchange(0) > kSlowNetwork;
-  const std::size_t from = word_.again;
-  const ChannelsWord next{is_fast ? options_.most : 1, from < kLastWord ? from * kRarer : 0};
-  return options_.say(from, next.to_string(), until);
+Status Channels::say_measured(Time until) {
+  if (!options_.is_first || word_.count || large_ != kMeasured) return ok_status();
+  const ChannelsWord word{fastest_ > kSlowNetwork ? options_.most : 1};
+  return options_.say(kDecidedFrom, word.to_string(), until);
 }
 
-void Channels::measure(State& op) {
+void Channels::measure(Op& op) {
   double bits = 0;
   for (const exec::RankPlan::Buffer& buffer : op.plan->buffers()) {
     const std::size_t transfers = buffer.arrivals.size() + buffer.sends.size();
@@ -184,13 +184,14 @@ Status Channels::make_engines(std::size_t count, Time until) {
   return ok_status();
 }
 
-void Channels::divide(const std::shared_ptr<State>& op, std::size_t count) {
-  CHECK(op->dlcp || count <= engines_.size());
+void Channels::divide(const std::shared_ptr<Op>& op, std::size_t count) {
+  CHECK(op->is_dlcp || count <= engines_.size());
   op->host = shared_from_this();
-  op->parts_left = count;
+  op->division = std::make_unique<Op::Division>();
+  op->division->left = count;
   for (std::size_t i = 0; i < count; ++i) {
-    auto part = std::make_shared<State>();
-    part->host = engines_[op->dlcp ? 0 : i];
+    const std::shared_ptr<Op> part = op->alike();
+    part->host = engines_[op->is_dlcp ? 0 : i];
     part->text = fmt::format("{}, part {} of {}", op->text, i + 1, count);
     // Ranks that divide the operation differently must notice.
     part->signature = op->signature ^ (std::uint64_t{count} << 32 | i);
@@ -200,39 +201,38 @@ void Channels::divide(const std::shared_ptr<State>& op, std::size_t count) {
     part->part_step = op->part_step;
     part->priority = op->priority;
     part->awaited = op->awaited && i == 0;
-    part->limit = i == 0 || op->dlcp ? op->limit : op->limit + kFirstSay;
-    part->dlcp = op->dlcp;
-    part->dlcp_peers = op->dlcp_peers;
+    part->limit = i == 0 || op->is_dlcp ? op->limit : op->limit + kFirstSay;
     if (op->notes) part->notes = std::make_shared<StepNotes>();
     for (std::size_t b = 0; b < op->memory.size(); ++b) {
       const std::size_t whole = op->plan->buffers()[b].bytes;
       part->memory.push_back(op->memory[b] + exec::RankPlan::part_begin(whole, i, count));
     }
     part->on_over = [self = shared_from_this(), op] { self->part_over(*op); };
-    op->parts.push_back(std::move(part));
+    op->division->parts.push_back(part);
   }
 }
 
 // Called with the lock of the part's engine.
-void Channels::part_over(State& op) {
-  if (--op.parts_left > 0) return;
+void Channels::part_over(Op& op) {
+  if (--op.division->left > 0) return;
   const bool good =
-      std::ranges::all_of(op.parts, [](const auto& part) { return part->result->ok(); });
+      std::ranges::all_of(op.division->parts, [](const auto& part) { return part->result->ok(); });
   if (good && op.last_step) op.last_step();
   const std::lock_guard lock(mutex_);
   op.end(good ? ok_status() : Status(broken_.value_or(has_left()).within(op.text)));
   changed_.notify_all();
 }
 
-Status Channels::wait(State& op) {
+Status Channels::wait(Operation::State& state) {
+  auto& op = static_cast<Op&>(state);
   // The parts' results are ignored: part_over() makes one result of all of them.
-  for (const auto& part : op.parts) static_cast<void>(part->host->wait(*part));
+  for (const auto& part : op.division->parts) static_cast<void>(part->host->wait(*part));
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return op.result.has_value(); });
   return *op.result;
 }
 
-bool Channels::over(const State& op) {
+bool Channels::over(const Operation::State& op) {
   const std::lock_guard lock(mutex_);
   return op.result.has_value();
 }

@@ -1,6 +1,6 @@
 // Ranks in one process. Bytes travel in random pieces. Pairs of ranks deliver in random order, and
 // the bytes of one pair in order, as over streams.
-#include "exec/executor.h"
+#include "exec/stream_executor.h"
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ class World {
         transmit(rank, send);
       }
     }
-    return std::ranges::all_of(executors_, [](const Executor& e) { return e.done(); });
+    return std::ranges::all_of(executors_, [](const StreamExecutor& e) { return e.done(); });
   }
 
   [[nodiscard]] const Memory& memory() const { return memory_; }
@@ -88,7 +88,7 @@ class World {
   void deliver(std::size_t wire) {
     const Wire::Piece piece = std::move(wires_[wire].pieces.front());
     wires_[wire].pieces.pop_front();
-    Executor& target = executors_[wire % ranks_];
+    StreamExecutor& target = executors_[wire % ranks_];
     for (std::span<const std::byte> left = piece.bytes; !left.empty();) {
       const auto place = target.place(piece.slot);
       const std::size_t size = 1 + prng_.below(left.size());
@@ -108,11 +108,11 @@ class World {
   Memory memory_;
   std::vector<Wire> wires_;
   std::vector<RankPlan> plans_;
-  std::vector<Executor> executors_;
+  std::vector<StreamExecutor> executors_;
   Prng prng_;
 };
 
-TEST(Executor, run__every_scheme_collective_and_rank_count_does_as_the_plan_in_its_order) {
+TEST(StreamExecutor, run__every_scheme_collective_and_rank_count_does_as_the_plan_in_its_order) {
   struct Numbers {
     DType type;
     ReduceOp op;
@@ -145,11 +145,11 @@ TEST(Executor, run__every_scheme_collective_and_rank_count_does_as_the_plan_in_i
   }
 }
 
-TEST(Executor, start__again_with_another_plan) {
+TEST(StreamExecutor, start__again_with_another_plan) {
   const plan::Plan first = plan_of("ring", plan::Collective::kAllreduce, 2, 9, 4);
   const plan::Plan second = plan_of("butterfly", plan::Collective::kAllreduce, 2, 3, 4);
   Prng prng(5);
-  Executor executor;
+  StreamExecutor executor;
   for (const plan::Plan* plan : {&first, &second}) {
     const RankPlan rank_plan(*plan, Rank(0));
     std::vector<std::byte> memory(static_cast<std::size_t>(plan->size().count()));

@@ -1,19 +1,9 @@
-// Executor: runs one rank's part of a plan on the rank's memory, without I/O.
+// StreamExecutor: runs one rank's part of a plan on the rank's memory, without I/O. It is for
+// streams, which carry the bytes of a transfer in order.
 //
-// It forwards bytes before their chunk is complete. For each arrival it counts a prefix of received
-// bytes and a prefix of applied bytes; for each send, a prefix of bytes that have left. In one
-// buffer
-//
-//   arrival k may be applied up to       the bytes of it that were received,
-//                                        the bytes of arrival k − 1 that were applied, and
-//                                        the bytes that have left of every send of version k;
-//   a send of version k may leave up to  the bytes of arrival k − 1 that were applied
-//                                        (k = 0: all bytes).
-//
-// So sums are made in the plan's order, no send sees a later version, and a relay sends on while it
-// receives. Bytes that arrive before they may be applied are staged. An arrival is always taken:
-// the network never has to wait for another transfer, so ranks cannot wait for each other in a
-// cycle.
+// What may be applied and sent is decided by progress.h, byte by byte: a rank forwards bytes before
+// their chunk is complete. Sends read the rank's memory itself. Bytes that arrive before they may
+// be applied are staged.
 //
 //   ready(i), sent(i, n)    the bytes of send i that may leave now; the report that n of them left
 //   place(s), placed(s, n)  memory to receive the next bytes of slot s into; the report that n came
@@ -37,11 +27,12 @@
 
 #include <thalweg/types.h>
 
+#include "exec/progress.h"
 #include "exec/rank_plan.h"
 
 namespace thalweg::exec {
 
-class Executor {
+class StreamExecutor {
  public:
   // Begins a run. `memory` has one place for each buffer of the plan, which holds this rank's
   // contribution. Plan and memory must outlive the run.
@@ -51,7 +42,7 @@ class Executor {
   [[nodiscard]] std::span<const std::byte> ready(std::uint32_t send) const;
   void sent(std::uint32_t send, std::size_t bytes);
   [[nodiscard]] bool sent_all(std::uint32_t send) const {
-    return sent_[send] == buffer_of_send(send).bytes;
+    return sent_[send] == plan_->buffers()[plan_->sends()[send].buffer].bytes;
   }
   bool poll_ready(std::uint32_t& send);
 
@@ -61,7 +52,7 @@ class Executor {
   void consume(std::uint32_t slot, std::span<const std::byte> bytes);
   // Bytes of the slot that were not received yet.
   [[nodiscard]] std::size_t outstanding(std::uint32_t slot) const {
-    return buffer_of_slot(slot).bytes - arrivals_[slot].received;
+    return plan_->buffers()[plan_->arrivals()[slot].buffer].bytes - arrivals_[slot].received;
   }
 
   [[nodiscard]] bool done() const { return unfinished_ == 0; }
@@ -84,40 +75,38 @@ class Executor {
   void encode_state(std::string& out) const;
 
  private:
-  struct ArrivalState {
-    std::size_t received = 0;
-    std::size_t applied = 0;
-    // Holds the bytes [applied, received) of the chunk. stage[0] is byte stage_base of the chunk.
+  struct Arrival {
+    std::size_t received = 0;  // bytes
+    // Bytes that could not be applied when they came: those from byte `staged` of the chunk on.
+    // Empty: none are left.
     std::vector<std::byte> stage;
-    std::size_t stage_base = 0;
+    std::size_t staged = 0;
+  };
+  // What progress.h calls. `taken`: the slot whose bytes have just come. They are at `bytes`, the
+  // first of them is byte `from` of the chunk; null: they are in the rank's memory.
+  struct Actions {
+    StreamExecutor& self;
+    std::optional<std::uint32_t> taken = {};
+    std::size_t from = 0;
+    const std::byte* bytes = nullptr;
+
+    void apply(std::uint32_t slot, Run run) const;
+    void ready(std::uint32_t send, Run /*run*/) const { self.mark_ready(send); }
   };
 
-  [[nodiscard]] const RankPlan::Buffer& buffer_of_send(std::uint32_t send) const {
-    return plan_->buffers()[plan_->sends()[send].buffer];
-  }
-  [[nodiscard]] const RankPlan::Buffer& buffer_of_slot(std::uint32_t slot) const {
-    return plan_->buffers()[plan_->arrivals()[slot].buffer];
-  }
-  // How far the arrival may be applied according to the buffer's other transfers.
-  [[nodiscard]] std::size_t allowed(std::uint32_t slot) const;
-  // How many more bytes of the arrival can be applied now; whole elements for sums.
-  [[nodiscard]] std::size_t appliable(std::uint32_t slot) const;
-  // Applies [applied, applied + bytes.size()) of the arrival.
-  void apply(std::uint32_t slot, std::span<const std::byte> bytes);
-  // Applies the staged bytes that may be applied now.
-  void apply_staged(std::uint32_t slot);
-  // More of the arrival was applied: lets its followers go on.
-  void after_applied(std::uint32_t slot);
+  // Tells progress_ which elements of the slot are complete.
+  void come(std::uint32_t slot, const Actions& actions);
   void mark_ready(std::uint32_t send);
 
   const RankPlan* plan_ = nullptr;
   DType type_ = DType::kFloat32;
   ReduceOp op_ = ReduceOp::kSum;
-  std::size_t element_ = 4;
-  std::vector<std::byte*> memory_;      // [buffer]
-  std::vector<ArrivalState> arrivals_;  // [slot]
-  std::vector<std::size_t> sent_;       // [send]
-  std::vector<char> marked_;            // [send]: it is in marked_sends_
+  unsigned shift_ = 2;  // an element has 2^shift_ bytes
+  Progress<Prefix> progress_;
+  std::vector<std::byte*> memory_;  // [buffer]
+  std::vector<Arrival> arrivals_;   // [slot]
+  std::vector<std::size_t> sent_;   // [send], in bytes
+  std::vector<char> marked_;        // [send]: it is in marked_sends_
   std::vector<std::uint32_t> marked_sends_;
   std::size_t unfinished_ = 0;  // sends and arrivals that are not complete
 };

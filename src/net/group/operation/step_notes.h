@@ -13,9 +13,11 @@
 #include <cstdint>
 #include <vector>
 
+#include <thalweg/endpoint.h>
+
 #include "base/units.h"
-#include "exec/executor.h"
 #include "exec/rank_plan.h"
+#include "exec/stream_executor.h"
 
 namespace thalweg::net {
 
@@ -52,10 +54,9 @@ class StepNotes {
   void on_send(std::uint32_t send, Time now);
   void on_arrival(std::uint32_t slot, Time now);
   // Ends the transfers that are complete.
-  void look(const exec::Executor& executor, Time now);
-  // A transfer is known only as a whole, when it is over.
-  void add_send(std::uint32_t send, Time start, Time end);
-  void add_arrival(std::uint32_t slot, Time start, Time end);
+  void look(const exec::StreamExecutor& executor, Time now);
+  // Over DLCP a transfer is known only as a whole, when it is over. `index`: of a send, or a slot.
+  void add_transfer(bool sends, std::uint32_t index, const TransferReport& report, Time now);
   void add_loss(const Loss& loss);
   void add_stall(const Stall& stall);
   // The operation is over: ends all transfers.

@@ -7,13 +7,13 @@
 // to an element, and in which order, does not change, so results do not depend on the number of
 // channels.
 //
-// Rank 0 decides how many engines there are, and tells the others through the store. Unless a
-// number is configured, it starts with one, and takes more if one moves data faster than a slow
-// network could, because then the thread is the limit. (On a slow network, parts of a tensor only
-// compete, and the last of them is later than the whole would be.) The first decision comes when
-// the communicator is created. With its large operation number 4, 16, 64 and 256, rank 0 decides
-// for the operations from four times that number on. The others read the decision when they reach
-// those, so that all ranks divide the same operations, and hardly ever wait for it.
+// Rank 0 decides how many engines there are, once, and tells the others through the store. On a
+// slow network, parts of a tensor only compete, and the last of them is later than the whole would
+// be. So there is more than one only if a number is configured, or if the network is faster than
+// one thread. Within a host it is, and most interfaces say their rate; then rank 0 decides when the
+// communicator is created. Otherwise it looks at how fast its first large operations are, and its
+// decision holds from operation kDecidedFrom on. The others read it when they reach that one, so
+// that all ranks divide the same operations, and hardly ever wait for it.
 //
 // Over DLCP, where whole chunks move one after the other, the first engine runs all parts. While it
 // waits for the end of one part's chunk or step, the other parts keep the network busy.
@@ -29,28 +29,31 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <thalweg/result.h>
 
 #include "base/units.h"
 #include "net/group/drive/engine.h"
-#include "net/group/drive/operation.h"
+#include "net/group/operation/planned_operation.h"
 
 namespace thalweg::net {
 
 struct ChannelsOptions {
   // The least bytes of a part that is worth a thread. The same on all ranks.
   std::size_t least_part = 0;
-  // say() publishes the first rank's decision for the operations from number `from` on; hear()
-  // waits for it. Both block until `until` at the latest.
+  // say() publishes the first rank's word for the operations from number `from` on; hear() waits
+  // for it. Both block until `until` at the latest.
   std::function<Status(std::size_t from, const std::string& word, Time until)> say;
   std::function<Result<std::string>(std::size_t from, Time until)> hear;
-  // For the first rank: the most engines it decides on, and whether it does so at once.
+  // For the first rank: how many engines there are if the network is fast, and whether it is. None:
+  // it is not known.
   bool is_first = false;
   std::size_t most = 1;
-  bool at_once = false;
+  std::optional<bool> fast = {};
   DebugLog log;
   // Makes engine number 1, 2, …
   std::function<Result<std::shared_ptr<Engine>>(
@@ -58,14 +61,13 @@ struct ChannelsOptions {
       make_engine;
 };
 
-// The first rank's decision: how many engines run an operation, and the number of the operation
-// with which the ranks ask again; 0: never.
+// The first rank's decision: how many engines run an operation, or that it is not made yet.
 struct ChannelsWord {
-  std::size_t count = 1;
-  std::size_t again = 0;
+  static constexpr std::string_view kLater = "later";
+
+  std::optional<std::size_t> count;
   [[nodiscard]] std::string to_string() const;
-  // `from`: the first operation that it holds for.
-  static Result<ChannelsWord> parse(const std::string& text, std::size_t from);
+  static Result<ChannelsWord> parse(const std::string& text);
 };
 
 class Channels final : public OperationHost, public std::enable_shared_from_this<Channels> {
@@ -77,9 +79,9 @@ class Channels final : public OperationHost, public std::enable_shared_from_this
   void set_first(std::shared_ptr<Engine> engine);
 
   // Whether an operation may be divided. Such an operation is started by start() below.
-  [[nodiscard]] bool may_divide(const Operation::State& op) const;
+  [[nodiscard]] bool may_divide(const PlannedOperation& op) const;
   // Like Engine::start().
-  void start(const std::shared_ptr<Operation::State>& op);
+  void start(const std::shared_ptr<PlannedOperation>& op);
   [[nodiscard]] Status wait(Operation::State& op) override;
   [[nodiscard]] bool over(const Operation::State& op) override;
   // An engine is broken. Any thread may call it, with any lock held.
@@ -91,29 +93,28 @@ class Channels final : public OperationHost, public std::enable_shared_from_this
   void leave();
 
  private:
-  using State = Operation::State;
+  using Op = PlannedOperation;
 
   // The number of parts of the operation.
-  [[nodiscard]] std::size_t parts_of(const State& op) const;
+  [[nodiscard]] std::size_t parts_of(const Op& op) const;
   // Why an operation cannot be started: the first engine's reason if it has one, or `error`.
   [[nodiscard]] Error reason_of(const Error& error) const;
-  // Takes over the first rank's decision that begins to hold with this operation.
+  // Takes over the first rank's word that begins to hold with this operation.
   Status ask(Time until);
   [[nodiscard]] Result<ChannelsWord> hear(Time until) const;
-  // The first rank publishes its next decision, if this is the operation to do so.
-  Status say_next(Time until);
-  void measure(State& op);
+  // The first rank publishes what it has measured, if this is the operation to do so.
+  Status say_measured(Time until);
+  void measure(Op& op);
   Status make_engines(std::size_t count, Time until);
-  void divide(const std::shared_ptr<State>& op, std::size_t count);
-  void part_over(State& op);
+  void divide(const std::shared_ptr<Op>& op, std::size_t count);
+  void part_over(Op& op);
 
   ChannelsOptions options_;
-  std::mutex order_;         // held while an operation is passed to all engines
-  std::size_t large_ = 0;    // guarded by order_: large operations so far, except those over DLCP
-  ChannelsWord word_{1, 1};  // guarded by order_
-  bool left_ = false;        // guarded by order_
-  // For the first rank: the highest rate of an operation since the last decision, in bits per
-  // second.
+  std::mutex order_;       // held while an operation is passed to all engines
+  std::size_t large_ = 0;  // guarded by order_: large operations so far, except those over DLCP
+  ChannelsWord word_;      // guarded by order_
+  bool left_ = false;      // guarded by order_
+  // For the first rank: the highest rate of an operation so far, in bits per second.
   std::atomic<double> fastest_ = 0;
   std::mutex mutex_;  // guards what follows; may be taken while an engine's lock is held
   std::condition_variable changed_;
@@ -121,7 +122,7 @@ class Channels final : public OperationHost, public std::enable_shared_from_this
   std::optional<Error> broken_;
 };
 
-// The most engines that rank 0 decides on unless a number is configured: as many as a rank has
+// How many engines there are on a fast network unless a number is configured: as many as a rank has
 // cores, at most four.
 [[nodiscard]] int usual_channels(int local_ranks);
 

@@ -1,0 +1,177 @@
+#include "exec/stream_executor.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/encode.h"
+#include "tensor/reduce.h"
+
+namespace thalweg::exec {
+
+void StreamExecutor::start(const RankPlan& plan, DType type, ReduceOp op,
+                           std::span<std::byte* const> memory) {
+  CHECK(memory.size() == plan.buffers().size());
+  plan_ = &plan;
+  type_ = type;
+  op_ = op;
+  shift_ = static_cast<unsigned>(std::countr_zero(size_of(type)));
+  memory_.assign(memory.begin(), memory.end());
+  const std::size_t arrivals = plan.arrivals().size();
+  if (arrivals_.size() < arrivals) arrivals_.resize(arrivals);
+  for (std::size_t i = 0; i < arrivals; ++i) {
+    arrivals_[i].received = 0;
+    arrivals_[i].stage.clear();
+  }
+  sent_.assign(plan.sends().size(), 0);
+  marked_.assign(plan.sends().size(), 0);
+  marked_sends_.clear();
+  unfinished_ = arrivals + plan.sends().size();
+  progress_.start(plan, true, [&](std::uint32_t b) { return plan.buffers()[b].bytes >> shift_; });
+  progress_.begin(Actions{*this});
+}
+
+std::span<const std::byte> StreamExecutor::ready(std::uint32_t send) const {
+  const RankPlan::Send& s = plan_->sends()[send];
+  const RankPlan::Buffer& buffer = plan_->buffers()[s.buffer];
+  const std::size_t limit = s.after == 0
+                                ? buffer.bytes
+                                : progress_.applied(buffer.arrivals[s.after - 1]).count() << shift_;
+  return {memory_[s.buffer] + sent_[send], limit - sent_[send]};
+}
+
+void StreamExecutor::sent(std::uint32_t send, std::size_t bytes) {
+  CHECK(bytes <= ready(send).size());
+  sent_[send] += bytes;
+  if (sent_all(send)) --unfinished_;
+  const Run whole{progress_.left(send).count(), sent_[send] >> shift_};
+  if (!whole.empty()) progress_.leave(send, whole, Actions{*this});
+}
+
+bool StreamExecutor::poll_ready(std::uint32_t& send) {
+  if (marked_sends_.empty()) return false;
+  send = marked_sends_.back();
+  marked_sends_.pop_back();
+  marked_[send] = 0;
+  return true;
+}
+
+bool StreamExecutor::has_data_for(Rank target) const {
+  for (std::uint32_t i = 0; i < plan_->sends().size(); ++i) {
+    if (plan_->sends()[i].target == target && !sent_all(i)) return true;
+  }
+  return false;
+}
+
+bool StreamExecutor::needs(Rank rank) const {
+  for (std::uint32_t slot = 0; slot < plan_->arrivals().size(); ++slot) {
+    if (plan_->arrivals()[slot].source == rank && outstanding(slot) > 0) return true;
+  }
+  return has_data_for(rank);
+}
+
+std::optional<Rank> StreamExecutor::waits_for() const {
+  for (std::uint32_t slot = 0; slot < plan_->arrivals().size(); ++slot) {
+    if (outstanding(slot) > 0) return plan_->arrivals()[slot].source;
+  }
+  for (std::uint32_t i = 0; i < plan_->sends().size(); ++i) {
+    if (!sent_all(i)) return plan_->sends()[i].target;
+  }
+  return std::nullopt;
+}
+
+std::span<std::byte> StreamExecutor::place(std::uint32_t slot) const {
+  const RankPlan::Arrival& arrival = plan_->arrivals()[slot];
+  const Arrival& state = arrivals_[slot];
+  if (arrival.kind != plan::TransferKind::kCopy || !state.stage.empty()) return {};
+  std::size_t end = state.received;
+  const Run rest{state.received >> shift_, progress_.units_of(arrival.buffer)};
+  progress_.where_due(slot, rest, [&](Run part) { end = part.end << shift_; });
+  return {memory_[arrival.buffer] + state.received, end - state.received};
+}
+
+void StreamExecutor::placed(std::uint32_t slot, std::size_t bytes) {
+  CHECK(bytes > 0 && bytes <= place(slot).size());
+  arrivals_[slot].received += bytes;
+  come(slot, {*this, slot});
+}
+
+void StreamExecutor::consume(std::uint32_t slot, std::span<const std::byte> bytes) {
+  CHECK(bytes.size() <= outstanding(slot));
+  Arrival& arrival = arrivals_[slot];
+  const std::span<std::byte> into = place(slot);
+  if (!into.empty()) {
+    const std::size_t size = std::min(into.size(), bytes.size());
+    std::memcpy(into.data(), bytes.data(), size);
+    arrival.received += size;
+    come(slot, {*this, slot});
+    bytes = bytes.subspan(size);
+    if (bytes.empty()) return;
+  }
+  const std::size_t from = arrival.received;
+  arrival.received += bytes.size();
+  if (arrival.stage.empty()) {
+    come(slot, {*this, slot, from, bytes.data()});
+    arrival.staged = std::max(from, progress_.applied(slot).count() << shift_);
+    const auto rest = bytes.subspan(arrival.staged - from);
+    arrival.stage.assign(rest.begin(), rest.end());
+  } else {
+    arrival.stage.insert(arrival.stage.end(), bytes.begin(), bytes.end());
+    come(slot, {*this});
+    // Of an element that is not complete, only the beginning stays.
+    const std::size_t applied = progress_.applied(slot).count() << shift_;
+    if (!arrival.stage.empty() && (arrival.received - applied) >> shift_ == 0) {
+      arrival.stage.erase(
+          arrival.stage.begin(),
+          arrival.stage.end() - static_cast<std::ptrdiff_t>(arrival.received - applied));
+      arrival.staged = applied;
+    }
+  }
+}
+
+void StreamExecutor::come(std::uint32_t slot, const Actions& actions) {
+  const Run whole{progress_.here(slot).count(), arrivals_[slot].received >> shift_};
+  if (!whole.empty()) progress_.come(slot, whole, actions);
+}
+
+void StreamExecutor::Actions::apply(std::uint32_t slot, Run run) const {
+  const RankPlan::Arrival& arrival = self.plan_->arrivals()[slot];
+  Arrival& state = self.arrivals_[slot];
+  const std::size_t begin = run.begin << self.shift_;
+  const bool is_taken = slot == taken;
+  const std::byte* source = nullptr;
+  if (!is_taken) source = state.stage.data() + (begin - state.staged);
+  if (is_taken && bytes != nullptr) source = bytes + (begin - from);
+  std::byte* target = self.memory_[arrival.buffer] + begin;
+  if (arrival.kind == plan::TransferKind::kReduce) {
+    tensor::reduce(self.type_, self.op_, target, target, source, run.size());
+  } else if (source != nullptr) {
+    std::memcpy(target, source, run.size() << self.shift_);
+  }
+  if (!is_taken && run.end << self.shift_ == state.received) state.stage.clear();
+  if (self.progress_.all_applied(slot)) --self.unfinished_;
+}
+
+void StreamExecutor::mark_ready(std::uint32_t send) {
+  if (marked_[send] != 0) return;
+  marked_[send] = 1;
+  marked_sends_.push_back(send);
+}
+
+void StreamExecutor::encode_state(std::string& out) const {
+  CHECK(marked_sends_.empty());
+  for (std::uint32_t slot = 0; slot < plan_->arrivals().size(); ++slot) {
+    const Arrival& arrival = arrivals_[slot];
+    encode(out, arrival.received);
+    encode(out, progress_.applied(slot).count());
+    const std::size_t applied = progress_.applied(slot).count() << shift_;
+    const std::size_t staged = arrival.stage.empty() ? arrival.received : arrival.staged;
+    for (std::size_t i = std::max(applied, staged); i < arrival.received; ++i) {
+      out += static_cast<char>(arrival.stage[i - arrival.staged]);
+    }
+  }
+  for (const std::size_t sent : sent_) encode(out, sent);
+}
+
+}  // namespace thalweg::exec
