@@ -119,7 +119,7 @@ void StreamExecutor::consume(std::uint32_t slot, std::span<const std::byte> byte
   } else {
     arrival.stage.insert(arrival.stage.end(), bytes.begin(), bytes.end());
     come(slot, {*this});
-    // Of an element that is not complete, only the beginning stays.
+    // An element that is not complete yet leaves its first bytes here.
     const std::size_t applied = progress_.applied(slot).count() << shift_;
     if (!arrival.stage.empty() && (arrival.received - applied) >> shift_ == 0) {
       arrival.stage.erase(

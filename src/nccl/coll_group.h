@@ -86,7 +86,7 @@ class CollGroup final : private net::EventLoop::Handler {
   // Lets the thread report soon. Requires the mutex.
   void note_change();
 
-  // Of the thread:
+  // Only the thread calls these:
   void on_ready(int fd, std::uint32_t events) override;
   std::optional<Time> turn();
   void read(int rank);
@@ -104,7 +104,7 @@ class CollGroup final : private net::EventLoop::Handler {
   int running_ = 0;
   bool noted_ = false;  // the thread knows that something has changed
 
-  // Of the thread:
+  // Only the thread uses these:
   CollReport told_;                  // what rank 0 was told last
   std::uint64_t told_everyone_ = 0;  // what rank 0 has told the others
   bool told_failure_ = false;

@@ -49,7 +49,7 @@ class Meeting {
                  fmt::format("CollNet: {} did not come in time (THALWEG_NCCL_TIMEOUT)", who));
   }
 
-  // Of rank 0.
+  // Rank 0 calls these.
   Status receive_all();
   void tell_all(const CollMessage& message) {
     for (CollLine& line : parts_.lines) {
@@ -61,7 +61,7 @@ class Meeting {
   Status take_guest(CollLine& line, const CollMember& member);
   Result<net::AtpJob> admit();
 
-  // Of the others.
+  // The other ranks call these.
   Status visit_rank0();
   Result<CollLine> dial_rank0();
   Result<CollMessage> first_answer(CollLine& line);
@@ -72,7 +72,7 @@ class Meeting {
   Time until_;
   CollParts parts_;
   std::vector<std::string> members_;  // addresses of the ATP nodes, by rank
-  std::list<CollLine> guests_;        // of rank 0: who has not said which rank it is
+  std::list<CollLine> guests_;        // at rank 0: who has not said which rank it is
 };
 
 Status Meeting::receive_all() {

@@ -121,7 +121,7 @@ Status ChakraReader::read_value(const ProtoField& field, ChakraAttribute& attrib
     case kString:
       return number(ProtoWire::kLength, std::string(field.bytes));
     default:
-      // Of several values the last counts, also if it is a list.
+      // If there are several values the last one counts, also if it is a list.
       if (field.field <= kLastValue) attribute.value = std::monostate();
       return ok_status();
   }

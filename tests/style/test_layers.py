@@ -31,7 +31,8 @@ def test_every_folder_is_a_layer():
 
 @pytest.mark.parametrize("layer,include", [("base", "plan/plan.h"), ("tensor", "topology/topology.h"),
                                            ("topology", "plan/plan.h"), ("trace", "cli/main.h"),
-                                           ("plan", "tensor/reduce.h")])
+                                           ("plan", "tensor/reduce.h"), ("lab", "cli/commands.h"),
+                                           ("net", "lab/files.h"), ("sim", "lab/files.h")])
 def test_layering_catches(tmp_path, layer, include):
     for folder in ("src/" + layer, "include/thalweg"):
         (tmp_path / folder).mkdir(parents=True)

@@ -25,7 +25,8 @@ constexpr std::uint32_t kAccepted = 0x101;
 // The same for streams that are sealed.
 constexpr std::uint32_t kConnectedSealed = 0x102;
 constexpr std::uint32_t kAcceptedSealed = 0x103;
-// Of no prover: the secrets of what the end that connected sends, and of what the other sends.
+// These prove nothing: they name the secret of what the end that connected sends, and of what the
+// other end sends.
 constexpr std::uint32_t kSecretOfConnected = 0x104;
 constexpr std::uint32_t kSecretOfAccepted = 0x105;
 

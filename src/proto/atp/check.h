@@ -11,7 +11,7 @@
 // of another sequence has the wrong word. The last term counts the workers whose elements did not
 // fit; nobody can take such a sum for one that fits.
 //
-// Elements that saturated break the rule. Such a sum is marked and is nobody's result.
+// Elements that saturated break the rule. Such a sum is marked, and no worker takes it as a result.
 #pragma once
 
 #include <cstddef>

@@ -161,7 +161,7 @@ const AnswerFrame* Collective::answer_of(Rank peer, const CollectiveCall& call) 
 
 std::optional<int> Collective::blamed_for(const CollectiveCall& call) const {
   const std::optional<Rank> culprit = culprit_of(call);
-  // Of ranks that wait for each other none is to blame.
+  // If ranks wait for each other, none of them is to blame.
   if (!culprit || *culprit == rank_ || !call.obstacle(*call.waits_for()).empty()) {
     return std::nullopt;
   }

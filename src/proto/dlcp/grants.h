@@ -89,8 +89,8 @@ class GrantScheduler {
   Ticket open(const Incoming& incoming, Time now);
   // Segments that the transfer may send without a grant.
   [[nodiscard]] std::uint32_t first(Ticket ticket) const { return at(ticket).first; }
-  // Of the first round `arrived` segments are here. `reached`: the last of them was the
-  // reached-th that left; at least `arrived`.
+  // `arrived` segments of the first round are here. `reached`: the last of them was the reached-th
+  // that left; at least `arrived`.
   void progress(Ticket ticket, std::uint32_t arrived, std::uint32_t reached, Time now);
   // The sender asks: it has sent `sent` segments, and knows of a grant of `granted`.
   void want(Ticket ticket, std::uint32_t sent, std::uint32_t granted, bool busy, Time now);

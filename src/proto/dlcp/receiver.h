@@ -38,7 +38,7 @@ class DlcpReceiver {
   // The transfer is one of those that the host's scheduler grants.
   void schedule(GrantScheduler::Ticket ticket) { ticket_ = ticket; }
   [[nodiscard]] const std::optional<GrantScheduler::Ticket>& ticket() const { return ticket_; }
-  // Of the first round, the last segment that arrived was the reached()-th that left.
+  // The last segment of the first round that arrived was the reached()-th that left.
   [[nodiscard]] std::uint32_t reached() const { return reached_; }
   [[nodiscard]] Bytes segment_size() const { return partition_.segment_size(); }
   [[nodiscard]] std::int32_t needed() const { return partition_.segment_count() - bound_missing_; }

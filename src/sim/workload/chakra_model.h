@@ -10,8 +10,8 @@
 //   forward    of a bucket: the computing of the next step that waits for this bucket and for no
 //              earlier one. Computing that no allreduce waits for is forward time of the front
 //
-// Of several steps, those count that communicate alike and are more than half of all; each time is
-// the median of theirs. What a step computes before its first bucket is ready is backward time of
+// If there are several steps, those count that communicate alike and are more than half of all;
+// each time is the median of theirs. What a step computes before its first bucket is ready is backward time of
 // that bucket then, since a trace does not say where the forward pass ends.
 #pragma once
 

@@ -17,7 +17,7 @@ constexpr std::int64_t kFirstCalls = 4;
 // The least share of all bytes that is worth trials.
 constexpr double kLeastShare = 1.0 / 8;
 
-// Of the ways that had trials, the fastest first: "ring over tcp 12.1 ms, …".
+// The ways that had trials, the fastest first: "ring over tcp 12.1 ms, …".
 std::string times_of(const AutoCalls& calls) {
   std::vector<std::pair<double, std::size_t>> tried;
   for (std::size_t w = 0; w < calls.ways.size(); ++w) {
