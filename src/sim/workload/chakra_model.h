@@ -11,8 +11,8 @@
 //              earlier one. Computing that no allreduce waits for is forward time of the front
 //
 // If there are several steps, those count that communicate alike and are more than half of all;
-// each time is the median of theirs. What a step computes before its first bucket is ready is backward time of
-// that bucket then, since a trace does not say where the forward pass ends.
+// each time is the median of theirs. What a step computes before its first bucket is ready is
+// backward time of that bucket then, since a trace does not say where the forward pass ends.
 #pragma once
 
 #include <cstdint>
