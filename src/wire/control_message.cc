@@ -47,6 +47,7 @@ constexpr std::size_t kRangeSize = 4 + 4;
 constexpr std::size_t kFinishBody = 4;
 constexpr std::size_t kCancelBody = 1 + 1 + 2;
 constexpr std::size_t kReportBody = 6 * 4 + 8;
+constexpr std::size_t kReportPath = 4 + 2;
 constexpr std::size_t kGrantBody = 4;
 constexpr std::size_t kWantBody = 4 + 4 + 1;
 static_assert(kControlHeaderSize == 4 * 1 + 4 + 8 + 8 + 4);
@@ -62,7 +63,7 @@ std::size_t body_size(const FinishMessage&) { return kFinishBody; }
 std::size_t body_size(const ConfirmMessage&) { return 0; }
 std::size_t body_size(const CancelMessage& m) { return kCancelBody + m.text.size(); }
 std::size_t body_size(const ReportMessage& m) {
-  return kReportBody + (m.paths == 0 ? 0 : 1 + m.paths * sizeof(m.path_packets[0]));
+  return kReportBody + (m.paths == 0 ? 0 : 1 + m.paths * kReportPath);
 }
 std::size_t body_size(const GrantMessage&) { return kGrantBody; }
 std::size_t body_size(const WantMessage&) { return kWantBody; }
@@ -185,7 +186,10 @@ void encode_body(const ReportMessage& message, ByteWriter& out) {
   CHECK(message.paths <= kMaxReportPaths);
   if (message.paths == 0) return;
   out.put(message.paths);
-  for (std::size_t i = 0; i < message.paths; ++i) out.put(message.path_packets[i]);
+  for (std::size_t i = 0; i < message.paths; ++i) {
+    out.put(message.path_packets[i]);
+    out.put(message.path_delay_us[i]);
+  }
 }
 
 WireError decode_body(ByteReader& in, ReportMessage& out) {
@@ -199,7 +203,10 @@ WireError decode_body(ByteReader& in, ReportMessage& out) {
   if (!in.ok() || in.left() == 0) return WireError::kNone;
   out.paths = in.get<std::uint8_t>();
   if (out.paths == 0 || out.paths > kMaxReportPaths) return WireError::kField;
-  for (std::size_t i = 0; i < out.paths; ++i) out.path_packets[i] = in.get<std::uint32_t>();
+  for (std::size_t i = 0; i < out.paths; ++i) {
+    out.path_packets[i] = in.get<std::uint32_t>();
+    out.path_delay_us[i] = in.get<std::uint16_t>();
+  }
   return WireError::kNone;
 }
 

@@ -88,6 +88,9 @@ struct CancelMessage {
   bool operator==(const CancelMessage&) const = default;
 };
 
+inline constexpr std::uint16_t kNoPathDelay = 0xffff;
+inline constexpr std::uint16_t kMostPathDelay = kNoPathDelay - 1;
+
 // Receiver to sender, about all transfers between the two: how many packets between two edges
 // arrived. The edges are packets that arrived in the order in which they were sent; what was sent
 // and what was received are both counted between them.
@@ -100,10 +103,13 @@ struct ReportMessage {
   std::uint32_t packets_received = 0;
   std::uint32_t packets_marked = 0;  // received packets that a switch marked as congested
   std::uint64_t bytes_received = 0;  // payload
-  // path_packets[i], for i < paths: the received packets that took path i. With 0 paths all packets
-  // took the first, and the wire carries neither field.
+  // path_packets[i], for i < paths: the received packets that took path i. path_delay_us[i]: how
+  // much longer they took on average than the fastest of that path, at most kMostPathDelay;
+  // kNoPathDelay: not known. With 0 paths all packets took the first, and the wire carries none of
+  // these fields.
   std::uint8_t paths = 0;
   std::array<std::uint32_t, kMaxReportPaths> path_packets = {};
+  std::array<std::uint16_t, kMaxReportPaths> path_delay_us = {};
   bool operator==(const ReportMessage&) const = default;
 };
 

@@ -10,7 +10,7 @@
 
 namespace thalweg::wire {
 
-inline constexpr std::uint8_t kWireVersion = 3;
+inline constexpr std::uint8_t kWireVersion = 4;
 
 // A random number that only the members of a job know.
 using JobToken = std::uint64_t;

@@ -212,7 +212,10 @@ class Game {
         wire::ReportMessage report{input_.word(), input_.word(), input_.word(), input_.byte(),
                                    input_.byte(), input_.byte(), input_.word()};
         report.paths = input_.byte() % (wire::kMaxReportPaths + 1);
-        for (std::size_t i = 0; i < report.paths; ++i) report.path_packets[i] = input_.byte();
+        for (std::size_t i = 0; i < report.paths; ++i) {
+          report.path_packets[i] = input_.byte();
+          report.path_delay_us[i] = static_cast<std::uint16_t>(input_.byte() * 257U);
+        }
         return report;
       }
     }

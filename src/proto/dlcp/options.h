@@ -79,6 +79,11 @@ struct PathOptions {
   Duration retry = Duration::milliseconds(100);
   // Packets that must have been sent on a path before it is judged.
   std::uint32_t least_packets = 8;
+  // Queues of paths are evened out in about this time, or more if they are long. 0: delays are
+  // ignored.
+  Duration pace = Duration::milliseconds(16);
+  // Packets on all paths together, for each path, after which their delays are compared.
+  std::uint32_t packets_per_path = 8;
 };
 
 // What a sender does whose receiver gives grants (GrantScheduler).

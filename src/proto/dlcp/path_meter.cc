@@ -12,6 +12,9 @@ constexpr std::uint64_t kMaxSequenceJump = 1U << 24;
 constexpr std::int64_t kOvertakenFactor = 4;
 // 2^10 times any margin exceeds the longest one allowed.
 constexpr std::uint32_t kMostDoublings = 10;
+// A path's shortest delay follows the usual one by this part with every report, so that it is
+// forgotten in some hundreds of them when the route has changed.
+constexpr std::int64_t kAgeing = 512;
 
 std::uint32_t narrow(std::uint64_t value) {
   return static_cast<std::uint32_t>(
@@ -42,7 +45,7 @@ void PathMeter::on_packet(const wire::DataHeader& header, bool marked, std::uint
   path = std::min(path, static_cast<std::uint32_t>(wire::kMaxReportPaths) - 1);
   if (path > 0 && path >= by_path_.size()) know_path(path);
   const std::int64_t delay = measure_delay(header, own, overtaken_by(header, path), now);
-  measure_rate(header, queue, marked, path, in_order, now);
+  measure_rate(header, queue, marked, path, delay, in_order, now);
   if (!by_path_.empty()) by_path_[path].heard = now;
   if (genuine) note_witness(header.sequence + 1, queue, path, delay);
   // The packet is a witness for its own queue and for more urgent ones.
@@ -147,7 +150,7 @@ void PathMeter::start_window(const Edge& edge) {
 }
 
 void PathMeter::measure_rate(const wire::DataHeader& header, std::uint8_t queue, bool marked,
-                             std::uint32_t path, bool in_order, Time now) {
+                             std::uint32_t path, std::int64_t delay, bool in_order, Time now) {
   if (any() && now - last_arrival_ >= report_period_) window_open_ = false;
   if (queue >= edge_queue_ || now - edge_queue_arrived_ >= report_period_) {
     edge_queue_ = queue;
@@ -161,7 +164,7 @@ void PathMeter::measure_rate(const wire::DataHeader& header, std::uint8_t queue,
   ++packets_received_;
   packets_marked_ += marked ? 1 : 0;
   bytes_received_ += header.length;
-  count_path(path);
+  count_path(path, delay, queue == edge_queue_);
   const bool due = now - first_.arrived >= report_period_;
   // Packets that were sent before the first edge may still arrive in a less urgent queue.
   const bool ahead = header.sequence > first_.sequence;
@@ -176,13 +179,29 @@ void PathMeter::measure_rate(const wire::DataHeader& header, std::uint8_t queue,
   report_.bytes_received = bytes_received_;
   report_.paths = paths_;
   report_.path_packets = path_packets_;
+  for (std::size_t i = 0; i < paths_; ++i)
+    report_.path_delay_us[i] = take_queued_us(path_delays_[i]);
   report_due_ = true;
   start_window({header.sequence, header.sent_us, now});
 }
 
-void PathMeter::count_path(std::uint32_t path) {
+void PathMeter::count_path(std::uint32_t path, std::int64_t delay, bool counts_delay) {
   if (path > 0) paths_ = std::max(paths_, static_cast<std::uint8_t>(path + 1));
   ++path_packets_[path];
+  if (!counts_delay) return;
+  PathDelay& seen = path_delays_[path];
+  ++seen.packets;
+  seen.sum_us += delay;
+  seen.least_us = std::min(seen.least_us.value_or(delay), delay);
+}
+
+std::uint16_t PathMeter::take_queued_us(PathDelay& delay) {
+  if (delay.packets == 0) return wire::kNoPathDelay;
+  const std::int64_t queued = delay.sum_us / delay.packets - *delay.least_us;
+  delay.packets = 0;
+  delay.sum_us = 0;
+  *delay.least_us += queued / kAgeing;
+  return static_cast<std::uint16_t>(std::clamp<std::int64_t>(queued, 0, wire::kMostPathDelay));
 }
 
 std::optional<wire::ReportMessage> PathMeter::take_report() {

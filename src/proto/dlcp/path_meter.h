@@ -122,6 +122,14 @@ class PathMeter {
     Time heard;  // when the last packet arrived by it; Time(): none has
   };
 
+  // Delays of one path's packets in a report. Only the least urgent queue that arrives counts,
+  // since others overtake it.
+  struct PathDelay {
+    std::uint32_t packets = 0;
+    std::int64_t sum_us = 0;
+    std::optional<std::int64_t> least_us;  // the shortest of this path, not only in this report
+  };
+
   // Both together: the longest and the shortest of each, and all packets.
   static Delays joined(const Delays& a, const Delays& b);
   // What is known of the delays in this queue: what was seen there and in more urgent queues, whose
@@ -142,8 +150,10 @@ class PathMeter {
   void note_witness(std::uint64_t end, std::uint8_t queue, std::uint32_t path, std::int64_t delay);
   [[nodiscard]] bool witnessed_by_paths(std::uint64_t sequence, std::uint8_t queue, Time now) const;
   void measure_rate(const wire::DataHeader& header, std::uint8_t queue, bool marked,
-                    std::uint32_t path, bool in_order, Time now);
-  void count_path(std::uint32_t path);
+                    std::uint32_t path, std::int64_t delay, bool in_order, Time now);
+  void count_path(std::uint32_t path, std::int64_t delay, bool counts_delay);
+  // How much longer the path's packets took than the fastest; begins anew.
+  static std::uint16_t take_queued_us(PathDelay& delay);
   void start_window(const Edge& edge);
 
   GraceOptions grace_;
@@ -167,6 +177,7 @@ class PathMeter {
   std::uint32_t packets_marked_ = 0;
   std::uint8_t paths_ = 0;  // 0 until a packet arrives that took another path than the first
   std::array<std::uint32_t, wire::kMaxReportPaths> path_packets_ = {};
+  std::array<PathDelay, wire::kMaxReportPaths> path_delays_ = {};
   bool report_due_ = false;
   wire::ReportMessage report_;
 };

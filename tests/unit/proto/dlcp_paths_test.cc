@@ -161,5 +161,69 @@ TEST(DlcpPaths, slow_path__gets_about_what_it_carries) {
   EXPECT_GT(shares(world)[0], 0.27);
 }
 
+// Sixteen ports over two uplinks of 100 Mb/s, of which a hash puts `first` on the first.
+WorldOptions sixteen_ports(std::size_t first) {
+  WorldOptions options = four_paths();
+  options.channels[0].paths.assign(16, options.channels[0].paths[0]);
+  for (std::size_t p = 0; p < 16; ++p) {
+    PathChannel& path = options.channels[0].paths[p];
+    path.behind = static_cast<std::int32_t>(p < first ? 0 : first);
+    path.longest_wait = Duration::milliseconds(40);
+  }
+  return options;
+}
+
+// The part of the packets from `from_ms` on that took the first uplink.
+double on_first_uplink(const World& world, std::size_t first, double from_ms) {
+  double taken = 0;
+  double all = 0;
+  for (const World::Sent& sent : world.sent()) {
+    if (sent.at.since_start().s() * 1e3 < from_ms) continue;
+    all += 1;
+    taken += sent.path < first ? 1 : 0;
+  }
+  return taken / all;
+}
+
+TEST(DlcpPaths, ports_that_share_uplinks_unevenly__uplinks_get_equal_parts) {
+  for (const std::size_t first : {6U, 10U, 12U, 14U}) {
+    SCOPED_TRACE(first);
+    WorldOptions options = sixteen_ports(first);
+    plan_transfers(options, 300);
+    World world(options);
+    world.keep_sent();
+    ASSERT_EQ(world.run(), "");
+    expect_all_arrived(world);
+    // Neither is given more than the 100 Mb/s that it carries, of 174.
+    EXPECT_LT(on_first_uplink(world, first, 500), 0.575);
+    EXPECT_GT(on_first_uplink(world, first, 500), 0.425);
+    EXPECT_LT(needless(world), 0.01);
+    EXPECT_LT(world.now(), Time() + Duration::milliseconds(2110)) << "the last one left at 2093";
+  }
+}
+
+TEST(DlcpPaths, ports_that_share_uplinks_unevenly__without_learning_the_full_one_loses) {
+  WorldOptions options = sixteen_ports(10);
+  options.endpoints[0].paths.learn = false;
+  plan_transfers(options, 300);
+  World world(options);
+  world.keep_sent();
+  ASSERT_EQ(world.run(), "");
+  expect_all_arrived(world);
+  EXPECT_NEAR(on_first_uplink(world, 10, 0), 0.625, 0.01);
+  EXPECT_GT(world.lost(), 100U);
+}
+
+// A longer route is no reason to use it less.
+TEST(DlcpPaths, longer_route__keeps_its_share) {
+  WorldOptions options = four_paths();
+  options.channels[0].paths[1].delay = Duration::milliseconds(3);
+  plan_transfers(options, 200);
+  World world(options);
+  ASSERT_EQ(world.run(), "");
+  expect_all_arrived(world);
+  EXPECT_NEAR(shares(world)[1], 0.25, 0.03);
+}
+
 }  // namespace
 }  // namespace thalweg::proto

@@ -269,7 +269,8 @@ void World::launch(int from, Packet packet, bool lose) {
 
 void World::launch_by_path(int from, const Packet& packet) {
   const PathChannel& path = options_.channels[at(from)].paths[packet.path];
-  Time& free = ends_[at(from)].paths_free[packet.path];
+  const std::size_t queue = path.behind < 0 ? packet.path : static_cast<std::size_t>(path.behind);
+  Time& free = ends_[at(from)].paths_free[queue];
   const bool dead = now_ >= path.dead_from && now_ < path.dead_until;
   const bool full = path.bottleneck > Bandwidth() && free > now_ + path.longest_wait;
   if (dead || full || prng_.chance(path.loss)) {

@@ -23,6 +23,7 @@ namespace thalweg::proto {
 struct PathChannel {
   Duration delay;             // in addition to ChannelOptions::delay
   double loss = 0;            // in addition to ChannelOptions::loss
+  std::int32_t behind = -1;   // the path whose bottleneck it shares; -1: its own
   Bandwidth bottleneck = {};  // above 0: a queue that drops what would wait for longer than …
   Duration longest_wait = Duration::milliseconds(2);  // … this
   Time dead_from = {};                                // the path swallows everything from here …

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 namespace thalweg::proto {
 namespace {
 
@@ -63,6 +66,34 @@ TEST_F(PathMeterTest, take_report__counts_by_path_once_there_are_several) {
       three->path_packets[0] + three->path_packets[1] + three->path_packets[2];
   EXPECT_EQ(sum, three->packets_received);
   EXPECT_GE(three->path_packets[1], 3U);
+}
+
+// Path 1 is 3 ms longer, and path 2 has a queue of 400 µs after its first packet.
+TEST_F(PathMeterTest, take_report__says_how_long_packets_waited_on_each_path) {
+  struct Arrival {
+    std::int64_t at;
+    std::uint64_t sequence;
+    std::uint32_t path;
+  };
+  std::vector<Arrival> arrivals;
+  for (std::uint64_t i = 0; i < 600; ++i) {
+    // Path 3 brings one packet at the beginning, and then nothing.
+    const auto path = i == 3 ? 3U : static_cast<std::uint32_t>(i % 3);
+    const std::int64_t delay = path == 1 ? 3050 : path == 2 && i > 2 ? 450 : 50;
+    arrivals.push_back({static_cast<std::int64_t>(i) * 20 + delay, i, path});
+  }
+  std::ranges::sort(arrivals, {}, &Arrival::at);
+  wire::ReportMessage last;
+  for (const Arrival& a : arrivals) {
+    packet(a.sequence, static_cast<std::int64_t>(a.sequence) * 20, a.at, false, a.path);
+    if (const auto report = meter_.take_report()) last = *report;
+    if (a.sequence == 550) break;
+  }
+  ASSERT_EQ(last.paths, 4);
+  EXPECT_EQ(last.path_delay_us[0], 0);
+  EXPECT_EQ(last.path_delay_us[1], 0);
+  EXPECT_NEAR(last.path_delay_us[2], 400, 30);
+  EXPECT_EQ(last.path_delay_us[3], wire::kNoPathDelay);
 }
 
 TEST_F(PathMeterTest, take_report__sent_and_received_in_matching_windows) {

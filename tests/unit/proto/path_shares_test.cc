@@ -19,6 +19,7 @@ class PathSharesTest : public testing::Test {
   struct Path {
     double part = 1;
     double most = 1e9;
+    std::uint16_t delay_us = 0;
   };
 
   explicit PathSharesTest() { shares_.set_count(4, now_); }
@@ -37,6 +38,7 @@ class PathSharesTest : public testing::Test {
       report.path_packets[p] =
           static_cast<std::uint32_t>(std::min(sent[p] * paths_[p].part, paths_[p].most));
       report.packets_received += report.path_packets[p];
+      report.path_delay_us[p] = paths_[p].delay_us;
     }
     shares_.on_report(report, now_);
     return sent;
@@ -93,6 +95,30 @@ TEST_F(PathSharesTest, on_report__slow_path__gets_about_what_it_carries) {
   EXPECT_LT(most, 1.3 * 25);
 }
 
+TEST_F(PathSharesTest, on_report__packets_wait_on_one_path__it_is_given_less_until_they_do_not) {
+  paths_[1].delay_us = 1500;
+  reports(100, 40);  // 20 ms
+  EXPECT_LT(shares_.share(1), 0.24);
+  EXPECT_GT(shares_.share(1), 0.1);
+  EXPECT_NEAR(shares_.share(0), shares_.share(2), 1e-9);
+  paths_[1].delay_us = 0;
+  reports(20'000, 40);
+  EXPECT_NEAR(shares_.share(1), 0.25, 0.01);
+}
+
+TEST_F(PathSharesTest, on_report__waits_that_all_share__change_nothing) {
+  for (Path& path : paths_) path.delay_us = 60'000;
+  reports(100, 40);
+  for (std::uint32_t p = 0; p < 4; ++p) EXPECT_DOUBLE_EQ(shares_.share(p), 0.25);
+}
+
+TEST_F(PathSharesTest, on_report__delays_not_known__change_nothing) {
+  for (Path& path : paths_) path.delay_us = wire::kNoPathDelay;
+  paths_[2].delay_us = 50;
+  reports(100, 40);
+  for (std::uint32_t p = 0; p < 4; ++p) EXPECT_DOUBLE_EQ(shares_.share(p), 0.25);
+}
+
 // Packets are lost where all paths have joined, at the receiver's own link.
 TEST_F(PathSharesTest, on_report__loss_that_all_share__changes_nothing) {
   for (Path& path : paths_) path.part = 0.4;
@@ -143,6 +169,9 @@ TEST_F(PathSharesTest, on_report__nonsense__shares_still_add_up) {
     report.paths = static_cast<std::uint8_t>(prng.below(wire::kMaxReportPaths + 1));
     for (std::uint32_t& packets : report.path_packets) {
       packets = static_cast<std::uint32_t>(prng.next() >> prng.below(64));
+    }
+    for (std::uint16_t& delay_us : report.path_delay_us) {
+      delay_us = static_cast<std::uint16_t>(prng.next() >> prng.below(64));
     }
     shares_.on_report(report, now_);
     now_ = now_ + Duration::microseconds(static_cast<std::int64_t>(prng.below(30'000)));

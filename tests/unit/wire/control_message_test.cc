@@ -35,7 +35,10 @@ ReportMessage random_report(Prng& prng) {
   ReportMessage message{any32(prng), any32(prng), any32(prng), any32(prng),
                         any32(prng), any32(prng), prng.next()};
   message.paths = static_cast<std::uint8_t>(prng.below(kMaxReportPaths + 1));
-  for (std::size_t i = 0; i < message.paths; ++i) message.path_packets[i] = any32(prng);
+  for (std::size_t i = 0; i < message.paths; ++i) {
+    message.path_packets[i] = any32(prng);
+    message.path_delay_us[i] = static_cast<std::uint16_t>(prng.below(0x10000));
+  }
   return message;
 }
 
@@ -88,7 +91,7 @@ TEST(ControlMessage, encode__bytes_as_documented) {
   const ControlMessage message = ResendMessage{0x34333231, 7, true, {{0x0101, 2}}};
   const ControlEnvelope about{
       .job = 0x1817161514131211, .sequence = 0x2827262524232221, .keyed = true};
-  std::vector<std::uint8_t> expected = {3,    3,    1,    0,    59,   0,    0,    0,    0x11, 0x12,
+  std::vector<std::uint8_t> expected = {4,    3,    1,    0,    59,   0,    0,    0,    0x11, 0x12,
                                         0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x21, 0x22, 0x23, 0x24,
                                         0x25, 0x26, 0x27, 0x28, 0x31, 0x32, 0x33, 0x34,  // header
                                         7,    0,    0,    0,    1,    1,    0,           // resend
@@ -127,7 +130,7 @@ TEST(ControlMessage, encode__sizes_as_documented) {
   EXPECT_EQ(size(ReportMessage()), 28U + 32);
   ReportMessage by_path;
   by_path.paths = 4;
-  EXPECT_EQ(size(by_path), 28U + 32 + 1 + 4 * 4);
+  EXPECT_EQ(size(by_path), 28U + 32 + 1 + 4 * 6);
   ReadyMessage granting;
   granting.first = 7;
   EXPECT_EQ(size(granting), 28U + 25 + 4);

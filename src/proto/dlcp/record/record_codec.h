@@ -190,6 +190,8 @@ void describe(Codec& codec, DlcpOptions& options) {
   codec.field(options.paths.least_weight);
   describe_duration(codec, options.paths.retry);
   codec.field(options.paths.least_packets);
+  describe_duration(codec, options.paths.pace);
+  codec.field(options.paths.packets_per_path);
   codec.field(options.burst_segments);
   describe_bytes(codec, options.packet_overhead);
   codec.field(options.max_transfers);
