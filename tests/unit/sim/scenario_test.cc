@@ -307,6 +307,25 @@ TEST(Scenario, bad_input_of_more__names_the_line_and_what_is_allowed) {
       });
 }
 
+TEST(Scenario, forward_packets__needs_streams_and_no_limits_of_messages) {
+  const std::string text =
+      "topology: single-switch:hosts=2\ntransport: cubic\n"
+      "connections: {forward: packets}\njobs:\n  - {size: 1MB, scheme: ring}\n";
+  EXPECT_TRUE(scenario_of(text).in_pieces);
+  EXPECT_FALSE(scenario_of("topology: single-switch:hosts=2\ntransport: pias\n"
+                           "connections: {forward: chunks, at_once: 2}\n"
+                           "jobs:\n  - {size: 1MB, scheme: ring}\n")
+                   .in_pieces);
+  expect_refused(text,
+                 {
+                     {"packets", "bytes", "line 3", "chunks"},
+                     {"forward: packets", "forward: packets, at_once: 2", "line 3", "at_once"},
+                     {"forward: packets", "forward: packets, warm: no", "line 3", "warm"},
+                     {"cubic", "pias", "line 5", "newreno, cubic, dctcp, dlcp"},
+                     {"cubic", "pfabric", "line 5", "newreno, cubic, dctcp, dlcp"},
+                 });
+}
+
 TEST(Scenario, nothing_to_do__an_error) {
   const auto scenario = scenario_from_yaml("topology: single-switch:hosts=2\ntransport: dctcp\n",
                                            "empty.yaml", loaders());
