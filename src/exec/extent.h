@@ -31,6 +31,12 @@ class Prefix {
     const std::size_t end = std::min(run.end, end_);
     if (run.begin < end) each(Run{run.begin, end});
   }
+  // The same for the part of the run that is not in it.
+  template <class Each>
+  void outside(Run run, const Each& each) const {
+    const std::size_t begin = std::max(run.begin, end_);
+    if (begin < run.end) each(Run{begin, run.end});
+  }
 
  private:
   std::size_t end_ = 0;

@@ -1,7 +1,7 @@
 // Progress: which parts of a rank's chunks may be applied, and which may be sent. It is the one
 // rule by which plans run: over streams (stream_executor.h), in packets that may be lost
-// (segment_executor.h), and in the simulator, which moves no data. It has neither memory for data
-// nor I/O.
+// (segment_executor.h), and in the simulator (sim/workload/plan_run.h), which moves no data. It has
+// neither memory for data nor I/O.
 //
 // In every unit of a buffer, by itself,
 //

@@ -1,46 +1,79 @@
 #include "exec/rank_plan.h"
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "base/check.h"
 
 namespace thalweg::exec {
 
-RankPlan::RankPlan(const plan::Plan& plan, Rank rank)
+RankPlan::RankPlan(const plan::Plan& plan)
     : tensor_bytes_(static_cast<std::size_t>(plan.elements * plan.element_bytes)),
       least_chunk_(tensor_bytes_) {
-  CHECK(rank.valid() && rank.value() < plan.ranks);
   for (std::size_t i = 0; i < plan.chunks.size(); ++i) {
     const ChunkIndex chunk(static_cast<std::int32_t>(i));
     least_chunk_ = std::min(least_chunk_, static_cast<std::size_t>(plan.size_of(chunk).count()));
   }
-  std::unordered_map<std::int32_t, std::uint32_t> buffer_of_chunk;
-  const auto buffer_of = [&](ChunkIndex chunk) {
-    const auto [place, is_new] =
-        buffer_of_chunk.try_emplace(chunk.value(), static_cast<std::uint32_t>(buffers_.size()));
-    if (is_new) {
-      buffers_.push_back({chunk, static_cast<std::size_t>(plan.size_of(chunk).count()), {}, {}});
-    }
-    return place->second;
-  };
+}
+
+RankPlan::RankPlan(const plan::Plan& plan, Rank rank) : RankPlan(plan) {
+  CHECK(rank.valid() && rank.value() < plan.ranks);
+  BufferOfChunk known;
   std::vector<std::uint32_t> next_slot(static_cast<std::size_t>(plan.ranks), 0);
   for (const plan::PlanTransfer& transfer : plan.transfers) {
     const std::uint32_t slot = next_slot[transfer.target.index()]++;
     if (transfer.source == rank) {
-      const std::uint32_t buffer = buffer_of(transfer.chunk);
-      buffers_[buffer].sends.push_back(static_cast<std::uint32_t>(sends_.size()));
-      sends_.push_back({transfer.target, slot, buffer, static_cast<std::uint32_t>(transfer.after),
-                        transfer.kind});
-      peers_.push_back(transfer.target);
+      add_send(transfer, slot, buffer_of(transfer.chunk, plan, known));
     } else if (transfer.target == rank) {
-      const std::uint32_t buffer = buffer_of(transfer.chunk);
-      const auto order = static_cast<std::uint32_t>(buffers_[buffer].arrivals.size());
-      buffers_[buffer].arrivals.push_back(slot);
-      arrivals_.push_back({transfer.source, buffer, order, transfer.kind});
-      peers_.push_back(transfer.source);
+      add_arrival(transfer, slot, buffer_of(transfer.chunk, plan, known));
     }
   }
+  finish();
+}
+
+std::vector<RankPlan> RankPlan::of_all(const plan::Plan& plan) {
+  const auto ranks = static_cast<std::size_t>(plan.ranks);
+  std::vector<RankPlan> parts(ranks, RankPlan(plan));
+  std::vector<BufferOfChunk> known(ranks);
+  for (const plan::PlanTransfer& transfer : plan.transfers) {
+    RankPlan& source = parts[transfer.source.index()];
+    RankPlan& target = parts[transfer.target.index()];
+    const auto slot = static_cast<std::uint32_t>(target.arrivals_.size());
+    source.add_send(transfer, slot,
+                    source.buffer_of(transfer.chunk, plan, known[transfer.source.index()]));
+    target.add_arrival(transfer, slot,
+                       target.buffer_of(transfer.chunk, plan, known[transfer.target.index()]));
+  }
+  for (RankPlan& part : parts) part.finish();
+  return parts;
+}
+
+std::uint32_t RankPlan::buffer_of(ChunkIndex chunk, const plan::Plan& plan, BufferOfChunk& known) {
+  const auto [place, is_new] =
+      known.try_emplace(chunk.value(), static_cast<std::uint32_t>(buffers_.size()));
+  if (is_new) {
+    buffers_.push_back({chunk, static_cast<std::size_t>(plan.size_of(chunk).count()), {}, {}});
+  }
+  return place->second;
+}
+
+void RankPlan::add_send(const plan::PlanTransfer& transfer, std::uint32_t slot,
+                        std::uint32_t buffer) {
+  buffers_[buffer].sends.push_back(static_cast<std::uint32_t>(sends_.size()));
+  sends_.push_back(
+      {transfer.target, slot, buffer, static_cast<std::uint32_t>(transfer.after), transfer.kind});
+  peers_.push_back(transfer.target);
+}
+
+void RankPlan::add_arrival(const plan::PlanTransfer& transfer, std::uint32_t slot,
+                           std::uint32_t buffer) {
+  CHECK(slot == arrivals_.size());
+  const auto order = static_cast<std::uint32_t>(buffers_[buffer].arrivals.size());
+  buffers_[buffer].arrivals.push_back(slot);
+  arrivals_.push_back({transfer.source, buffer, order, transfer.kind});
+  peers_.push_back(transfer.source);
+}
+
+void RankPlan::finish() {
   for (Buffer& buffer : buffers_) {
     std::ranges::stable_sort(buffer.sends, {}, [&](std::uint32_t i) { return sends_[i].after; });
   }

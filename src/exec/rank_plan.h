@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "base/units.h"
@@ -21,6 +22,7 @@ class RankPlan {
     std::uint32_t buffer = 0;
     std::uint32_t order = 0;  // its place among the arrivals of its buffer
     plan::TransferKind kind = plan::TransferKind::kReduce;
+    bool operator==(const Arrival&) const = default;
   };
   struct Send {
     Rank target;
@@ -28,16 +30,20 @@ class RankPlan {
     std::uint32_t buffer = 0;
     std::uint32_t after = 0;  // the version it carries
     plan::TransferKind kind = plan::TransferKind::kReduce;
+    bool operator==(const Send&) const = default;
   };
   struct Buffer {
     ChunkIndex chunk;
     std::size_t bytes = 0;
     std::vector<std::uint32_t> arrivals;  // slots, in the order of application
     std::vector<std::uint32_t> sends;     // indices of sends(), ordered by version
+    bool operator==(const Buffer&) const = default;
   };
 
   // Requires a plan that was proved (plan/verify.h) and a rank of it.
   RankPlan(const plan::Plan& plan, Rank rank);
+  // The parts of all ranks, in their order. Takes the time of one.
+  [[nodiscard]] static std::vector<RankPlan> of_all(const plan::Plan& plan);
 
   // Returns the same transfers for part `index` of `count` of every buffer. What is added to an
   // element, and in which order, is the same as without division. Requires at least kLeastPart
@@ -58,8 +64,20 @@ class RankPlan {
   [[nodiscard]] const std::vector<Buffer>& buffers() const { return buffers_; }
   // The ranks it sends to or receives from, ascending.
   [[nodiscard]] const std::vector<Rank>& peers() const { return peers_; }
+  bool operator==(const RankPlan&) const = default;
 
  private:
+  // The buffer of each chunk that the rank has one for.
+  using BufferOfChunk = std::unordered_map<std::int32_t, std::uint32_t>;
+
+  // A part without transfers yet.
+  explicit RankPlan(const plan::Plan& plan);
+  std::uint32_t buffer_of(ChunkIndex chunk, const plan::Plan& plan, BufferOfChunk& known);
+  void add_send(const plan::PlanTransfer& transfer, std::uint32_t slot, std::uint32_t buffer);
+  void add_arrival(const plan::PlanTransfer& transfer, std::uint32_t slot, std::uint32_t buffer);
+  // All transfers were added.
+  void finish();
+
   std::size_t tensor_bytes_;
   std::size_t least_chunk_;
   std::vector<Arrival> arrivals_;

@@ -2,8 +2,8 @@
 // any notion of time: the caller says when a rank's own tensor is ready and what has arrived, and
 // learns which transfers are ready.
 //
-// A caller that runs a plan, as fluid flows or as packets, keeps one of these apart from its
-// network.
+// The cost model runs plans by this, as fluid (cost.cc). What sends bytes or packets, which can be
+// forwarded before their transfer is complete, runs them by exec/progress.h.
 #pragma once
 
 #include <cstddef>

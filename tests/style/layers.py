@@ -19,7 +19,7 @@ BELOW = {
     "sync": {"base", "topology", "plan"},
     "exec": {"base", "tensor", "topology", "plan"},
     "switch": {"base", "wire"},
-    "sim": {"base", "trace", "wire", "tensor", "proto", "topology", "plan", "sync", "switch"},
+    "sim": {"base", "trace", "wire", "tensor", "proto", "topology", "plan", "sync", "exec", "switch"},
     "ps": {"base", "wire", "tensor", "topology", "net"},
     "switchd": {"base", "wire", "tensor", "topology", "switch", "net"},
     "launch": {"base", "wire", "topology", "net"},

@@ -155,6 +155,7 @@ const std::vector<std::string>& Network::aggregation_failures() const {
   return impl_->hosts_.aggregation().failures();
 }
 FlowId Network::start_flow(const FlowSpec& spec) { return impl_->hosts_.start_flow(spec); }
+void Network::offer(FlowId flow, exec::Run pieces) { impl_->hosts_.offer(flow, pieces); }
 void Network::call_at(Time when, std::function<void()> action) {
   impl_->call_at(when, std::move(action));
 }

@@ -15,6 +15,7 @@
 #include <thalweg/result.h>
 
 #include "base/prng.h"
+#include "exec/extent.h"
 #include "sim/hosts/transport.h"
 #include "topology/routing.h"
 #include "topology/topology.h"
@@ -113,6 +114,17 @@ struct AggregationCounters {
   std::uint64_t at_servers = 0;    // gradient packets that reached servers
 };
 
+// Is told which pieces of flows have arrived (TransportFactory::pieces_of): over DLCP in any order,
+// over TCP in their order.
+class FlowWatcher {
+ public:
+  FlowWatcher() = default;
+  FlowWatcher(const FlowWatcher&) = delete;
+  FlowWatcher& operator=(const FlowWatcher&) = delete;
+  virtual ~FlowWatcher() = default;
+  virtual void on_arrived(std::uint64_t cookie, exec::Run pieces) = 0;
+};
+
 struct FlowSpec {
   Rank source;
   Rank target;
@@ -138,6 +150,15 @@ struct FlowSpec {
   // another worker. Every worker of a job starts the same tensors in the same order.
   std::int32_t aggregation = -1;
   std::int32_t worker = -1;
+  // Not null: the flow is sent piece by piece. None of it leaves before offer() named it, and the
+  // watcher, which must outlive the flow, is told what arrives, with this cookie. Over TCP such
+  // flows share one stream for each pair of hosts and tag, which keeps its window; of the flows
+  // that have something to send, the one of the lowest urgency goes first, then the one of the
+  // lowest order. Requires a transport that has pieces.
+  FlowWatcher* watcher = nullptr;
+  std::uint64_t cookie = 0;
+  std::int64_t urgency = 0;
+  std::uint64_t order = 0;
 };
 
 struct FlowResult {
@@ -205,6 +226,10 @@ class Network {
 
   // Starts a flow now. It is a bug if source and target are the same or the flow has 0 bytes.
   FlowId start_flow(const FlowSpec& spec);
+  // These pieces of a flow with a watcher may leave from now on; over TCP they follow those that
+  // were offered before. Does nothing if the flow has ended, as one over DLCP may before all is
+  // offered.
+  void offer(FlowId flow, exec::Run pieces);
   // Calls `action` at that time; calls for the same time happen in the order they were made.
   void call_at(Time when, std::function<void()> action);
   // `callback` is called for every flow, when it ends.

@@ -54,7 +54,14 @@ void DlcpHosts::on_data(std::uint32_t place) {
   pool_.release(place);
   const proto::Placement placement =
       sides_[index]->endpoint.on_data(header, marked, events_.now(), path);
-  if (placement.verdict == proto::Placement::Verdict::kPlace) ++flows_[placement.cookie].placed;
+  if (placement.verdict == proto::Placement::Verdict::kPlace) {
+    Flow& flow = flows_[placement.cookie];
+    ++flow.placed;
+    const FlowSpec& spec = flow.spec;
+    if (spec.watcher != nullptr) {
+      spec.watcher->on_arrived(spec.cookie, {header.segment, header.segment + std::size_t{1}});
+    }
+  }
   drive(index);
 }
 

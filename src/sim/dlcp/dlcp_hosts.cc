@@ -12,7 +12,6 @@ namespace thalweg::sim {
 namespace {
 
 constexpr std::uint64_t kDlcpStream = std::uint64_t{4} << 32;
-constexpr std::int64_t kDlcpElementBytes = 4;
 // Longer than any simulation: like TCP flows, DLCP flows do not fail.
 constexpr Duration kDeadline = Duration::milliseconds(24LL * 3600 * 1000);
 
@@ -111,13 +110,13 @@ proto::TransferSpec DlcpHosts::transfer_of(std::uint32_t index) const {
   const Flow& flow = flows_[index];
   proto::TransferSpec transfer;
   transfer.key = static_cast<std::uint64_t>(flow.id.value());
-  transfer.elements =
-      (static_cast<std::int64_t>(flow.spec.bytes) + kDlcpElementBytes - 1) / kDlcpElementBytes;
+  transfer.elements = dlcp_elements(flow.spec.bytes);
   transfer.type = DType::kFloat32;
   transfer.payload = flow.spec.transport->dlcp()->segment;
   transfer.bound = flow.bound;
   transfer.deadline = kDeadline;
   transfer.urgency = flow.spec.priority;
+  transfer.gradual = flow.spec.watcher != nullptr;
   transfer.cookie = index;
   return transfer;
 }
@@ -153,15 +152,25 @@ void DlcpHosts::start_flow(FlowId id, const FlowSpec& spec) {
   const auto sending =
       sides_[sender]->endpoint.start_send(transfer, tags_of(spec, prng_.next()), events_.now());
   CHECK(sending.ok(), "{}", sending.error().message());
-  const auto partition =
-      tensor::Partition::make(transfer.elements, Bytes(kDlcpElementBytes), transfer.payload);
+  const auto partition = tensor::Partition::make(transfer.elements, kDlcpElement, transfer.payload);
   Flow& flow = flows_[index];
+  flow.sending = *sending;
   flow.segments = partition->segment_count();
   flow.segment_bytes = static_cast<std::uint32_t>(partition->segment_size().count());
   flow.last_bytes = static_cast<std::uint32_t>(
       partition->segment(SegmentIndex(flow.segments - 1)).length.count());
   drive(receiver);
   drive(sender);
+}
+
+void DlcpHosts::offer(FlowId id, exec::Run segments) {
+  const auto found = flow_index_.find(id);
+  if (found == flow_index_.end()) return;
+  const Flow& flow = flows_[found->second];
+  const std::uint32_t index =
+      side_of(*flow.spec.transport->dlcp(), flow.spec.source, flow.spec.target);
+  sides_[index]->endpoint.offer(flow.sending, {segments.begin, segments.end}, events_.now());
+  drive(index);
 }
 
 std::optional<FlowProgress> DlcpHosts::progress_of(FlowId id) const {

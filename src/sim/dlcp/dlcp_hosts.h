@@ -51,6 +51,9 @@ class DlcpHosts {
 
   // Requires a transport with DLCP parameters.
   void start_flow(FlowId id, const FlowSpec& spec);
+  // These segments of a flow with a watcher may leave from now on. Does nothing if the flow has
+  // ended: its receiver may have enough before all is offered.
+  void offer(FlowId id, exec::Run segments);
   // Takes a packet of one of DLCP's kinds that has reached its host.
   void on_packet(std::uint32_t place);
   // Handles a kDlcpTimer event.
@@ -106,6 +109,7 @@ class DlcpHosts {
     FlowSpec spec;
     Time start;
     proto::LossBound bound;
+    proto::TransferHandle sending;
     std::int32_t segments = 0;
     std::uint32_t segment_bytes = 0;
     std::uint32_t last_bytes = 0;

@@ -13,6 +13,10 @@ std::unique_ptr<Sender> DlcpTransport::make_sender(std::uint64_t /*flow_bytes*/,
   return nullptr;
 }
 
+std::int64_t dlcp_elements(std::uint64_t bytes) {
+  return (static_cast<std::int64_t>(bytes) + kDlcpElement.count() - 1) / kDlcpElement.count();
+}
+
 proto::DlcpOptions DlcpParameters::options(const std::string& peer, Bandwidth host_rate,
                                            std::uint32_t framing_bytes) const {
   constexpr std::uint32_t kMostTransfers = 1U << 20;

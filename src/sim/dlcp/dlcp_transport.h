@@ -65,6 +65,10 @@ struct DlcpParameters {
   [[nodiscard]] proto::TransferOrder transfer_order() const;
 };
 
+// Flows are tensors of elements of this size.
+inline constexpr Bytes kDlcpElement{4};
+[[nodiscard]] std::int64_t dlcp_elements(std::uint64_t bytes);  // the last may be short
+
 class DlcpTransport final : public TransportFactory {
  public:
   DlcpTransport(const DlcpParameters& parameters, std::string description)
@@ -74,6 +78,11 @@ class DlcpTransport final : public TransportFactory {
   // Must not be called: DLCP flows have no senders of their own.
   [[nodiscard]] std::unique_ptr<Sender> make_sender(std::uint64_t flow_bytes,
                                                     std::optional<double> window) const override;
+  // A segment carries whole elements.
+  [[nodiscard]] std::uint64_t piece_bytes() const override {
+    return static_cast<std::uint64_t>(parameters_.segment.count() / kDlcpElement.count() *
+                                      kDlcpElement.count());
+  }
   [[nodiscard]] std::uint32_t header_bytes() const override {
     return static_cast<std::uint32_t>(parameters_.header.count());
   }

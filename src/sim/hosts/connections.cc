@@ -43,6 +43,24 @@ void Connections::send(Rank from, Rank to, Bytes size, std::int64_t urgency,
   }
 }
 
+FlowId Connections::begin(Rank from, Rank to, Bytes size, const Watched& watched,
+                          std::function<void()> then, MessageClass kind) {
+  CHECK(options_.in_pieces);
+  const FlowId flow = network_.start_flow({.source = host_of(from),
+                                           .target = host_of(to),
+                                           .bytes = static_cast<std::uint64_t>(size.count()),
+                                           .transport = options_.transport,
+                                           .tag = options_.tag,
+                                           .priority = kind.priority,
+                                           .pull = kind.pull,
+                                           .watcher = watched.watcher,
+                                           .cookie = watched.cookie,
+                                           .urgency = watched.urgency,
+                                           .order = watched.order});
+  ends_.expect(flow, std::move(then));
+  return flow;
+}
+
 bool Connections::has_room(const Connection& connection) const {
   return options_.most_at_once == 0 || connection.flowing < options_.most_at_once;
 }

@@ -1,6 +1,9 @@
 // Orders what ranks send one another: each pair of ranks has a connection on which a limited number
 // of messages flows at a time, the most urgent first. Over TCP and similar transports every message
 // is a flow of its own; on a warm connection it starts with the window that the last one left.
+//
+// Messages that are sent piece by piece have no turns here: over TCP they share a stream for each
+// pair of ranks, over DLCP the endpoints order them (FlowSpec::watcher).
 #pragma once
 
 #include <cstdint>
@@ -37,6 +40,9 @@ struct ConnectionOptions {
   int most_at_once = 1;
   // Messages that may flow at once from one rank to all others; 0: all of them.
   int most_per_rank = 0;
+  // Whether plans send their messages piece by piece, by begin(). Requires a transport that has
+  // pieces. The limits above are for send().
+  bool in_pieces = false;
   // Whether a message starts with the congestion window of the one before.
   bool warm = true;
   std::uint64_t tag = 0;  // given to every flow
@@ -53,6 +59,27 @@ class Connections {
   // `then` is called when the last byte has arrived. The flow's completion time counts from here.
   void send(Rank from, Rank to, Bytes size, std::int64_t urgency, std::function<void()> then,
             MessageClass kind = {});
+
+  [[nodiscard]] bool in_pieces() const { return options_.in_pieces; }
+  // Whether pieces of a message may arrive in any order.
+  [[nodiscard]] bool loses_order() const { return options_.transport->dlcp() != nullptr; }
+  [[nodiscard]] std::uint32_t pieces_of(Bytes size) const {
+    return options_.transport->pieces_of(static_cast<std::uint64_t>(size.count()));
+  }
+  // A number for what follows, larger than all before.
+  std::uint64_t next_order() { return next_order_++; }
+  // Begins a message of which nothing leaves before offer(). The watcher is told what arrives with
+  // the cookie; then `then` is called, at the message's end. Lower `urgency` goes first, then lower
+  // `order`.
+  struct Watched {
+    FlowWatcher* watcher = nullptr;
+    std::uint64_t cookie = 0;
+    std::int64_t urgency = 0;
+    std::uint64_t order = 0;
+  };
+  FlowId begin(Rank from, Rank to, Bytes size, const Watched& watched, std::function<void()> then,
+               MessageClass kind);
+  void offer(FlowId message, exec::Run pieces) { network_.offer(message, pieces); }
 
  private:
   struct Message {

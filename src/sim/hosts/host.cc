@@ -65,6 +65,12 @@ FlowId Hosts::start_flow(const FlowSpec& spec) {
     aggregation_.start_flow(id, spec);
     return id;
   }
+  if (spec.watcher != nullptr) {
+    flows_.push_back(nullptr);
+    ++active_;
+    start_message(id, spec);
+    return id;
+  }
   flows_.push_back(std::make_unique<Flow>(spec));
   Flow& flow = *flows_.back();
   std::optional<double> window;
@@ -73,29 +79,35 @@ FlowId Hosts::start_flow(const FlowSpec& spec) {
     if (kept != windows_.end()) window = kept->second;
   }
   flow.sender = spec.transport->make_sender(spec.bytes, window);
-  flow.header_bytes = spec.transport->header_bytes();
-  flow.ack_priority = spec.transport->ack_priority();
+  prepare(flow);
+  ++active_;
+  drive(id, flow);
+  return id;
+}
+
+// The flow has its sender.
+void Hosts::prepare(Flow& flow) {
+  flow.header_bytes = flow.spec.transport->header_bytes();
+  flow.ack_priority = flow.spec.transport->ack_priority();
   const std::uint64_t paths = path_prng_.next();
   flow.data_path = static_cast<std::uint32_t>(paths);
   flow.ack_path = static_cast<std::uint32_t>(paths >> 32);
-  if (spec.path >= 0) {
+  if (flow.spec.path >= 0) {
     flow.fixed_path = true;
-    flow.data_path = flow.ack_path = static_cast<std::uint32_t>(spec.path);
+    flow.data_path = flow.ack_path = static_cast<std::uint32_t>(flow.spec.path);
   }
   flow.start = events_.now();
-  ++active_;
   flow.sender->start(events_.now());
-  drive(id, flow);
-  return id;
 }
 
 std::optional<FlowProgress> Hosts::progress_of(FlowId id) const {
   const Flow* flow = flows_[id.index()].get();
   if (flow == nullptr) {
+    if (const auto progress = streams_.progress_of(id); progress) return progress;
     const auto progress = dlcp_.progress_of(id);
     return progress ? progress : aggregation_.progress_of(id);
   }
-  if (flow->ended) return std::nullopt;
+  if (flow->ended || flow->stream_sender != nullptr) return std::nullopt;
   return FlowProgress{flow->spec, flow->start, flow->receiver.received_bytes()};
 }
 
@@ -119,7 +131,8 @@ void Hosts::on_packet(std::uint32_t place) {
 void Hosts::on_data(std::uint32_t place, Flow& flow) {
   PooledPacket& packet = pool_[place];
   const FlowId id = packet.flow;
-  packet.sequence = flow.receiver.on_data(packet.sequence, packet.payload);
+  const std::uint64_t expected = flow.receiver.on_data(packet.sequence, packet.payload);
+  packet.sequence = expected;
   packet.kind = PacketKind::kAck;
   std::swap(packet.source, packet.target);
   packet.payload = 0;
@@ -130,7 +143,13 @@ void Hosts::on_data(std::uint32_t place, Flow& flow) {
   packet.echo = packet.ecn == Ecn::kCongested;
   packet.ecn = Ecn::kNotCapable;
   fabric_.send(packet.source, place);
-  if (flow.receiver.complete() && !flow.ended) end_flow(id, flow);
+  if (flow.stream_sender != nullptr) {
+    streams_.on_prefix(flow.stream, expected, [this, &flow](const Streams::Message& message) {
+      end_message(flow, message);
+    });
+  } else if (flow.receiver.complete() && !flow.ended) {
+    end_flow(id, flow);
+  }
 }
 
 void Hosts::on_ack(std::uint32_t place, Flow& flow) {
@@ -151,7 +170,7 @@ void Hosts::drive(FlowId id, Flow& flow) {
     }
   } else if (port_limit_ == switches::kNoLimit) {
     SegmentToSend segment;
-    while (flow.sender->poll_transmit(events_.now(), segment)) send_segment(id, flow, segment);
+    while (poll(flow, segment)) send_segment(id, flow, segment);
   } else {
     if (!flow.in_turn) lines_.join(flow.spec.source, static_cast<std::uint32_t>(id.value()));
     flow.in_turn = true;
@@ -169,7 +188,7 @@ void Hosts::drive(FlowId id, Flow& flow) {
 bool Hosts::fill_socket(FlowId id, Flow& flow) {
   SegmentToSend segment;
   while (fabric_.socket_backlog(PacketKind::kData, id) < socket_limit_) {
-    if (!flow.sender->poll_transmit(events_.now(), segment)) return false;
+    if (!poll(flow, segment)) return false;
     send_segment(id, flow, segment);
   }
   return true;
@@ -193,7 +212,7 @@ void Hosts::send_in_turn(Rank host) {
     if (flow == nullptr) return false;
     const FlowId id(static_cast<std::int32_t>(index));
     SegmentToSend segment;
-    flow->in_turn = flow->sender->poll_transmit(events_.now(), segment);
+    flow->in_turn = poll(*flow, segment);
     if (!flow->in_turn) return false;
     send_segment(id, *flow, segment);
     set_timer(id, *flow);
@@ -310,6 +329,7 @@ void Hosts::on_flow_done(std::function<void(const FlowResult&)> callback) {
 
 void Hosts::check(bool idle, std::vector<std::string>& violations) const {
   dlcp_.check(idle, violations);
+  if (idle) streams_.check_idle(violations);
   aggregation_.check(violations);
   if (faster_than_oracle_ == 0) return;
   violations.push_back(fmt::format("{} flows were faster than their oracle; the first: {}",

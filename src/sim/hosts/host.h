@@ -8,8 +8,9 @@
 // (as it does with every acknowledgement) is not rescheduled; when the event comes too early, it is
 // set again for the sender's timeout at that time.
 //
-// Flows of DLCP and of aggregation are only numbered and reported here; DlcpHosts and
-// AggregationHosts do the rest.
+// Flows with a watcher share streams: such a flow is a message (streams.h), and the stream has a
+// number and a record here as flows have. Flows of DLCP and of aggregation are only numbered and
+// reported here; DlcpHosts and AggregationHosts do the rest.
 #pragma once
 
 #include <cstddef>
@@ -28,6 +29,7 @@
 #include "sim/core/network.h"
 #include "sim/dlcp/dlcp_hosts.h"
 #include "sim/hosts/host_lines.h"
+#include "sim/hosts/streams.h"
 #include "sim/observe/oracle.h"
 #include "switch/queueing/admission.h"
 
@@ -40,6 +42,8 @@ class Hosts {
         AggregationSwitches& switches, Oracle& oracle, NetworkCounters& counters);
 
   FlowId start_flow(const FlowSpec& spec);
+  // As Network::offer().
+  void offer(FlowId id, exec::Run pieces);
   // Takes a packet that has reached the host it is for.
   void on_packet(std::uint32_t packet);
   // Handles a kTimer event.
@@ -82,6 +86,11 @@ class Hosts {
     std::uint32_t ack_path = 0;
     Time start;
     FlowSpec spec;
+    // Of a stream: its sender again, its number, and its sender's counters when its last message
+    // ended. The spec is that of its first message.
+    StreamSender* stream_sender = nullptr;
+    std::uint32_t stream = 0;
+    SenderCounters counted;
   };
   // A connection that keeps its window from flow to flow.
   struct Connection {
@@ -94,6 +103,11 @@ class Hosts {
     std::size_t operator()(const Connection& c) const;
   };
 
+  void prepare(Flow& flow);
+  void start_message(FlowId id, const FlowSpec& spec);
+  void end_message(Flow& carrier, const Streams::Message& message);
+  // Returns false if the flow has nothing to send now.
+  bool poll(Flow& flow, SegmentToSend& segment);
   void on_data(std::uint32_t place, Flow& flow);
   void on_ack(std::uint32_t place, Flow& flow);
   // Sends what the sender has and its host's port takes, sets its timer, and deletes the flow when
@@ -128,6 +142,7 @@ class Hosts {
   std::uint64_t socket_limit_;  // bytes of one flow at a host's port; 0: no such limit
   HostLines lines_;             // flows that may have more to send than their port takes
   std::vector<std::unique_ptr<Flow>> flows_;  // by id; null: done, or not TCP
+  Streams streams_;
   DlcpHosts dlcp_;
   AggregationHosts aggregation_;
   std::size_t active_ = 0;

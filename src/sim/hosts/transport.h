@@ -54,11 +54,19 @@ class Sender {
   // Returns false if there is nothing to send now.
   virtual bool poll_transmit(Time now, SegmentToSend& out) = 0;
   [[nodiscard]] virtual std::optional<Time> next_timeout() const = 0;
-  // Whether every byte has been acknowledged.
+  // Whether every byte has been acknowledged, and none will follow.
   [[nodiscard]] virtual bool done() const = 0;
   [[nodiscard]] virtual const SenderCounters& counters() const = 0;
   // Congestion window in bytes, for traces and for warm starts.
   [[nodiscard]] virtual double window() const = 0;
+};
+
+// The sender of a stream: bytes are appended to it, and it is never done.
+class StreamSender : public Sender {
+ public:
+  virtual void extend(std::uint64_t bytes) = 0;
+  // How many bytes were appended and never sent.
+  [[nodiscard]] virtual std::uint64_t unsent() const = 0;
 };
 
 // Acknowledges every data packet at once, with the next byte expected in order.
@@ -66,6 +74,8 @@ class Receiver {
  public:
   explicit Receiver(std::uint64_t flow_bytes) : flow_bytes_(flow_bytes) {}
 
+  // So many more bytes will come.
+  void extend(std::uint64_t bytes) { flow_bytes_ += bytes; }
   // Takes payload [sequence, sequence + payload); returns the next byte expected.
   std::uint64_t on_data(std::uint64_t sequence, std::uint32_t payload);
   [[nodiscard]] bool complete() const { return expected_ == flow_bytes_; }
@@ -105,6 +115,15 @@ class TransportFactory {
   // flow to flow.
   [[nodiscard]] virtual std::unique_ptr<Sender> make_sender(std::uint64_t flow_bytes,
                                                             std::optional<double> window) const = 0;
+  // Null: the transport has no streams, since it decides by the sizes of flows.
+  [[nodiscard]] virtual std::unique_ptr<StreamSender> make_stream() const { return nullptr; }
+  // The bytes of a piece, if messages can be sent piece by piece (FlowSpec::watcher): what a full
+  // packet carries. 0: they cannot.
+  [[nodiscard]] virtual std::uint64_t piece_bytes() const { return 0; }
+  // Of how many pieces a message consists; the last may be shorter. Requires that there are pieces.
+  [[nodiscard]] std::uint32_t pieces_of(std::uint64_t bytes) const {
+    return static_cast<std::uint32_t>((bytes + piece_bytes() - 1) / piece_bytes());
+  }
   [[nodiscard]] virtual std::uint32_t header_bytes() const = 0;  // of every packet, acks included
   [[nodiscard]] virtual std::uint8_t ack_priority() const { return 0; }
   // Not null: flows are transfers of DLCP (sim/dlcp), and make_sender() is not called.

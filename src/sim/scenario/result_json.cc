@@ -61,9 +61,11 @@ Json aggregation_json(const AggregationCounters& c) {
 
 Json job_json(const JobResult& job, const Histogram& flows) {
   Json iterations = Json::array();
+  Json slowest = Json::array();
   double sum = 0;
   for (const IterationResult& i : job.iterations) {
     iterations.push_back(i.duration().ms());
+    slowest.push_back(i.slowest_worker.ms());
     sum += i.duration().ms();
   }
   Json mean;  // null while the job is not done
@@ -81,6 +83,7 @@ Json job_json(const JobResult& job, const Histogram& flows) {
             {"pace_ms", pace},
             {"worker_pace_ms", worker_paces},
             {"iterations_ms", iterations},
+            {"slowest_iterations_ms", slowest},
             {"samples_per_s", job.samples_per_second},
             {"samples_per_s_worker", job.samples_per_second / static_cast<double>(job.workers)},
             {"goodput_gbps", job.goodput_gbps},

@@ -212,8 +212,19 @@ Status ScenarioReader::read_queues(const Fields& fields, QueueOptions& queues,
 }
 
 Status ScenarioReader::read_connections(const YAML::Node& node) {
-  static constexpr std::array<std::string_view, 3> kKeys{"at_once", "per_worker", "warm"};
+  static constexpr std::array<std::string_view, 4> kKeys{"forward", "at_once", "per_worker",
+                                                         "warm"};
+  static constexpr std::array<std::string_view, 2> kForward{"chunks", "packets"};
   THALWEG_TRY(const Fields fields, fields_of(node, "'connections'", {}, kKeys));
+  std::size_t forward = 0;
+  THALWEG_TRY_STATUS(take(fields, "forward", forward, as_choice(kForward)));
+  scenario_.in_pieces = forward == 1;
+  for (const char* const field : {"at_once", "per_worker", "warm"}) {
+    if (!scenario_.in_pieces || !fields.contains(field)) continue;
+    return error(node, fmt::format("'{}' is for 'forward: chunks': packets of messages between two "
+                                   "workers share a stream",
+                                   field));
+  }
   std::int64_t at_once = scenario_.most_at_once;
   THALWEG_TRY_STATUS(take(fields, "at_once", at_once, as_whole(0, 1'000'000)));
   scenario_.most_at_once = static_cast<int>(at_once);

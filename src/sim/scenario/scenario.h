@@ -98,6 +98,7 @@ struct Scenario {
   std::shared_ptr<const TransportFactory> transport;
   NetworkOptions network;
   // How jobs use connections; single flows always start cold.
+  bool in_pieces = false;
   int most_at_once = 1;
   int most_per_worker = 0;
   bool warm = true;

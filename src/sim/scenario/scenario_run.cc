@@ -120,6 +120,7 @@ Status ScenarioRun::add_job(const ScenarioJob& job) {
                                     ConnectionOptions{.transport = job.transport.get(),
                                                       .most_at_once = scenario_.most_at_once,
                                                       .most_per_rank = scenario_.most_per_worker,
+                                                      .in_pieces = scenario_.in_pieces,
                                                       .warm = scenario_.warm,
                                                       .tag = result_.groups.size(),
                                                       .hosts = job.hosts}));

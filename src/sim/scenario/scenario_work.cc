@@ -194,6 +194,11 @@ Result<ScenarioJob> ScenarioReader::read_job(const YAML::Node& node) const {
     job.topology = scenario_.topology;
   }
   THALWEG_TRY_STATUS(read_exchange(fields, job, node));
+  if (scenario_.in_pieces && fields.contains("scheme") && job.transport->piece_bytes() == 0) {
+    return error(node,
+                 "'forward: packets' is for transports that do not look at the size of a message: "
+                 "newreno, cubic, dctcp, dlcp");
+  }
   job.name = job.model.name;
   THALWEG_TRY_STATUS(take(fields, "name", job.name, as_text()));
   std::size_t overlap = 1;

@@ -32,6 +32,8 @@ struct PfabricSettings : TcpParameters {
 
 class PfabricSender final : public TcpSender {
  public:
+  static constexpr bool kLooksAtSize = true;
+
   PfabricSender(const PfabricSettings& settings, std::uint64_t flow_bytes,
                 std::optional<double> window)
       : TcpSender(settings, flow_bytes, window), settings_(settings) {}

@@ -16,6 +16,8 @@ namespace {
 
 class PiasSender final : public DctcpSender {
  public:
+  static constexpr bool kLooksAtSize = true;
+
   PiasSender(const PiasParameters& parameters, std::uint64_t flow_bytes,
              std::optional<double> window)
       : DctcpSender(parameters, flow_bytes, window), parameters_(parameters) {}

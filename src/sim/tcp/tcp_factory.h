@@ -22,6 +22,14 @@ class TcpFactory final : public TransportFactory {
                                                     std::optional<double> window) const override {
     return std::make_unique<SenderType>(parameters_, flow_bytes, window);
   }
+  [[nodiscard]] std::unique_ptr<StreamSender> make_stream() const override {
+    if constexpr (SenderType::kLooksAtSize) return nullptr;
+    return std::make_unique<SenderType>(parameters_, 0, std::nullopt);
+  }
+  [[nodiscard]] std::uint64_t piece_bytes() const override {
+    if constexpr (SenderType::kLooksAtSize) return 0;
+    return static_cast<std::uint64_t>(parameters_.mss.count());
+  }
   [[nodiscard]] std::uint32_t header_bytes() const override {
     return static_cast<std::uint32_t>(parameters_.header.count());
   }

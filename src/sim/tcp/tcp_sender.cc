@@ -22,13 +22,18 @@ TcpSender::TcpSender(const TcpParameters& parameters, std::uint64_t flow_bytes,
     : parameters_(parameters),
       flow_bytes_(flow_bytes),
       slow_start_threshold_(std::numeric_limits<double>::infinity()),
-      segment_limit_(static_cast<std::uint32_t>(parameters.mss.count())) {
-  CHECK(flow_bytes > 0);
+      segment_limit_(static_cast<std::uint32_t>(parameters.mss.count())),
+      is_stream_(flow_bytes == 0) {
   set_window(std::max(mss(), window.value_or(parameters.initial_window * mss())));
   if (window && parameters.warm == WarmStart::kAvoidance) slow_start_threshold_ = window_;
 }
 
 void TcpSender::start(Time /*now*/) { CHECK(high_ == 0, "a flow starts once"); }
+
+void TcpSender::extend(std::uint64_t bytes) {
+  CHECK(is_stream_);
+  flow_bytes_ += bytes;
+}
 
 bool TcpSender::poll_transmit(Time now, SegmentToSend& out) {
   const std::uint64_t sequence = retransmit_head_ ? acked_ : next_;
@@ -182,7 +187,7 @@ void TcpSender::measure(Duration rtt) {
 
 std::uint32_t TcpSender::segment_at(std::uint64_t sequence) const {
   const auto mss_bytes = static_cast<std::uint64_t>(parameters_.mss.count());
-  const std::uint64_t to_boundary = mss_bytes - sequence % mss_bytes;
+  const std::uint64_t to_boundary = is_stream_ ? mss_bytes : mss_bytes - sequence % mss_bytes;
   const std::uint64_t left = flow_bytes_ - sequence;
   return static_cast<std::uint32_t>(std::min({to_boundary, left, std::uint64_t{segment_limit_}}));
 }

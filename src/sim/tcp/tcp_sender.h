@@ -18,7 +18,8 @@
 // 1. acked_ <= next_ <= high_ <= flow_bytes_; [acked_, next_) is outstanding.
 // 2. While bytes are outstanding the timer is set.
 // 3. During recovery next_ == high_, and acked_ < recover_ <= high_.
-// 4. Segments end at multiples of the MSS or at the end of the flow.
+// 4. Segments of a flow end at multiples of the MSS or at the flow's end. Those of a stream are as
+//    large as what is there when they leave, up to the MSS.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +30,13 @@
 
 namespace thalweg::sim {
 
-class TcpSender : public Sender {
+class TcpSender : public StreamSender {
  public:
-  // The parameters must be valid and outlive the sender. Requires flow_bytes above 0.
+  // Whether the scheme decides by the size of a flow, so that it has no streams.
+  static constexpr bool kLooksAtSize = false;
+
+  // The parameters must be valid and outlive the sender. With flow_bytes of 0 it is a stream, whose
+  // bytes extend() appends.
   TcpSender(const TcpParameters& parameters, std::uint64_t flow_bytes,
             std::optional<double> window);
 
@@ -40,7 +45,10 @@ class TcpSender : public Sender {
   void on_timeout(Time now) final;
   bool poll_transmit(Time now, SegmentToSend& out) final;
   [[nodiscard]] std::optional<Time> next_timeout() const final;
-  [[nodiscard]] bool done() const final { return acked_ == flow_bytes_; }
+  [[nodiscard]] bool done() const final { return acked_ == flow_bytes_ && !is_stream_; }
+  // Requires a stream.
+  void extend(std::uint64_t bytes) final;
+  [[nodiscard]] std::uint64_t unsent() const final { return flow_bytes_ - high_; }
   [[nodiscard]] const SenderCounters& counters() const final { return counters_; }
   // The window in bytes, without the inflation of fast recovery.
   [[nodiscard]] double window() const final { return window_; }
@@ -115,6 +123,7 @@ class TcpSender : public Sender {
   std::uint32_t segment_limit_;
   std::uint32_t duplicates_ = 0;
   std::uint32_t timeouts_in_a_row_ = 0;
+  const bool is_stream_;
   bool timer_set_ = false;
   bool measured_ = false;
   bool in_recovery_ = false;

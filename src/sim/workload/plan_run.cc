@@ -1,57 +1,221 @@
 #include "sim/workload/plan_run.h"
 
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
 #include "base/check.h"
+#include "exec/progress.h"
 
 namespace thalweg::sim {
+namespace {
 
-PlanRun::PlanRun(const plan::Plan& plan, Connections& connections, std::int64_t urgency,
-                 std::uint8_t priority, std::function<void(Rank)> rank_done,
-                 std::span<const Rank> members, Pace pace)
-    : plan_(plan),
-      connections_(connections),
-      urgency_(urgency),
-      priority_(priority),
-      rank_done_(std::move(rank_done)),
-      members_(members),
-      pace_(pace),
-      held_(pace == Pace::kRendezvous ? static_cast<std::size_t>(plan.ranks) : 0),
-      progress_(plan),
-      started_(static_cast<std::size_t>(plan.ranks), false),
-      finished_(static_cast<std::size_t>(plan.ranks), false) {
-  for (Rank helper(plan.contributors); helper.value() < plan.ranks; ++helper) start(helper);
+constexpr int kSlotBits = 32;
+
+// `Extent`: Prefix where pieces arrive in order, or are whole chunks; else RunSet.
+template <class Extent>
+class PlanRunBy final : public PlanRun, private FlowWatcher {
+ public:
+  PlanRunBy(const RunnablePlan& plan, Connections& connections, PlanRunOptions options)
+      : plan_(plan),
+        connections_(connections),
+        options_(std::move(options)),
+        number_(connections.next_order()),
+        ranks_(plan.ranks.size()) {
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      const exec::RankPlan& of_rank = plan_.ranks[r];
+      RankRun& rank = ranks_[r];
+      rank.progress.start(of_rank, false, [&](std::uint32_t b) { return units_of(of_rank, b); });
+      rank.ended.assign(of_rank.arrivals().size(), false);
+      rank.arrivals_left = of_rank.arrivals().size();
+      if (connections_.in_pieces()) rank.flows.assign(of_rank.sends().size(), FlowId());
+    }
+    for (auto r = static_cast<std::size_t>(plan.contributors); r < ranks_.size(); ++r) {
+      start(Rank(static_cast<std::int32_t>(r)));
+    }
+  }
+
+  void start(Rank rank) override;
+
+ private:
+  struct Ready {
+    std::uint32_t send = 0;
+    exec::Run units;
+  };
+  // Units of a slot that arrived before the rank started; none if the slot's transfer ended then.
+  struct Early {
+    std::uint32_t slot = 0;
+    exec::Run units;
+  };
+  struct RankRun {
+    exec::Progress<Extent> progress;
+    std::vector<bool> ended;    // [slot]: its transfer is over
+    std::vector<FlowId> flows;  // [send]: its message, if it has begun; only with pieces
+    std::size_t arrivals_left = 0;
+    bool started = false;
+    bool finished = false;
+    bool sending = false;      // send_ready() runs
+    std::vector<Ready> ready;  // what may leave and was not sent
+    std::vector<Early> early;
+    std::vector<std::pair<Rank, Ready>> held;  // sends to this rank that wait for its start
+  };
+  // What progress.h calls. What becomes ready is sent afterwards, since sending may end a transfer.
+  struct Actions {
+    PlanRunBy& self;
+    std::size_t rank;
+    void apply(std::uint32_t slot, exec::Run /*units*/) const { self.look_at(rank, slot); }
+    void ready(std::uint32_t send, exec::Run units) const {
+      self.ranks_[rank].ready.push_back({send, units});
+    }
+  };
+
+  [[nodiscard]] std::size_t units_of(const exec::RankPlan& plan, std::uint32_t buffer) const {
+    const Bytes size(static_cast<std::int64_t>(plan.buffers()[buffer].bytes));
+    return connections_.in_pieces() ? connections_.pieces_of(size) : 1;
+  }
+  [[nodiscard]] Rank member(Rank rank) const {
+    return options_.members.empty() ? rank : options_.members[rank.index()];
+  }
+
+  void on_arrived(std::uint64_t cookie, exec::Run pieces) override {
+    come(cookie >> kSlotBits, static_cast<std::uint32_t>(cookie), pieces);
+  }
+  void come(std::size_t rank, std::uint32_t slot, exec::Run units);
+  // The transfer is over: what has not come never will.
+  void end(std::uint64_t cookie);
+  void take(std::size_t rank, const Early& early);
+  void look_at(std::size_t rank, std::uint32_t slot);
+  void look_at(std::size_t rank);
+  void send_ready(std::size_t rank);
+  void send(Rank rank, const Ready& ready);
+
+  const RunnablePlan& plan_;
+  Connections& connections_;
+  const PlanRunOptions options_;
+  const std::uint64_t number_;  // among all runs of the connections
+  std::vector<RankRun> ranks_;
+};
+
+// What may leave at a rank's start leaves chunk by chunk.
+template <class Extent>
+void PlanRunBy<Extent>::start(Rank rank) {
+  RankRun& run = ranks_[rank.index()];
+  CHECK(!run.started, "rank {} starts twice", rank.value());
+  run.started = true;
+  for (const auto& [source, ready] : std::exchange(run.held, {})) send(source, ready);
+  run.progress.begin(Actions{*this, rank.index()});
+  for (const Early& early : std::exchange(run.early, {})) take(rank.index(), early);
+  const exec::RankPlan& plan = plan_.ranks[rank.index()];
+  std::ranges::stable_sort(run.ready, {}, [&](const Ready& ready) {
+    const exec::RankPlan::Send& s = plan.sends()[ready.send];
+    return std::tuple(plan.buffers()[s.buffer].chunk, s.after, ready.send);
+  });
+  send_ready(rank.index());
+  look_at(rank.index());
 }
 
-void PlanRun::start(Rank rank) {
-  CHECK(!started_[rank.index()], "rank {} starts twice", rank.value());
-  started_[rank.index()] = true;
-  if (pace_ == Pace::kRendezvous) {
-    for (const std::size_t transfer : held_[rank.index()]) send(transfer);
-    held_[rank.index()].clear();
-  }
-  progress_.start(rank, [this](std::size_t transfer) { send(transfer); });
+template <class Extent>
+void PlanRunBy<Extent>::come(std::size_t rank, std::uint32_t slot, exec::Run units) {
+  take(rank, {slot, units});
+  send_ready(rank);
   look_at(rank);
 }
 
-void PlanRun::send(std::size_t transfer) {
-  const plan::PlanTransfer& t = plan_.transfers[transfer];
-  if (pace_ == Pace::kRendezvous && !started_[t.target.index()]) {
-    held_[t.target.index()].push_back(transfer);
-    return;
-  }
-  const auto on_arrival = [this, transfer] {
-    const Rank target = plan_.transfers[transfer].target;
-    progress_.arrive(transfer, [this](std::size_t ready) { send(ready); });
-    look_at(target);
-  };
-  connections_.send(member(t.source), member(t.target), plan_.size_of(t.chunk), urgency_,
-                    on_arrival,
-                    {.priority = priority_, .pull = t.kind == plan::TransferKind::kCopy});
+template <class Extent>
+void PlanRunBy<Extent>::end(std::uint64_t cookie) {
+  come(cookie >> kSlotBits, static_cast<std::uint32_t>(cookie), {});
 }
 
-void PlanRun::look_at(Rank rank) {
-  if (finished_[rank.index()] || !started_[rank.index()] || !progress_.done(rank)) return;
-  finished_[rank.index()] = true;
-  if (rank.value() < plan_.contributors) rank_done_(rank);
+template <class Extent>
+void PlanRunBy<Extent>::take(std::size_t rank, const Early& early) {
+  RankRun& run = ranks_[rank];
+  if (!run.started) {
+    run.early.push_back(early);
+    return;
+  }
+  if (!early.units.empty()) {
+    run.progress.come(early.slot, early.units, Actions{*this, rank});
+    return;
+  }
+  run.ended[early.slot] = true;
+  const Extent here = run.progress.here(early.slot);
+  const std::size_t units = run.progress.units_of(plan_.ranks[rank].arrivals()[early.slot].buffer);
+  if (here.count() == units) {
+    look_at(rank, early.slot);
+    return;
+  }
+  here.outside({0, units}, [&](exec::Run missing) {
+    run.progress.come(early.slot, missing, Actions{*this, rank});
+  });
+}
+
+template <class Extent>
+void PlanRunBy<Extent>::look_at(std::size_t rank, std::uint32_t slot) {
+  RankRun& run = ranks_[rank];
+  if (run.ended[slot] && run.progress.all_applied(slot)) --run.arrivals_left;
+}
+
+template <class Extent>
+void PlanRunBy<Extent>::look_at(std::size_t rank) {
+  RankRun& run = ranks_[rank];
+  if (run.finished || !run.started || run.arrivals_left > 0) return;
+  run.finished = true;
+  const Rank who(static_cast<std::int32_t>(rank));
+  if (who.value() < plan_.contributors) options_.rank_done(who);
+}
+
+template <class Extent>
+void PlanRunBy<Extent>::send_ready(std::size_t rank) {
+  RankRun& run = ranks_[rank];
+  if (run.sending) return;
+  run.sending = true;
+  for (std::size_t i = 0; i < run.ready.size(); ++i) {
+    const Ready ready = run.ready[i];
+    send(Rank(static_cast<std::int32_t>(rank)), ready);
+  }
+  run.ready.clear();
+  run.sending = false;
+}
+
+template <class Extent>
+void PlanRunBy<Extent>::send(Rank rank, const Ready& ready) {
+  const exec::RankPlan& plan = plan_.ranks[rank.index()];
+  const exec::RankPlan::Send& s = plan.sends()[ready.send];
+  RankRun& target = ranks_[s.target.index()];
+  if (options_.pace == Pace::kRendezvous && !target.started) {
+    target.held.emplace_back(rank, ready);
+    return;
+  }
+  // Small enough for std::function to keep it without allocating.
+  const std::uint64_t cookie = s.target.index() << kSlotBits | s.slot;
+  const auto at_end = [this, cookie] { end(cookie); };
+  const Bytes size(static_cast<std::int64_t>(plan.buffers()[s.buffer].bytes));
+  const MessageClass kind{.priority = options_.priority,
+                          .pull = s.kind == plan::TransferKind::kCopy};
+  if (!connections_.in_pieces()) {
+    connections_.send(member(rank), member(s.target), size, options_.urgency, at_end, kind);
+    return;
+  }
+  FlowId& flow = ranks_[rank.index()].flows[ready.send];
+  if (!flow.valid()) {
+    flow = connections_.begin(member(rank), member(s.target), size,
+                              {.watcher = this,
+                               .cookie = cookie,
+                               .urgency = options_.urgency,
+                               .order = number_ << kSlotBits | ready.send},
+                              at_end, kind);
+  }
+  connections_.offer(flow, ready.units);
+}
+
+}  // namespace
+
+std::unique_ptr<PlanRun> PlanRun::make(const RunnablePlan& plan, Connections& connections,
+                                       PlanRunOptions options) {
+  if (connections.in_pieces() && connections.loses_order()) {
+    return std::make_unique<PlanRunBy<exec::RunSet>>(plan, connections, std::move(options));
+  }
+  return std::make_unique<PlanRunBy<exec::Prefix>>(plan, connections, std::move(options));
 }
 
 }  // namespace thalweg::sim

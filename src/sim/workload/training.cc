@@ -39,7 +39,7 @@ Result<std::unique_ptr<TrainingJob>> TrainingJob::make(const ModelTable& model,
     THALWEG_TRY(const sync::Strategy strategy, sync::Strategy::make(options.scheme, topology));
     // What a worker that is ahead would send must not slow down exchanges that others still work
     // on.
-    if (strategy.in_parts()) job->pace_ = PlanRun::Pace::kRendezvous;
+    if (strategy.in_parts()) job->pace_ = Pace::kRendezvous;
     THALWEG_TRY_STATUS(job->make_exchanges(strategy, topology, group_aggregation));
   }
   if (scattered) {
@@ -52,6 +52,7 @@ Result<std::unique_ptr<TrainingJob>> TrainingJob::make(const ModelTable& model,
   for (Worker& worker : job->workers_) worker.layers_at.assign(layers, 0);
   job->runs_.resize(layers);
   job->workers_done_.assign(static_cast<std::size_t>(options.iterations), 0);
+  job->slowest_.assign(static_cast<std::size_t>(options.iterations), Duration());
   return job;
 }
 
@@ -131,6 +132,7 @@ void TrainingJob::begin_iteration(Rank rank) {
   Worker& worker = workers_[rank.index()];
   const auto iteration = static_cast<std::size_t>(worker.iteration);
   if (starts_.size() <= iteration) starts_.push_back(network_.now());
+  worker.begun.push_back(network_.now());
   worker.layer = 0;
   worker.backward = false;
   compute(rank);
@@ -297,21 +299,29 @@ TrainingJob::LayerRun& TrainingJob::run_of(int iteration, int layer) {
   while (!runs.empty() && runs.begin()->second.workers_left == 0) runs.erase(runs.begin());
   LayerRun& run = runs[iteration];
   run.workers_left = static_cast<int>(workers_.size());
-  for (const sync::GroupPlan& group :
-       exchanges_[static_cast<std::size_t>(iteration) % exchanges_.size()][l].groups) {
+  Exchanges& exchanges = exchanges_[static_cast<std::size_t>(iteration) % exchanges_.size()][l];
+  exchanges.runnable.resize(exchanges.groups.size());
+  for (std::size_t g = 0; g < exchanges.groups.size(); ++g) {
+    const sync::GroupPlan& group = exchanges.groups[g];
     run.missing.push_back(group.members.size());
     if (group.in_switch) {
       run.groups.emplace_back();
       continue;
     }
-    run.groups.push_back(std::make_unique<PlanRun>(
-        group.plan, connections_, urgency_of(iteration, layer),
-        tensor::priority_of_layer(l, model_.layers.size()),
-        [this, &run, &group, iteration, layer](Rank r) {
-          --run.workers_left;
-          on_layer_back(group.members[r.index()], iteration, layer);
-        },
-        group.members, pace_));
+    if (!exchanges.runnable[g]) {
+      exchanges.runnable[g] = std::make_unique<RunnablePlan>(group.plan);
+    }
+    const auto rank_done = [this, &run, &group, iteration, layer](Rank r) {
+      --run.workers_left;
+      on_layer_back(group.members[r.index()], iteration, layer);
+    };
+    run.groups.push_back(
+        PlanRun::make(*exchanges.runnable[g], connections_,
+                      {.rank_done = rank_done,
+                       .urgency = urgency_of(iteration, layer),
+                       .priority = tensor::priority_of_layer(l, model_.layers.size()),
+                       .members = group.members,
+                       .pace = pace_}));
   }
   return run;
 }
@@ -332,8 +342,12 @@ void TrainingJob::finish_iteration(Rank rank) {
   Worker& worker = workers_[rank.index()];
   const auto iteration = static_cast<std::size_t>(worker.finished() - 1);
   worker.end = network_.now();
+  slowest_[iteration] = std::max(slowest_[iteration], worker.end - worker.begun.front());
+  worker.begun.pop_front();
   if (++workers_done_[iteration] == static_cast<int>(workers_.size())) {
-    results_.push_back({.start = starts_[iteration], .end = network_.now()});
+    results_.push_back({.start = starts_[iteration],
+                        .end = network_.now(),
+                        .slowest_worker = slowest_[iteration]});
   }
   release_held();
   if (options_.overlap == Overlap::kByteScheduler) return;  // the worker has gone on already

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -63,6 +64,9 @@ struct TrainingOptions {
 struct IterationResult {
   Time start;  // when the first worker began its forward pass
   Time end;    // when the last worker could start the next iteration
+  // The longest time that a worker took from its own start to its own end. Where workers are not in
+  // step this is less than duration(), and it is what ranks measure that time their own calls.
+  Duration slowest_worker;
   [[nodiscard]] Duration duration() const { return end - start; }
 };
 
@@ -117,6 +121,7 @@ class TrainingJob {
     bool backward = false;
     bool waiting = false;        // for the layer's gradients of the previous iteration
     bool held = false;           // before the next iteration, because it is too far ahead
+    std::deque<Time> begun;      // when it began the iterations that it has not finished
     Time end;                    // when it finished its last iteration
     std::vector<int> layers_at;  // [layer]: iterations whose gradients are back
     [[nodiscard]] int finished() const { return *std::ranges::min_element(layers_at); }
@@ -158,6 +163,8 @@ class TrainingJob {
       Rank rank;       // its rank in the group's plan
     };
     std::vector<sync::GroupPlan> groups;
+    // [group]; null: not needed yet, or the group is summed in switches.
+    std::vector<std::unique_ptr<RunnablePlan>> runnable;
     std::vector<Aggregation*> sums;  // [group]; null: the group has a plan
     std::vector<Place> places;       // [worker]
   };
@@ -178,7 +185,7 @@ class TrainingJob {
 
   // [iteration of the period][layer]; empty if tensors are scattered or aggregated.
   std::vector<std::vector<Exchanges>> exchanges_;
-  PlanRun::Pace pace_ = PlanRun::Pace::kEager;
+  Pace pace_ = Pace::kEager;
   std::vector<Rank> servers_;  // servers of scattered tensors
   std::vector<Worker> workers_;
   // [layer]: the runs by iteration, from the oldest that some worker still needs. With BSP there
@@ -186,6 +193,7 @@ class TrainingJob {
   // together.
   std::vector<std::map<int, LayerRun>> runs_;
   std::vector<int> workers_done_;  // [iteration]
+  std::vector<Duration> slowest_;  // [iteration]: IterationResult::slowest_worker so far
   std::vector<IterationResult> results_;
   std::vector<Time> starts_;
   std::function<void(const ComputeSpan&)> observer_;

@@ -38,5 +38,16 @@ TEST(RankPlan, part__has_the_same_transfers_of_fewer_bytes) {
   for (std::size_t b = 0; b < bytes.size(); ++b) EXPECT_EQ(bytes[b], whole.buffers()[b].bytes);
 }
 
+TEST(RankPlan, of_all__equals_the_parts_made_one_by_one) {
+  for (const char* scheme : {"ring", "halving-doubling", "ps", "rat"}) {
+    const plan::Plan plan = plan_of(scheme, plan::Collective::kAllreduce, 6, 1003, 4);
+    const std::vector<RankPlan> all = RankPlan::of_all(plan);
+    ASSERT_EQ(all.size(), 6U);
+    for (Rank rank(0); rank.value() < 6; ++rank) {
+      EXPECT_EQ(all[rank.index()], RankPlan(plan, rank)) << scheme << ", rank " << rank.value();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace thalweg::exec

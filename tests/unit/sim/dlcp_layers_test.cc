@@ -71,14 +71,16 @@ Step run_step(const Case& c, std::uint64_t seed) {
   Connections connections(simulated, ends, {.transport = exact.get(), .most_at_once = 0});
   const plan::Plan plan =
       plan::make_plan(c.scheme, {.topology = network, .elements = kElements}).value();
+  const RunnablePlan runnable(plan);
   std::vector<std::unique_ptr<PlanRun>> buckets;
   for (std::size_t bucket = 0; bucket < kBuckets; ++bucket) {
     const std::uint8_t queue = c.layers ? tensor::priority_of_layer(bucket, kBuckets) : 1;
+    const auto rank_done = [&, bucket](Rank /*rank*/) {
+      step.all = simulated.now().since_start();
+      if (bucket == 0) step.front = step.all;
+    };
     buckets.push_back(
-        std::make_unique<PlanRun>(plan, connections, 0, queue, [&, bucket](Rank /*rank*/) {
-          step.all = simulated.now().since_start();
-          if (bucket == 0) step.front = step.all;
-        }));
+        PlanRun::make(runnable, connections, {.rank_done = rank_done, .priority = queue}));
     const auto later = static_cast<std::int64_t>(kBuckets - 1 - bucket);
     simulated.call_at(Time::at(c.gap * later), [&, bucket] {
       for (Rank rank(0); rank.value() < network.host_count(); ++rank) buckets[bucket]->start(rank);

@@ -307,6 +307,40 @@ TEST(Scenario, bad_input_of_more__names_the_line_and_what_is_allowed) {
       });
 }
 
+TEST(Scenario, forward_packets__needs_streams_and_no_limits_of_messages) {
+  const std::string text =
+      "topology: single-switch:hosts=2\ntransport: cubic\n"
+      "connections: {forward: packets}\njobs:\n  - {size: 1MB, scheme: ring}\n";
+  EXPECT_TRUE(scenario_of(text).in_pieces);
+  EXPECT_FALSE(scenario_of("topology: single-switch:hosts=2\ntransport: pias\n"
+                           "connections: {forward: chunks, at_once: 2}\n"
+                           "jobs:\n  - {size: 1MB, scheme: ring}\n")
+                   .in_pieces);
+  expect_refused(text,
+                 {
+                     {"packets", "bytes", "line 3", "chunks"},
+                     {"forward: packets", "forward: packets, at_once: 2", "line 3", "at_once"},
+                     {"forward: packets", "forward: packets, warm: no", "line 3", "warm"},
+                     {"cubic", "pias", "line 5", "newreno, cubic, dctcp, dlcp"},
+                     {"cubic", "pfabric", "line 5", "newreno, cubic, dctcp, dlcp"},
+                 });
+}
+
+// Without a barrier ranks drift apart, which no rank sees in the time of its own calls.
+TEST(Scenario, slowest_worker__does_not_count_how_far_workers_are_apart) {
+  const ScenarioResult result = fixture::result_of(
+      scenario_of("topology: single-switch:hosts=4,host=200M,delay=50us\ntransport: newreno\n"
+                  "network: {host_queue: 25kB}\nconnections: {forward: packets}\njobs:\n"
+                  "  - {size: 1MiB, scheme: halving-doubling, overlap: none, iterations: 8}\n"));
+  const std::vector<IterationResult>& iterations = result.jobs.front().iterations;
+  ASSERT_EQ(iterations.size(), 8U);
+  EXPECT_EQ(iterations.front().slowest_worker, iterations.front().duration());
+  for (const IterationResult& iteration : iterations) {
+    EXPECT_LE(iteration.slowest_worker, iteration.duration());
+  }
+  EXPECT_LT(iterations.back().slowest_worker.ms(), 0.97 * iterations.back().duration().ms());
+}
+
 TEST(Scenario, nothing_to_do__an_error) {
   const auto scenario = scenario_from_yaml("topology: single-switch:hosts=2\ntransport: dctcp\n",
                                            "empty.yaml", loaders());

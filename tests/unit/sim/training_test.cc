@@ -36,11 +36,12 @@ double packet_ms(const std::string& spec, const topology::Topology& topology, By
   Connections connections(network, ends, {.transport = transport.get()});
   int done = 0;
   Time last;
-  PlanRun run(plan, connections, 0, 1, [&](Rank) {
-    ++done;
-    last = network.now();
-  });
-  for (Rank r(0); r.value() < topology.host_count(); ++r) run.start(r);
+  const RunnablePlan runnable(plan);
+  const auto run = PlanRun::make(runnable, connections, {.rank_done = [&](Rank) {
+                                   ++done;
+                                   last = network.now();
+                                 }});
+  for (Rank r(0); r.value() < topology.host_count(); ++r) run->start(r);
   EXPECT_TRUE(network.run(kEver));
   EXPECT_EQ(done, topology.host_count());
   EXPECT_EQ(network.violations(), std::vector<std::string>{});

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "sim/scenario/scenario.h"
@@ -11,9 +13,22 @@
 namespace thalweg::lab::allreduce {
 namespace {
 
-// A communicator passes on the bytes of a chunk as they arrive. The simulator does so in parts of
-// this size.
-constexpr const char* kPart = "64KiB";
+// What the senders of a host keep in its queue: TCP small queues hold about a millisecond of a
+// flow, and at least two bursts of segmentation offload.
+constexpr Duration kSmallQueue = Duration::milliseconds(1);
+constexpr std::int64_t kLeastQueue = 16'000;
+constexpr std::int64_t kMostQueue = 64'000;
+
+std::int64_t host_queue(const topology::Topology& topology) {
+  double slowest = std::numeric_limits<double>::infinity();  // bytes per second
+  for (thalweg::Rank rank(0); rank.value() < topology.host_count(); ++rank) {
+    for (const topology::ArcId arc : topology.arcs_from(topology.host(rank))) {
+      slowest = std::min(slowest, topology.arc(arc).spec.rate.bytes_per_second());
+    }
+  }
+  const double bytes = slowest * kSmallQueue.s();
+  return bytes < kMostQueue ? std::max(static_cast<std::int64_t>(bytes), kLeastQueue) : kMostQueue;
+}
 
 // The scenario of the call. Buffers are those of the emulated network (emulated_network.cc), the
 // minimum of the retransmission timer is the kernel's, and delays are the topology's, which the
@@ -23,10 +38,10 @@ std::string scenario_text(const topology::Topology& topology, const SimulatedCal
                                     ? fmt::format("{{kind: dlcp, bound: {}}}", call.bound)
                                     : std::string("{kind: cubic, rto_min: 200ms}");
   std::string text = fmt::format(
-      "topology: given\ntransport: {}\nnetwork: {{port_buffer: 10MB, host_queue: 64kB}}\n"
-      "until: 600s\njobs:\n"
-      "  - {{size: {}B, scheme: \"{}\", overlap: none, partition: {}, iterations: {}}}\n",
-      transport, call.size.count(), call.scheme, kPart, call.calls);
+      "topology: given\ntransport: {}\nnetwork: {{port_buffer: 10MB, host_queue: {}B}}\n"
+      "connections: {{forward: packets}}\nuntil: 600s\njobs:\n"
+      "  - {{size: {}B, scheme: \"{}\", overlap: none, iterations: {}}}\n",
+      transport, host_queue(topology), call.size.count(), call.scheme, call.calls);
   if (call.loss == 0) return text;
   text += "faults:\n";
   for (const topology::Link& link : topology.links()) {
@@ -51,7 +66,7 @@ Result<Duration> simulate(const topology::Topology& topology, const SimulatedCal
   if (!result.finished) return Error("simulation: not over after 600 s");
   std::vector<Duration> times;
   for (const sim::IterationResult& iteration : result.jobs.front().iterations) {
-    times.push_back(iteration.duration());
+    times.push_back(iteration.slowest_worker);
   }
   std::ranges::sort(times);
   return times[times.size() / 2];

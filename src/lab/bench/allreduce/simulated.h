@@ -19,8 +19,9 @@ struct SimulatedCall {
   int calls = 11;    // made one after the other
 };
 
-// The median time of the calls. Switches have the buffers of the emulated
-// network. Processors and kernels take no time.
+// The median over the calls of the time of the slowest rank, as the benchmark reports it. Packets
+// are forwarded as communicators do. Switches have the buffers of the emulated network. Processors
+// and kernels take no time.
 Result<Duration> simulate(const topology::Topology& topology, const SimulatedCall& call);
 
 }  // namespace thalweg::lab::allreduce

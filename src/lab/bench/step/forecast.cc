@@ -22,9 +22,8 @@ constexpr int kMostSteps = 40;
 // The longest simulated time, which is a scenario's limit. Steps should need this part of it.
 constexpr Duration kLongest = Duration::milliseconds(3'600'000);
 constexpr double kPartOfLongest = 0.1;
-// A communicator passes on the bytes of a chunk as they arrive. The simulator does so in parts of
-// this size.
-constexpr const char* kPart = "64KiB";
+// Gloo's ring stores and forwards parts of chunks. Our communicators forward packets.
+constexpr const char* kGloosPart = "64KiB";
 constexpr int kSlots = 4096;  // of a switch that sums: more than its hosts have in flight
 
 // The scheme of our ranks where none is named is that for the largest bucket, since a simulated job
@@ -102,8 +101,12 @@ std::optional<std::string> scenario_text(const Settings& settings, const Library
       "until: {:.0f}s\n",
       transport_of(settings, library), library.prioritized ? "strict-priority" : "fifo",
       options.seed, kLongest.s());
-  std::string exchange =
-      fmt::format("scheme: \"{}\", partition: {}", scheme_of(settings, library), kPart);
+  std::string exchange = fmt::format("scheme: \"{}\"", scheme_of(settings, library));
+  if (library.gloo) {
+    exchange += fmt::format(", partition: {}", kGloosPart);
+  } else if (!atp) {
+    text += "connections: {forward: packets}\n";
+  }
   if (atp) {
     text += fmt::format("aggregation: {{slots: {}, elements: {}", kSlots,
                         CommunicatorOptions().atp_elements);
