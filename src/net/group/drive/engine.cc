@@ -162,14 +162,14 @@ void Engine::begin(const std::shared_ptr<Op>& op) {
     exchange_.settle();
     return;
   }
-  const bool awaited = op->awaited;  // the operation may be over soon
+  const bool will_drive = op->awaited && !op->is_dlcp;  // the operation may be over soon
   if (op->is_dlcp) {
     static_cast<DlcpOperation&>(*op).begin(
         [this](std::size_t bytes) { return blocks_.take(bytes); });
   } else {
     exchange_.begin(static_cast<StreamOperation&>(*op));
   }
-  if (!running_.empty() && !driven_ && !awaited) arm();
+  if (!running_.empty() && !driven_ && !will_drive) arm();
   nudge();
 }
 
