@@ -162,6 +162,38 @@ TEST(Channels, first_rank_dies_before_its_large_call__others_do_not_wait_for_it)
   });
 }
 
+// The store died with the rank, and no stream says so, because there are none yet.
+TEST(Channels, first_rank_dies_before_any_call__others_fail_at_once) {
+  expect_others_content(3, divided(3), 0, 10s, [](Communicator& all) {
+    std::this_thread::sleep_for(500ms);
+    if (all.rank() == 0) raise(SIGKILL);
+    std::this_thread::sleep_for(500ms);
+    std::vector<float> values(50'000);
+    return says(message_of(all.allreduce(TensorSpan::of(values), {})), "the store at");
+  });
+}
+
+// The first rank, which has the store, has stopped.
+TEST(Channels, store_that_does_not_answer__keeps_the_deadline) {
+  expect_others_content(2, divided(3), 0, 10s, [](Communicator& all) {
+    std::this_thread::sleep_for(500ms);
+    if (all.rank() == 0) {
+      const pid_t self = getpid();
+      if (fork() == 0) {
+        sleep(3);
+        _exit(kill(self, SIGKILL));
+      }
+      raise(SIGSTOP);
+    }
+    std::this_thread::sleep_for(500ms);
+    std::vector<float> values(50'000);
+    const auto begin = SteadyClock::now();
+    const std::string words =
+        message_of(all.allreduce(TensorSpan::of(values), {.deadline = 1000ms}));
+    return says(words, "in time") && SteadyClock::now() - begin < 1100ms;
+  });
+}
+
 TEST(Channels, many_operations__in_flight_with_any_priorities) {
   const std::uint64_t seed = test_seed();
   constexpr std::size_t kOperations = 60;

@@ -98,7 +98,8 @@ class Channels final : public OperationHost, public std::enable_shared_from_this
   // The number of parts of the operation.
   [[nodiscard]] std::size_t parts_of(const Op& op) const;
   // Why an operation cannot be started: the first engine's reason if it has one, or `error`.
-  [[nodiscard]] Error reason_of(const Error& error) const;
+  // Waits for that reason for a moment, until `until` at the latest.
+  [[nodiscard]] Error reason_of(const Error& error, Time until) const;
   // Takes over the first rank's word that begins to hold with this operation.
   Status ask(Time until);
   [[nodiscard]] Result<ChannelsWord> hear(Time until) const;
