@@ -1,9 +1,15 @@
 // Allreduces over DLCP, exact and with loss.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -89,6 +95,93 @@ TEST(CommunicatorDlcp, allreduce__what_is_lost_is_left_out_of_the_average) {
         EXPECT_LT(whole, static_cast<std::ptrdiff_t>(kElements)) << "nothing was lost";
       }
     });
+  }
+}
+
+// Rank r contributes 2^r to every element, so that a result says whose contributions are in it.
+struct RandomCalls {
+  std::uint64_t seed = 0;
+  int ranks = 0;
+  double bound = 0;
+  double result_bound = 0;
+  CommunicatorOptions common = over_dlcp();
+  bool several_ways = false;
+  bool own_payloads = false;  // ranks want packets of different sizes
+
+  static RandomCalls of(std::uint64_t seed) {
+    Prng prng(seed);
+    RandomCalls calls{.seed = seed};
+    calls.ranks = 2 + static_cast<int>(prng.below(4));
+    calls.bound = prng.chance(0.3) ? 0 : prng.real() * 0.5;
+    calls.result_bound = calls.bound * (prng.chance(0.3) ? 0 : prng.real());
+    calls.common.dlcp_payload = static_cast<std::uint32_t>(64 + 8 * prng.below(168));
+    calls.common.dlcp_paths = static_cast<std::uint32_t>(1 + prng.below(3));
+    calls.several_ways = prng.chance(0.3);
+    calls.own_payloads = calls.bound == 0 && prng.chance(0.5);
+    return calls;
+  }
+
+  CommunicatorOptions options_of(int rank) const {
+    CommunicatorOptions options = common;
+    if (several_ways) options.interfaces = net::several_ways(1)(rank).interfaces;
+    if (own_payloads) *options.dlcp_payload += static_cast<std::uint32_t>(rank % 2) * 64;
+    return options;
+  }
+
+  // Of as many elements as the number of ranks that the result divides by, it has the sum.
+  void check(std::span<const float> values, bool mean, bool sure, int rank) const {
+    const float whole = std::ldexp(1.0F, ranks) - 1;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const float average = mean ? values[i] : values[i] / static_cast<float>(ranks);
+      bool good = false;
+      for (int count = sure ? ranks : 1; count <= ranks && !good; ++count) {
+        const float sum = average * static_cast<float>(count);
+        const float exact = std::round(sum);
+        good = std::abs(sum - exact) < 1e-4F && exact > 0 && exact <= whole &&
+               std::popcount(static_cast<unsigned>(exact)) == count;
+      }
+      ASSERT_TRUE(good) << "rank " << rank << " element " << i << " is " << values[i];
+    }
+  }
+
+  void run(Communicator& all) const {
+    Prng prng(seed + 1);  // the same on all ranks
+    std::vector<std::vector<float>> tensors;
+    std::vector<CallOptions> options;
+    std::vector<Operation> flying;
+    for (int i = 0; i < 4; ++i) {
+      constexpr std::array kSizes{0U, 1U, 5U, 999U, 30'011U, 120'007U};
+      tensors.emplace_back(kSizes.at(prng.below(kSizes.size())), std::ldexp(1.0F, all.rank()));
+      constexpr std::array kSchemes{"", "ring", "butterfly", "rat", "halving-doubling"};
+      options.push_back({.op = prng.chance(0.5) ? ReduceOp::kMean : ReduceOp::kSum,
+                         .scheme = kSchemes.at(prng.below(kSchemes.size())),
+                         .loss_bound = bound,
+                         .result_loss_bound = result_bound});
+    }
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const auto operation = all.allreduce_async(TensorSpan::of(tensors[i]), options[i]);
+      ASSERT_TRUE(operation.ok()) << operation.error().message();
+      flying.push_back(*operation);
+    }
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const Status status = flying[i].wait();
+      ASSERT_TRUE(status.ok()) << status.error().message();
+      check(tensors[i], options[i].op == ReduceOp::kMean, bound == 0, all.rank());
+    }
+  }
+};
+
+// Segments are forwarded while others of their chunk are lost, and overtake each other on several
+// paths and ways.
+TEST(CommunicatorDlcp, random__every_average_is_of_the_contributions_in_its_sum) {
+  const std::uint64_t first = test_seed();
+  for (std::uint64_t seed = first; seed < first + 12 && !testing::Test::HasFailure(); ++seed) {
+    const RandomCalls calls = RandomCalls::of(seed);
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    const ScopedLoss loss(seed % 4 == 0 ? LosePacket() : lose_one_in(3 + seed % 50));
+    run_ranks_by(
+        calls.ranks, [&](int rank) { return calls.options_of(rank); },
+        [&](Communicator& all) { calls.run(all); });
   }
 }
 
@@ -183,6 +276,39 @@ TEST(CommunicatorDlcp, two_communicators__do_not_wait_for_each_others_addresses)
       other.join();
     }
   });
+}
+
+// Another thread leaves while the call starts. The tensor is the caller's again as soon as the
+// operation is over, even if the call that starts it has not returned.
+TEST(CommunicatorDlcp, leaving__while_a_call_starts_keeps_off_its_tensor) {
+  CommunicatorOptions options = over_dlcp();
+  options.size = 2;
+  options.channel_bytes = std::size_t{1} << 30;  // so that the tensor is not divided
+  options.store = free_address();
+  std::vector<pid_t> processes;
+  for (options.rank = 0; *options.rank < 2; ++*options.rank) {
+    processes.push_back(fork_rank(options, [](Communicator& all) {
+      std::vector<float> small(100);
+      if (!all.allreduce(TensorSpan::of(small), {}).ok()) return false;
+      constexpr std::size_t kBytes = std::size_t{64} << 20;
+      void* const tensor =
+          mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (tensor == MAP_FAILED) return false;
+      std::memset(tensor, 0, kBytes);
+      std::thread other([&all] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        all.leave();
+      });
+      const auto operation =
+          all.allreduce_async({tensor, kBytes / sizeof(float), DType::kFloat32},
+                              {.op = ReduceOp::kMean, .loss_bound = 0.1, .on_over = [tensor] {
+                                 mprotect(tensor, kBytes, PROT_NONE);
+                               }});
+      other.join();
+      return operation.ok() && !operation->wait().ok();
+    }));
+  }
+  for (const pid_t process : processes) EXPECT_EQ(exit_code(process), 0);
 }
 
 TEST(CommunicatorDlcp, dlcp_queue__one_of_seven) {

@@ -103,10 +103,7 @@ bool Engine::look_again(Lock& lock, Pace& pace, bool moved) {
   pace.yielded = true;
   // core_is_shared_ makes a driver yield after each poll. With sockets that gains nothing, because
   // reading a socket takes as long as a yield.
-  const bool others_ran = away > kLongestAlone;
-  core_is_shared_ = others_ran && std::ranges::all_of(streams_.open(), [](const StreamPeer* peer) {
-                      return peer->connection.reads_shared();
-                    });
+  core_is_shared_ = away > kLongestAlone && streams_.all_share_memory();
   return now < pace.until;
 }
 
