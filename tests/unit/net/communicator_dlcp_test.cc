@@ -330,6 +330,21 @@ TEST(CommunicatorDlcp, dlcp_queue__one_of_seven) {
   });
 }
 
+TEST(CommunicatorDlcp, loss_bound__refused_if_a_packet_has_no_room_for_a_count) {
+  CommunicatorOptions options = over_dlcp();
+  options.dlcp_payload = 8;
+  run_ranks(2, options, [](Communicator& all) {
+    std::vector<double> wide(100, 1.0);
+    const Status refused = all.allreduce(TensorSpan::of(wide), {.loss_bound = 0.1});
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message().find("float64 needs at least 16"), std::string::npos)
+        << refused.error().message();
+    std::vector<float> narrow(100, 1.0F);
+    const Status status = all.allreduce(TensorSpan::of(narrow), {.loss_bound = 0.1});
+    EXPECT_TRUE(status.ok()) << status.error().message();
+  });
+}
+
 TEST(CommunicatorDlcp, loss_bound__only_where_it_makes_sense) {
   run_ranks(1, over_dlcp(), [&](Communicator& alone) {
     std::vector<float> values(8);

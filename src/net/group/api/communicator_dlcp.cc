@@ -53,6 +53,12 @@ Result<std::shared_ptr<net::PlannedOperation>> Communicator::Core::make_dlcp_ope
       .copy_bound = options.result_loss_bound.value_or(options.loss_bound / 2),
       .layout = {static_cast<std::int64_t>(payload / size_of(call.type)), options.loss_bound > 0},
       .queue = options.dlcp_queue};
+  if (dlcp.layout.counted && dlcp.layout.segment_elements < 2) {
+    return Error(
+        fmt::format("{}: packets take {} bytes of a tensor (dlcp_payload); with a loss "
+                    "bound, {} needs at least {}: a count and an element",
+                    call.name, payload, name_of(call.type), 2 * size_of(call.type)));
+  }
   for (const net::DlcpWays& ways : all) {
     for (const Peer& peer : ways) {
       if (peer.packet_payload() == payload) continue;
