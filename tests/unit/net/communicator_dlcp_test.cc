@@ -1,5 +1,6 @@
 // Allreduces over DLCP, exact and with loss.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <thalweg/communicator.h>
@@ -278,6 +280,40 @@ TEST(CommunicatorDlcp, two_communicators__do_not_wait_for_each_others_addresses)
   });
 }
 
+// There are no streams yet. Some ranks are refused by the dead one, some wait for it to connect,
+// and some wait for those.
+TEST(CommunicatorDlcp, rank_dies_while_ranks_connect__is_named_by_all_soon) {
+  constexpr int kVictim = 1;
+  constexpr auto kPause = std::chrono::milliseconds(400);
+  CommunicatorOptions options = over_dlcp();
+  options.scheme = "ring";
+  options.size = 5;
+  options.store = free_address();
+  std::vector<pid_t> processes;
+  const auto begin = std::chrono::steady_clock::now();
+  for (options.rank = 0; *options.rank < *options.size; ++*options.rank) {
+    processes.push_back(fork_rank(options, [&](Communicator& all) {
+      std::vector<float> values(1000, 1.0F);
+      const auto call = [&] { return all.allreduce(TensorSpan::of(values), {}); };
+      if (all.rank() == kVictim) {
+        const std::thread caller([&] { static_cast<void>(call()); });
+        std::this_thread::sleep_for(kPause);
+        raise(SIGKILL);
+      }
+      std::this_thread::sleep_for(kPause * 2);
+      const Status status = call();
+      if (!status.ok() && status.error().rank() == kVictim) return true;
+      fmt::print(stderr, "rank {}: {}\n", all.rank(), status.ok() ? "" : status.error().message());
+      return false;
+    }));
+  }
+  for (int rank = 0; rank < *options.size; ++rank) {
+    EXPECT_EQ(exit_code(processes[static_cast<std::size_t>(rank)]),
+              rank == kVictim ? 128 + SIGKILL : 0);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+}
+
 // Another thread leaves while the call starts. The tensor is the caller's again as soon as the
 // operation is over, even if the call that starts it has not returned.
 TEST(CommunicatorDlcp, leaving__while_a_call_starts_keeps_off_its_tensor) {
@@ -305,7 +341,9 @@ TEST(CommunicatorDlcp, leaving__while_a_call_starts_keeps_off_its_tensor) {
                                  mprotect(tensor, kBytes, PROT_NONE);
                                }});
       other.join();
-      return operation.ok() && !operation->wait().ok();
+      const bool failed = operation.ok() && !operation->wait().ok();
+      const Communicator gone = std::move(all);  // its threads end before the process does
+      return failed;
     }));
   }
   for (const pid_t process : processes) EXPECT_EQ(exit_code(process), 0);
