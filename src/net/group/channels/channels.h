@@ -15,8 +15,8 @@
 // decision holds from operation kDecidedFrom on. The others read it when they reach that one, so
 // that all ranks divide the same operations, and hardly ever wait for it.
 //
-// Over DLCP, where whole chunks move one after the other, the first engine runs all parts. While it
-// waits for the end of one part's chunk or step, the other parts keep the network busy.
+// Over DLCP the first engine runs all parts. While it waits for the end of one part's transfers,
+// the other parts keep the network busy.
 //
 // The caller drives the first engine, as without channels; the others work alone. An operation is
 // over when all its parts are, because only then does nothing touch its memory. The first engine
