@@ -1,32 +1,38 @@
 #include "exec/extent.h"
 
+#include <bit>
+
 #include "base/check.h"
 
 namespace thalweg::exec {
 
-std::size_t RunSet::first_behind(std::size_t unit) const {
-  const auto place = std::ranges::upper_bound(runs_, unit, {}, &Run::end);
-  return static_cast<std::size_t>(place - runs_.begin());
-}
-
 void RunSet::add(Run run) {
   if (run.empty()) return;
   count_ += run.size();
-  const std::size_t at = first_behind(run.begin);
-  CHECK(at == runs_.size() || runs_[at].begin >= run.end);
-  const bool joins_last = at > 0 && runs_[at - 1].end == run.begin;
-  const bool joins_next = at < runs_.size() && runs_[at].begin == run.end;
-  const auto place = runs_.begin() + static_cast<std::ptrdiff_t>(at);
-  if (joins_last && joins_next) {
-    runs_[at - 1].end = runs_[at].end;
-    runs_.erase(place);
-  } else if (joins_last) {
-    runs_[at - 1].end = run.end;
-  } else if (joins_next) {
-    runs_[at].begin = run.begin;
-  } else {
-    runs_.insert(place, run);
+  const std::size_t words = (run.end - 1) / kWordBits + 1;
+  if (words_.size() < words) words_.resize(words);
+  for (std::size_t unit = run.begin; unit < run.end;) {
+    std::uint64_t& word = words_[unit / kWordBits];
+    const std::size_t end = std::min(run.end, (unit / kWordBits + 1) * kWordBits);
+    const std::uint64_t mask = (~std::uint64_t{0} >> (kWordBits - (end - unit)))
+                               << (unit % kWordBits);
+    CHECK((word & mask) == 0);
+    word |= mask;
+    unit = end;
   }
+}
+
+std::size_t RunSet::first(Run run, bool inside) const {
+  for (std::size_t unit = run.begin; unit < run.end;) {
+    const std::size_t index = unit / kWordBits;
+    if (index >= words_.size()) return inside ? run.end : unit;
+    const std::uint64_t wanted = (inside ? words_[index] : ~words_[index]) >> (unit % kWordBits);
+    if (wanted != 0) {
+      return std::min(run.end, unit + static_cast<std::size_t>(std::countr_zero(wanted)));
+    }
+    unit = (index + 1) * kWordBits;
+  }
+  return run.end;
 }
 
 }  // namespace thalweg::exec

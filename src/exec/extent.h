@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace thalweg::exec {
@@ -42,12 +43,12 @@ class Prefix {
   std::size_t end_ = 0;
 };
 
-// For what happens in any order, as packets arrive: a set of runs, of which there are few, because
-// most packets arrive in order.
+// For what happens in any order, as packets arrive: a set with one bit for each unit. What a call
+// costs depends on the length of its run only, and not on how many gaps the set has.
 class RunSet {
  public:
   void clear() {
-    runs_.clear();
+    words_.clear();
     count_ = 0;
   }
   // Requires that no unit of the run is in it.
@@ -55,28 +56,31 @@ class RunSet {
   [[nodiscard]] std::size_t count() const { return count_; }
   template <class Each>
   void inside(Run run, const Each& each) const {
-    if (run.empty()) return;
-    for (std::size_t i = first_behind(run.begin); i < runs_.size() && runs_[i].begin < run.end;
-         ++i) {
-      each(Run{std::max(run.begin, runs_[i].begin), std::min(run.end, runs_[i].end)});
-    }
+    each_part(run, true, each);
   }
   // The same for the parts of the run that are not in it.
   template <class Each>
   void outside(Run run, const Each& each) const {
-    std::size_t next = run.begin;
-    inside(run, [&](Run part) {
-      if (next < part.begin) each(Run{next, part.begin});
-      next = part.end;
-    });
-    if (next < run.end) each(Run{next, run.end});
+    each_part(run, false, each);
   }
 
  private:
-  // The index of the first run that ends behind the unit.
-  [[nodiscard]] std::size_t first_behind(std::size_t unit) const;
+  static constexpr std::size_t kWordBits = 64;
 
-  std::vector<Run> runs_;  // ascending, with gaps between them
+  template <class Each>
+  void each_part(Run run, bool inside, const Each& each) const {
+    while (!run.empty()) {
+      const std::size_t begin = first(run, inside);
+      if (begin == run.end) return;
+      const std::size_t end = first({begin, run.end}, !inside);
+      each(Run{begin, end});
+      run.begin = end;
+    }
+  }
+  // The first unit of the run that is in the set, or that is not in it; run.end: there is none.
+  [[nodiscard]] std::size_t first(Run run, bool inside) const;
+
+  std::vector<std::uint64_t> words_;  // units behind the last word are not in it
   std::size_t count_ = 0;
 };
 

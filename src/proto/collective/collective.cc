@@ -32,6 +32,13 @@ void Collective::start(CollectiveCall& call) {
   }
 }
 
+void Collective::fail_without_numbers() {
+  if (numbers_are_left()) return;
+  fail({ErrorCode::kNoResource,
+        fmt::format("all numbers of operations up to {} are used: make another communicator",
+                    started_)});
+}
+
 void Collective::finish(CollectiveCall& call) {
   const auto place = std::ranges::find(running_, &call);
   CHECK(place != running_.end());

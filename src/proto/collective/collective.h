@@ -65,6 +65,8 @@ class Collective {
   // has, or has given up. Ranks that ask are told.
   void set_reaching(std::optional<Rank> peer) { reaching_ = peer; }
   [[nodiscard]] bool numbers_are_left() const { return started_ < kMostOperations; }
+  // Breaks the communicator if no numbers are left.
+  void fail_without_numbers();
   // The call has no more to do.
   void finish(CollectiveCall& call);
   // A call that is over, and how.

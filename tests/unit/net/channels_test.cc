@@ -2,6 +2,7 @@
 // they fail.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <array>
 #include <atomic>
@@ -159,6 +160,63 @@ TEST(Channels, first_rank_dies_before_its_large_call__others_do_not_wait_for_it)
     if (!all.barrier({}).ok()) return false;
     if (all.rank() == 0) raise(SIGKILL);
     return says(message_of(all.allreduce(TensorSpan::of(values), {})), "rank 0 is lost");
+  });
+}
+
+// Processes that meet without a word between their communicators.
+class Meeting {
+ public:
+  explicit Meeting(int size) : size_(size) {
+    void* const memory = mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(memory, MAP_FAILED);
+    here_ = new (memory) std::atomic<int>(0);
+  }
+  ~Meeting() { munmap(here_, sizeof(*here_)); }
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
+  // Returns when all processes have called it, or after half a minute.
+  void wait() const {
+    ++*here_;
+    for (int i = 0; i < 30'000 && *here_ < size_; ++i) std::this_thread::sleep_for(1ms);
+  }
+
+ private:
+  int size_;
+  std::atomic<int>* here_;
+};
+
+// The store died with the rank, and no stream says so, because there are none yet.
+TEST(Channels, first_rank_dies_before_any_call__others_fail_at_once) {
+  const Meeting meeting(3);
+  expect_others_content(3, divided(3), 0, 20s, [&](Communicator& all) {
+    meeting.wait();
+    if (all.rank() == 0) raise(SIGKILL);
+    std::this_thread::sleep_for(500ms);
+    std::vector<float> values(50'000);
+    return says(message_of(all.allreduce(TensorSpan::of(values), {})), "the store at");
+  });
+}
+
+// The first rank, which has the store, has stopped.
+TEST(Channels, store_that_does_not_answer__keeps_the_deadline) {
+  const Meeting meeting(2);
+  expect_others_content(2, divided(3), 0, 20s, [&](Communicator& all) {
+    meeting.wait();
+    if (all.rank() == 0) {
+      const pid_t self = getpid();
+      if (fork() == 0) {
+        sleep(4);
+        _exit(kill(self, SIGKILL));
+      }
+      raise(SIGSTOP);
+    }
+    std::this_thread::sleep_for(500ms);
+    std::vector<float> values(50'000);
+    const auto begin = SteadyClock::now();
+    const std::string words =
+        message_of(all.allreduce(TensorSpan::of(values), {.deadline = 2000ms}));
+    return says(words, "in time") && SteadyClock::now() - begin < 2200ms;
   });
 }
 

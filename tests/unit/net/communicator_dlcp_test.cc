@@ -2,8 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -89,6 +93,93 @@ TEST(CommunicatorDlcp, allreduce__what_is_lost_is_left_out_of_the_average) {
         EXPECT_LT(whole, static_cast<std::ptrdiff_t>(kElements)) << "nothing was lost";
       }
     });
+  }
+}
+
+// Rank r contributes 2^r to every element, so that a result says whose contributions are in it.
+struct RandomCalls {
+  std::uint64_t seed = 0;
+  int ranks = 0;
+  double bound = 0;
+  double result_bound = 0;
+  CommunicatorOptions common = over_dlcp();
+  bool several_ways = false;
+  bool own_payloads = false;  // ranks want packets of different sizes
+
+  static RandomCalls of(std::uint64_t seed) {
+    Prng prng(seed);
+    RandomCalls calls{.seed = seed};
+    calls.ranks = 2 + static_cast<int>(prng.below(4));
+    calls.bound = prng.chance(0.3) ? 0 : prng.real() * 0.5;
+    calls.result_bound = calls.bound * (prng.chance(0.3) ? 0 : prng.real());
+    calls.common.dlcp_payload = static_cast<std::uint32_t>(64 + 8 * prng.below(168));
+    calls.common.dlcp_paths = static_cast<std::uint32_t>(1 + prng.below(3));
+    calls.several_ways = prng.chance(0.3);
+    calls.own_payloads = calls.bound == 0 && prng.chance(0.5);
+    return calls;
+  }
+
+  CommunicatorOptions options_of(int rank) const {
+    CommunicatorOptions options = common;
+    if (several_ways) options.interfaces = net::several_ways(1)(rank).interfaces;
+    if (own_payloads) *options.dlcp_payload += static_cast<std::uint32_t>(rank % 2) * 64;
+    return options;
+  }
+
+  // Of as many elements as the number of ranks that the result divides by, it has the sum.
+  void check(std::span<const float> values, bool mean, bool sure, int rank) const {
+    const float whole = std::ldexp(1.0F, ranks) - 1;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const float average = mean ? values[i] : values[i] / static_cast<float>(ranks);
+      bool good = false;
+      for (int count = sure ? ranks : 1; count <= ranks && !good; ++count) {
+        const float sum = average * static_cast<float>(count);
+        const float exact = std::round(sum);
+        good = std::abs(sum - exact) < 1e-4F && exact > 0 && exact <= whole &&
+               std::popcount(static_cast<unsigned>(exact)) == count;
+      }
+      ASSERT_TRUE(good) << "rank " << rank << " element " << i << " is " << values[i];
+    }
+  }
+
+  void run(Communicator& all) const {
+    Prng prng(seed + 1);  // the same on all ranks
+    std::vector<std::vector<float>> tensors;
+    std::vector<CallOptions> options;
+    std::vector<Operation> flying;
+    for (int i = 0; i < 4; ++i) {
+      constexpr std::array kSizes{0U, 1U, 5U, 999U, 30'011U, 120'007U};
+      tensors.emplace_back(kSizes.at(prng.below(kSizes.size())), std::ldexp(1.0F, all.rank()));
+      constexpr std::array kSchemes{"", "ring", "butterfly", "rat", "halving-doubling"};
+      options.push_back({.op = prng.chance(0.5) ? ReduceOp::kMean : ReduceOp::kSum,
+                         .scheme = kSchemes.at(prng.below(kSchemes.size())),
+                         .loss_bound = bound,
+                         .result_loss_bound = result_bound});
+    }
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const auto operation = all.allreduce_async(TensorSpan::of(tensors[i]), options[i]);
+      ASSERT_TRUE(operation.ok()) << operation.error().message();
+      flying.push_back(*operation);
+    }
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const Status status = flying[i].wait();
+      ASSERT_TRUE(status.ok()) << status.error().message();
+      check(tensors[i], options[i].op == ReduceOp::kMean, bound == 0, all.rank());
+    }
+  }
+};
+
+// Segments are forwarded while others of their chunk are lost, and overtake each other on several
+// paths and ways.
+TEST(CommunicatorDlcp, random__every_average_is_of_the_contributions_in_its_sum) {
+  const std::uint64_t first = test_seed();
+  for (std::uint64_t seed = first; seed < first + 12 && !testing::Test::HasFailure(); ++seed) {
+    const RandomCalls calls = RandomCalls::of(seed);
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    const ScopedLoss loss(seed % 4 == 0 ? LosePacket() : lose_one_in(3 + seed % 50));
+    run_ranks_by(
+        calls.ranks, [&](int rank) { return calls.options_of(rank); },
+        [&](Communicator& all) { calls.run(all); });
   }
 }
 
@@ -201,6 +292,21 @@ TEST(CommunicatorDlcp, dlcp_queue__one_of_seven) {
       EXPECT_EQ(status.error().message(),
                 "dlcp_queue: " + std::to_string(queue) + "; from 1 to 7 are allowed");
     }
+  });
+}
+
+TEST(CommunicatorDlcp, loss_bound__refused_if_a_packet_has_no_room_for_a_count) {
+  CommunicatorOptions options = over_dlcp();
+  options.dlcp_payload = 8;
+  run_ranks(2, options, [](Communicator& all) {
+    std::vector<double> wide(100, 1.0);
+    const Status refused = all.allreduce(TensorSpan::of(wide), {.loss_bound = 0.1});
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message().find("float64 needs at least 16"), std::string::npos)
+        << refused.error().message();
+    std::vector<float> narrow(100, 1.0F);
+    const Status status = all.allreduce(TensorSpan::of(narrow), {.loss_bound = 0.1});
+    EXPECT_TRUE(status.ok()) << status.error().message();
   });
 }
 

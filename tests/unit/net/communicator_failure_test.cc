@@ -1,9 +1,13 @@
 // The errors that ranks get when their calls differ, and when one of them does not call at all.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 
 #include <chrono>
 #include <functional>
+#include <future>
 #include <latch>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -190,6 +194,42 @@ TEST(Communicator, deadline__names_the_rank_that_never_connected) {
     return sum<float>(all, 10, {.deadline = 500ms});
   });
   expect_says(outcome.words[0], {"rank 1 never connected"});
+}
+
+// Nobody waits for the operation, the engine's thread was idle before it, and the other rank has
+// stopped and so says nothing that would wake it. That thread must find the deadline all the same.
+TEST(Communicator, deadline__holds_after_a_pause_though_nobody_waits) {
+  for (const Transport transport : {Transport::kTcp, Transport::kDlcp}) {
+    for (const bool shared : {false, true}) {
+      SCOPED_TRACE(fmt::format("{}, shared memory {}", name_of(transport), shared));
+      CommunicatorOptions options;
+      options.shared_memory = shared;
+      options.size = 2;
+      options.store = free_address();
+      options.rank = 1;
+      const pid_t other = fork_rank(options, [transport](Communicator& all) {
+        const bool good = sum<float>(all, 100, {.transport = transport}).ok();
+        raise(SIGSTOP);
+        return good;
+      });
+      options.rank = 0;
+      Result<Communicator> all = Communicator::create(options);
+      ASSERT_TRUE(all.ok()) << all.error().message();
+      ASSERT_TRUE(sum<float>(*all, 100, {.transport = transport}).ok());
+      ASSERT_EQ(waitpid(other, nullptr, WUNTRACED), other);
+      std::this_thread::sleep_for(200ms);
+      std::vector<float> values(100);
+      const auto over = std::make_shared<std::promise<void>>();
+      const Result<Operation> late = all->allreduce_async(
+          TensorSpan::of(values),
+          {.deadline = 500ms, .transport = transport, .on_over = [over] { over->set_value(); }});
+      EXPECT_TRUE(late.ok());
+      EXPECT_EQ(over->get_future().wait_for(2s), std::future_status::ready);
+      kill(other, SIGKILL);
+      EXPECT_EQ(exit_code(other), 128 + SIGKILL);
+      if (late.ok()) expect_says(late->wait().error().message(), {"rank 1"});
+    }
+  }
 }
 
 TEST(Communicator, leaving__what_was_sent_before_is_received) {

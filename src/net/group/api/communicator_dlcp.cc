@@ -32,6 +32,13 @@ Status Communicator::Core::prepare_dlcp(const std::vector<net::SocketAddress>& a
   dlcp.find = [job = job_, prefix](int rank, Time by) {
     return job->get(fmt::format("{}dlcp/{}", prefix, rank), by);
   };
+  // Over DLCP ranks may wait for each other before there are streams that could say why.
+  dlcp.broken = [engine = std::weak_ptr(engine_), board = board_]() -> std::optional<Error> {
+    const auto alive = engine.lock();
+    if (!alive) return net::has_left();
+    std::optional<Error> broken = alive->broken();
+    return broken || !board ? broken : board->failure();
+  };
   dlcp_ = std::make_unique<net::DlcpPeers>(std::move(dlcp));
   return ok_status();
 }
@@ -45,15 +52,26 @@ Result<std::shared_ptr<net::PlannedOperation>> Communicator::Core::make_dlcp_ope
     const Call& call, const CallOptions& options, const exec::RankPlan& plan) {
   std::vector<int> ranks;
   for (const Rank peer : plan.peers()) ranks.push_back(peer.value());
-  THALWEG_TRY(std::vector<net::DlcpWays> all,
-              dlcp_->connect(ranks, net::monotonic_now() + to_duration(options.deadline)));
+  Result<std::vector<net::DlcpWays>> all =
+      dlcp_->connect(ranks, net::monotonic_now() + to_duration(options.deadline));
+  if (!all.ok()) {
+    // A rank is gone or does not come. The others learn of it at once.
+    if (all.error().rank()) engine_->break_with(all.error());
+    return all.error();
+  }
   const std::size_t payload = dlcp_payload();
   net::DlcpOperation::Options dlcp{
       .reduce_bound = options.loss_bound,
       .copy_bound = options.result_loss_bound.value_or(options.loss_bound / 2),
       .layout = {static_cast<std::int64_t>(payload / size_of(call.type)), options.loss_bound > 0},
       .queue = options.dlcp_queue};
-  for (const net::DlcpWays& ways : all) {
+  if (dlcp.layout.counted && dlcp.layout.segment_elements < 2) {
+    return Error(
+        fmt::format("{}: packets take {} bytes of a tensor (dlcp_payload); with a loss "
+                    "bound, {} needs at least {}: a count and an element",
+                    call.name, payload, name_of(call.type), 2 * size_of(call.type)));
+  }
+  for (const net::DlcpWays& ways : *all) {
     for (const Peer& peer : ways) {
       if (peer.packet_payload() == payload) continue;
       dlcp.layout.segment_elements = net::DlcpOperation::kWholeChunks;
@@ -63,7 +81,7 @@ Result<std::shared_ptr<net::PlannedOperation>> Communicator::Core::make_dlcp_ope
     }
   }
   return std::shared_ptr<net::PlannedOperation>(
-      std::make_shared<net::DlcpOperation>(dlcp, std::move(all)));
+      std::make_shared<net::DlcpOperation>(dlcp, *std::move(all)));
 }
 
 }  // namespace thalweg

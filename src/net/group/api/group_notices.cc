@@ -84,15 +84,22 @@ Status GroupNotices::connect(Time until) {
   return ok_status();
 }
 
+std::optional<Error> GroupNotices::announced() {
+  const Result<std::string> broken = client_->get(key("broken"), monotonic_now());
+  return broken.ok() ? std::optional(failure_in(*broken)) : std::nullopt;
+}
+
+std::optional<Error> GroupNotices::failure() {
+  const std::lock_guard lock(mutex_);
+  return connect(monotonic_now() + kPatience).ok() ? announced() : std::nullopt;
+}
+
 std::optional<Error> GroupNotices::compare_calls(std::uint32_t number, std::uint64_t signature,
                                                  const std::string& text) {
   const std::lock_guard lock(mutex_);
   const Time until = monotonic_now() + kPatience;
   if (!connect(until).ok()) return std::nullopt;
-  if (const Result<std::string> broken = client_->get(key("broken"), monotonic_now());
-      broken.ok()) {
-    return failure_in(*broken);
-  }
+  if (std::optional<Error> failure = announced()) return failure;
   // One entry serves all operations. It holds the latest call that a rank waits for.
   const Result<std::string> said = client_->get(key("call"), monotonic_now());
   const std::optional<Call> other = said.ok() ? call_in(*said) : std::nullopt;

@@ -30,6 +30,8 @@ class GroupNotices {
   std::optional<Error> compare_calls(std::uint32_t number, std::uint64_t signature,
                                      const std::string& text);
   void announce_failure(const Error& why);
+  // How the communicator failed, if a rank has announced it.
+  [[nodiscard]] std::optional<Error> failure();
 
   // Returns which of `size` ranks call this within `window` of each other. All of them get the same
   // list, and this rank is in it. A rank that dies meanwhile is either in all lists or in none.
@@ -37,6 +39,8 @@ class GroupNotices {
 
  private:
   Status connect(Time until);
+  // The same as failure(). Requires the mutex and a client.
+  [[nodiscard]] std::optional<Error> announced();
   std::string key(const std::string& name) const { return "board/" + group_ + "/" + name; }
   // One attempt of gather_survivors(). None: the rank that was to make the list did not.
   Result<std::optional<std::vector<int>>> try_gather(int attempt, int size, Duration window);

@@ -88,12 +88,14 @@ void Channels::start(const std::shared_ptr<Op>& op) {
   }
   if (!op->is_dlcp) {
     const Time until = monotonic_now() + op->limit;
+    // A while before the deadline, which reason_of() must keep, too.
+    const Time answered_by = until - std::min(op->limit / 8, kKnowsBetter);
     ++large_;
     const bool asks = large_ == 1 || (large_ == kDecidedFrom && !word_.count);
-    Status asked = asks ? ask(until) : ok_status();
-    if (asked.ok()) asked = say_measured(until);
+    Status asked = asks ? ask(answered_by) : ok_status();
+    if (asked.ok()) asked = say_measured(answered_by);
     if (!asked.ok()) {
-      const Error why = reason_of(asked.error());
+      const Error why = reason_of(asked.error(), until);
       first.break_with(why);
       op->end(why.within(op->text));
       return;
@@ -116,9 +118,9 @@ void Channels::start(const std::shared_ptr<Op>& op) {
 }
 
 // A rank that dies may take the store with it. Then the first engine soon knows the better reason.
-Error Channels::reason_of(const Error& error) const {
-  const Time until = monotonic_now() + kKnowsBetter;
-  while (monotonic_now() < until) {
+Error Channels::reason_of(const Error& error, Time until) const {
+  const Time limit = std::min(until, monotonic_now() + kKnowsBetter);
+  while (monotonic_now() < limit) {
     if (const auto broken = engines_.front()->broken()) return *broken;
     std::this_thread::sleep_for(kPause);
   }
@@ -137,14 +139,15 @@ Status Channels::ask(Time until) {
   return ok_status();
 }
 
-// In short tries, because the communicator may break meanwhile.
+// In short tries, because the communicator may break meanwhile. A store that is gone stays away.
 Result<ChannelsWord> Channels::hear(Time until) const {
   while (true) {
     const Time now = monotonic_now();
     const Result<std::string> text = options_.hear(large_, std::min(until, now + kTry));
     if (text.ok()) return ChannelsWord::parse(*text);
     if (const auto broken = engines_.front()->broken()) return *broken;
-    if (monotonic_now() >= until) return text.error();
+    const bool gone = text.error().code() == ErrorCode::kPeerLost;
+    if (gone || monotonic_now() >= until) return text.error();
     std::this_thread::sleep_for(kPause);
   }
 }

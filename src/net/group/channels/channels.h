@@ -15,8 +15,8 @@
 // decision holds from operation kDecidedFrom on. The others read it when they reach that one, so
 // that all ranks divide the same operations, and hardly ever wait for it.
 //
-// Over DLCP, where whole chunks move one after the other, the first engine runs all parts. While it
-// waits for the end of one part's chunk or step, the other parts keep the network busy.
+// Over DLCP the first engine runs all parts. While it waits for the end of one part's transfers,
+// the other parts keep the network busy.
 //
 // The caller drives the first engine, as without channels; the others work alone. An operation is
 // over when all its parts are, because only then does nothing touch its memory. The first engine
@@ -98,7 +98,8 @@ class Channels final : public OperationHost, public std::enable_shared_from_this
   // The number of parts of the operation.
   [[nodiscard]] std::size_t parts_of(const Op& op) const;
   // Why an operation cannot be started: the first engine's reason if it has one, or `error`.
-  [[nodiscard]] Error reason_of(const Error& error) const;
+  // Waits for that reason for a moment, until `until` at the latest.
+  [[nodiscard]] Error reason_of(const Error& error, Time until) const;
   // Takes over the first rank's word that begins to hold with this operation.
   Status ask(Time until);
   [[nodiscard]] Result<ChannelsWord> hear(Time until) const;

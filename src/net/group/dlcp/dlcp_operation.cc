@@ -78,9 +78,9 @@ ElementRange DlcpOperation::elements_of(const Part& part, exec::Run segments) co
   return {inside(segments.begin), inside(segments.end)};
 }
 
-// Those with larger elements of this rank's own contribution are important. The sums that it
+// Segments with larger elements of this rank's own contribution are important. The sums that it
 // forwards are tagged alike, because a packet leaves before the rest of its chunk is known.
-void DlcpOperation::tag_segments() {
+void DlcpOperation::prepare() {
   if (!options_.layout.counted) return;
   tensor::MagnitudeTagger tagger({.reference = tensor::MagnitudeReference::kSegmentMedian});
   const auto size = static_cast<std::int64_t>(size_of(type));
@@ -108,7 +108,6 @@ void DlcpOperation::begin(exec::BlockSource blocks) {
 
 void DlcpOperation::run(const std::shared_ptr<Owner>& owner) {
   owner_ = owner;
-  tag_segments();  // before anything can arrive
   for (std::uint32_t slot = 0; slot < plan->arrivals().size(); ++slot) {
     if (const Status posted = expect(slot); !posted.ok()) {
       on_received(slot, posted.error());

@@ -52,7 +52,10 @@ class DlcpOperation final : public PlannedOperation,
   DlcpOperation(const Options& options, std::vector<std::vector<Peer>> ways)
       : PlannedOperation(true), options_(options), ways_(std::move(ways)) {}
 
-  // Prepares the run, with memory from `blocks`. Requires the owner's mutex.
+  // Looks at the tensor. Call first, while no other thread can see the operation: once it has begun
+  // it may fail, and then the tensor is the caller's again.
+  void prepare();
+  // Begins the run, with memory from `blocks`. Requires the owner's mutex.
   void begin(exec::BlockSource blocks);
   // Starts the transfers. Requires that the caller does not hold the owner's mutex, because they
   // may be over at once.
@@ -94,7 +97,6 @@ class DlcpOperation final : public PlannedOperation,
   [[nodiscard]] exec::Run segments_of(const Part& part, ElementRange range) const;
   // The elements of a part that these segments of its chunk hold; none if they are of other parts.
   [[nodiscard]] ElementRange elements_of(const Part& part, exec::Run segments) const;
-  void tag_segments();
   [[nodiscard]] std::chrono::nanoseconds longest() const;
 
   // Posts the receives of one slot.

@@ -9,7 +9,6 @@
 #include <string_view>
 #include <utility>
 
-#include "net/auth/stream_key.h"
 #include "net/dlcp/net_counters.h"
 #include "net/io/system.h"
 
@@ -53,6 +52,11 @@ std::optional<Name> read_name(std::string_view name) {
   return interface ? std::optional(Name{*rank, *interface}) : std::nullopt;
 }
 
+// Waits for other ranks are divided into tries, because the communicator may fail meanwhile.
+constexpr Duration kConnectTry = Duration::milliseconds(250);
+// One that ends while a greeting is on its way begins anew, so these tries are longer.
+constexpr Duration kGreetTry = Duration::milliseconds(5000);
+
 std::chrono::nanoseconds left_until(Time until) {
   return std::chrono::nanoseconds(std::max<std::int64_t>(0, (until - monotonic_now()).ps() / 1000));
 }
@@ -66,15 +70,34 @@ Result<std::vector<DlcpWays>> DlcpPeers::connect(const std::vector<int>& ranks, 
   for (const int rank : ranks) {
     auto known = ways_.find(rank);
     if (known == ways_.end()) {
-      THALWEG_TRY(const std::string text, options_.find(rank, until));
-      THALWEG_TRY(const StreamAddress theirs, StreamAddress::parse(text));
-      THALWEG_TRY(DlcpWays ways, rank < options_.rank ? connect_to(rank, theirs.host_ports, until)
-                                                      : wait_for(rank, theirs.host_ports, until));
-      known = ways_.emplace(rank, std::move(ways)).first;
+      Result<DlcpWays> ways = ways_to(rank, until);
+      if (!ways.ok()) {
+        // That rank may only have given up because of another one.
+        const std::optional<Error> broken = options_.broken();
+        return broken.value_or(ways.error());
+      }
+      known = ways_.emplace(rank, std::move(*ways)).first;
     }
     all.push_back(known->second);
   }
   return all;
+}
+
+Result<DlcpWays> DlcpPeers::ways_to(int rank, Time until) {
+  THALWEG_TRY(const StreamAddress theirs, find(rank, until));
+  return rank < options_.rank ? connect_to(rank, theirs.host_ports, until)
+                              : wait_for(rank, theirs.host_ports, until);
+}
+
+Result<StreamAddress> DlcpPeers::find(int rank, Time until) {
+  while (true) {
+    const Result<std::string> text =
+        options_.find(rank, std::min(until, monotonic_now() + kConnectTry));
+    if (text.ok()) return StreamAddress::parse(*text);
+    if (text.error().code() != ErrorCode::kTimeout) return text.error();
+    if (monotonic_now() >= until) return text.error().blaming(rank);
+    if (const auto broken = options_.broken()) return *broken;
+  }
 }
 
 Status DlcpPeers::listen(Time until) {
@@ -100,12 +123,26 @@ Result<DlcpWays> DlcpPeers::connect_to(int rank, const std::vector<std::string>&
                                        Time until) {
   DlcpWays ways;
   for (std::size_t way = 0; way < std::max(theirs.size(), endpoints_.size()); ++way) {
-    Result<Peer> peer =
-        endpoints_[way % endpoints_.size()].connect(theirs[way % theirs.size()], left_until(until));
-    if (!peer.ok()) return peer.error().within(name_of_rank(rank)).blaming(rank);
-    ways.push_back(std::move(*peer));
+    THALWEG_TRY(Peer peer, reach(rank, endpoints_[way % endpoints_.size()],
+                                 theirs[way % theirs.size()], until));
+    ways.push_back(std::move(peer));
   }
   return ways;
+}
+
+// The rank listened before it published its address: one that refuses for a whole try is gone.
+Result<Peer> DlcpPeers::reach(int rank, const Endpoint& from, const std::string& address,
+                              Time until) const {
+  while (true) {
+    const Time limit = std::min(until, monotonic_now() + kGreetTry);
+    Result<Peer> peer = from.connect(address, left_until(limit));
+    if (peer.ok()) return peer;
+    const bool late = peer.error().code() == ErrorCode::kTimeout;
+    if (!late || monotonic_now() >= until) {
+      return peer.error().within(name_of_rank(rank)).blaming(rank);
+    }
+    if (const auto broken = options_.broken()) return *broken;
+  }
 }
 
 Result<DlcpWays> DlcpPeers::wait_for(int rank, const std::vector<std::string>& theirs, Time until) {
@@ -115,8 +152,11 @@ Result<DlcpWays> DlcpPeers::wait_for(int rank, const std::vector<std::string>& t
     const std::tuple wanted(rank, way % theirs.size(), own);
     all.push_back(wanted);
     while (!newcomers_.contains(wanted)) {
-      Result<Peer> peer = endpoints_[own].accept(left_until(until));
+      const Time limit = std::min(until, monotonic_now() + kConnectTry);
+      Result<Peer> peer = endpoints_[own].accept(left_until(limit));
       if (!peer.ok()) {
+        if (const auto broken = options_.broken()) return *broken;
+        if (monotonic_now() < until) continue;
         return Error(ErrorCode::kTimeout,
                      fmt::format("rank {} did not connect for DLCP in time", rank), rank);
       }

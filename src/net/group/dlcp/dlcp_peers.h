@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -15,6 +16,7 @@
 #include <thalweg/result.h>
 
 #include "base/units.h"
+#include "net/auth/stream_key.h"
 #include "net/io/address.h"
 
 namespace thalweg::net {
@@ -29,6 +31,8 @@ struct DlcpPeersOptions {
   // those of a rank, and waits until they are known.
   std::function<Status(const std::string& addresses, Time until)> publish;
   std::function<Result<std::string>(int rank, Time until)> find;
+  // How the communicator failed, if it did. Asked from time to time while connect() waits.
+  std::function<std::optional<Error>()> broken;
 };
 
 class DlcpPeers {
@@ -36,7 +40,7 @@ class DlcpPeers {
   explicit DlcpPeers(DlcpPeersOptions options) : options_(std::move(options)) {}
 
   // Connects to these ranks and returns the peers of each, one per way. Waits until `until` at the
-  // latest. Any thread may call it.
+  // latest, or until the communicator fails. Any thread may call it.
   Result<std::vector<DlcpWays>> connect(const std::vector<int>& ranks, Time until);
   // The sum of the endpoints' counters; while connect() runs, the sum that was returned before. For
   // one thread at a time.
@@ -44,8 +48,12 @@ class DlcpPeers {
 
  private:
   Status listen(Time until);
+  // The addresses of the rank.
+  Result<StreamAddress> find(int rank, Time until);
+  Result<DlcpWays> ways_to(int rank, Time until);
   // Connects to the rank at its addresses.
   Result<DlcpWays> connect_to(int rank, const std::vector<std::string>& theirs, Time until);
+  Result<Peer> reach(int rank, const Endpoint& from, const std::string& address, Time until) const;
   // Accepts peers until all those of this rank have connected.
   Result<DlcpWays> wait_for(int rank, const std::vector<std::string>& theirs, Time until);
 

@@ -1,6 +1,5 @@
 #include "net/group/drive/engine.h"
 
-#include <fmt/core.h>
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -104,13 +103,11 @@ bool Engine::can_be_over_at_once(const Op& op) const {
   if (!op.awaited || op.is_dlcp || !op.plan || is_crowded()) return false;
   if (core_.broken() || !core_.numbers_are_left()) return false;
   if (driven_ || !running_.empty()) return false;
-  return std::ranges::all_of(op.plan->peers(), [&](const Rank peer) {
-    const Connection& connection = streams_.to(peer);
-    return connection.reads_shared() && connection.writes_shared() && connection.connected();
-  });
+  return streams_.share_memory_with(op.plan->peers());
 }
 
 void Engine::start(const std::shared_ptr<Op>& op) {
+  if (op->is_dlcp) static_cast<DlcpOperation&>(*op).prepare();
   Lock lock(mutex_);
   if (can_be_over_at_once(*op)) {
     disarm();
@@ -127,22 +124,14 @@ void Engine::start(const std::shared_ptr<Op>& op) {
 }
 
 void Engine::launch(const std::shared_ptr<Op>& op, Lock& lock) {
-  if (!core_.broken() && !core_.numbers_are_left()) {
-    core_.fail({ErrorCode::kNoResource,
-                fmt::format("all numbers of operations up to {} are used: make another "
-                            "communicator",
-                            core_.started())});
-    exchange_.settle();
-  }
+  core_.fail_without_numbers();
   if (!core_.broken() && op->plan) {
     // This unlocks the mutex, so it comes before other threads can see the operation.
     const Status connected = streams_.connect_to(lock, op->plan->peers(), op->deadline);
-    if (!connected.ok()) {
-      core_.fail(connected.error());
-      exchange_.settle();
-    }
+    if (!connected.ok()) core_.fail(connected.error());
   }
   if (core_.broken()) {
+    exchange_.settle();
     op->end(core_.broken()->within(op->text));
     return;
   }
@@ -162,14 +151,14 @@ void Engine::begin(const std::shared_ptr<Op>& op) {
     exchange_.settle();
     return;
   }
-  const bool awaited = op->awaited;  // the operation may be over soon
+  const bool will_drive = op->awaited && !op->is_dlcp;  // the operation may be over soon
   if (op->is_dlcp) {
     static_cast<DlcpOperation&>(*op).begin(
         [this](std::size_t bytes) { return blocks_.take(bytes); });
   } else {
     exchange_.begin(static_cast<StreamOperation&>(*op));
   }
-  if (!running_.empty() && !driven_ && !awaited) arm();
+  if (!running_.empty() && !driven_ && !will_drive) arm();
   nudge();
 }
 

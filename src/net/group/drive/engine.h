@@ -174,9 +174,10 @@ class Engine final : public OperationHost,
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  bool driven_ = false;         // a thread that waits for an operation drives
-  bool armed_ = false;          // outer_ listens to the streams
-  bool thread_sleeps_ = false;  // the engine's thread sleeps for longer than a pause
+  bool driven_ = false;                  // a thread that waits for an operation drives
+  bool armed_ = false;                   // outer_ listens to the streams
+  bool thread_sleeps_ = false;           // the engine's thread sleeps for longer than a pause
+  std::optional<Time> thread_wakes_at_;  // it does so until then; none: until it is woken
   bool driver_sleeps_ = false;
   bool core_is_shared_ = false;  // another thread ran when a driver last yielded
   bool stopping_ = false;

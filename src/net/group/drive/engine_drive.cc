@@ -103,10 +103,7 @@ bool Engine::look_again(Lock& lock, Pace& pace, bool moved) {
   pace.yielded = true;
   // core_is_shared_ makes a driver yield after each poll. With sockets that gains nothing, because
   // reading a socket takes as long as a yield.
-  const bool others_ran = away > kLongestAlone;
-  core_is_shared_ = others_ran && std::ranges::all_of(streams_.open(), [](const StreamPeer* peer) {
-                      return peer->connection.reads_shared();
-                    });
+  core_is_shared_ = away > kLongestAlone && streams_.all_share_memory();
   return now < pace.until;
 }
 
@@ -161,14 +158,18 @@ void Engine::check_timers(Time now) {
 }
 
 void Engine::arm() {
-  if (streams_.prepare_sleep()) eventfd_write(wake_.get(), 1);
-  if (armed_) return;
-  armed_ = true;
-  epoll_event event{};
-  event.events = EPOLLIN | EPOLLONESHOT;
-  event.data.fd = streams_.epoll();
-  epoll_ctl(outer_.get(), EPOLL_CTL_MOD, streams_.epoll(), &event);
-  if (thread_sleeps_) eventfd_write(wake_.get(), 1);
+  const bool has_work = streams_.prepare_sleep();
+  const bool was_armed = std::exchange(armed_, true);
+  if (!was_armed) {
+    epoll_event event{};
+    event.events = EPOLLIN | EPOLLONESHOT;
+    event.data.fd = streams_.epoll();
+    epoll_ctl(outer_.get(), EPOLL_CTL_MOD, streams_.epoll(), &event);
+  }
+  // The engine's thread may sleep for longer than an operation that has just begun allows.
+  const bool oversleeps =
+      thread_sleeps_ && (!was_armed || !thread_wakes_at_ || core_.next_timer() < thread_wakes_at_);
+  if (has_work || oversleeps) eventfd_write(wake_.get(), 1);
 }
 
 void Engine::disarm() {
@@ -196,6 +197,8 @@ void Engine::run_thread() {
       timeout = to_ms(next_timer(now) - now);
     }
     thread_sleeps_ = timeout < 0 || timeout > kPauseMs;
+    thread_wakes_at_.reset();
+    if (timeout >= 0) thread_wakes_at_ = now + Duration::milliseconds(timeout);
     lock.unlock();
     epoll_event event{};
     const bool woken = epoll_wait(outer_.get(), &event, 1, timeout) > 0;

@@ -41,6 +41,18 @@ Streams::Streams(StreamsOptions options, std::vector<Fd> listeners, Fd epoll, st
 
 Streams::~Streams() = default;
 
+bool Streams::share_memory_with(const std::vector<Rank>& ranks) const {
+  return std::ranges::all_of(ranks, [&](const Rank rank) {
+    const Connection& connection = to(rank);
+    return connection.reads_shared() && connection.writes_shared() && connection.connected();
+  });
+}
+
+bool Streams::all_share_memory() const {
+  return std::ranges::all_of(open_,
+                             [](const StreamPeer* p) { return p->connection.reads_shared(); });
+}
+
 bool Streams::read(StreamPeer& peer) {
   Connection& connection = peer.connection;
   const bool begins = connection.rest_of_payload() == 0;

@@ -89,6 +89,10 @@ class Streams {
   [[nodiscard]] const Connection& to(Rank rank) const { return peers_[rank.index()]->connection; }
   // The connected ones.
   [[nodiscard]] const std::vector<StreamPeer*>& open() const { return open_; }
+  // Whether this rank and these ranks exchange everything through shared memory.
+  [[nodiscard]] bool share_memory_with(const std::vector<Rank>& ranks) const;
+  // Whether all connected ranks are read through shared memory.
+  [[nodiscard]] bool all_share_memory() const;
   // Connects to those of these ranks that are lower than this one.
   Status connect_to(Lock& lock, const std::vector<Rank>& ranks, Time until);
 
