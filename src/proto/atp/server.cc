@@ -68,6 +68,7 @@ AtpServerAction AtpServer::on_gradient(const wire::AtpHeader& header, Time now) 
 bool AtpServer::fits(const wire::AtpHeader& header) const {
   return header.kind == wire::AtpKind::kGradient && header.job == options_.job &&
          header.group_count == options_.groups.size() && header.fan_in == fan_in_of(header.group) &&
+         (header.workers & ~wire::atp_all(options_.groups[header.group])) == 0 &&
          header.sequence % options_.servers == options_.index &&
          header.elements <= options_.elements &&
          (options_.repetitions || !wire::atp_is_repetition(header.sequence));

@@ -184,10 +184,13 @@ AggregateAction AggregateTable::decide(Job& job, wire::AtpHeader& header, Time n
   return claim(job, slot, header, now);
 }
 
+// Of a group with a worker that is apart, wrong packets could bring more contributions than fit.
 bool AggregateTable::differs(const Slot& slot, const wire::AtpHeader& header) {
-  const std::uint8_t fan_in = slot.place == kSecondLevelPlace ? header.group_count : header.fan_in;
+  const bool second = slot.place == kSecondLevelPlace;
+  const std::uint8_t fan_in = second ? header.group_count : header.fan_in;
+  const std::uint32_t together = slot.members | (second ? header.groups : header.workers);
   return slot.fan_in != fan_in || slot.elements != header.elements ||
-         slot.exponent != header.exponent;
+         slot.exponent != header.exponent || std::popcount(together) > fan_in;
 }
 
 // The packet goes on with its own elements. The collision flag keeps it from being aggregated at

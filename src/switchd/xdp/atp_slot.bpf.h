@@ -334,7 +334,9 @@ static __always_inline struct verdict decide(struct atp_xdp_slot* slot, struct a
                    slot->place == place;
   if (ours) {
     const __u8 fan_in = place == SECOND_LEVEL_PLACE ? h->group_count : h->fan_in;
-    if (slot->fan_in != fan_in || slot->elements != h->elements || slot->exponent != h->exponent) {
+    const __u32 members = place == SECOND_LEVEL_PLACE ? h->groups : h->workers;
+    if (slot->fan_in != fan_in || slot->elements != h->elements || slot->exponent != h->exponent ||
+        count_of(slot->members | members) > fan_in) {
       return (struct verdict){MISMATCH, 0, 0};
     }
   }

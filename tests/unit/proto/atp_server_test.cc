@@ -139,6 +139,14 @@ TEST(AtpServer, on_gradient__its_own_worker_is_apart_from_its_group) {
   EXPECT_EQ(wire::check_atp_header(sent[0]), wire::WireError::kNone);
 }
 
+// The decoder allows one place beyond the fan-in.
+TEST(AtpServer, on_gradient__a_worker_that_the_group_does_not_have_is_a_mismatch) {
+  AtpServer server(options_of());
+  const wire::AtpHeader stranger = gradient(0, 1, 0b100);
+  ASSERT_EQ(wire::check_atp_header(stranger), wire::WireError::kNone);
+  EXPECT_EQ(server.on_gradient(stranger, kNow).cause, Cause::kMismatch);
+}
+
 TEST(AtpServerOptions, validate__the_own_worker_has_company) {
   AtpServerOptions options = options_of();
   options.seat = AtpSeat{1, 1};

@@ -110,7 +110,7 @@ TEST(Aggregation, own_sums__cost_no_share_of_a_server) {
     return result_of(scenario_of(text + "transport: " + transport + "\n"));
   };
   const ScenarioResult own = run("atp");
-  const ScenarioResult paper = run("{kind: atp, own_sums: false}");
+  const ScenarioResult paper = run("{kind: atp, own_sums: off}");
   const std::uint64_t sequences = sequences_of(4'000'000);
   EXPECT_EQ(own.jobs[0].aggregation->at_servers, sequences);
   EXPECT_EQ(own.jobs[0].aggregation->sent, 7 * sequences);

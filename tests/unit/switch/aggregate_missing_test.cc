@@ -82,6 +82,24 @@ TEST(AggregateTable, on_gradient__a_group_is_whole_without_the_worker_that_its_s
   }
 }
 
+// The group has three workers of which the fan-in counts two. Whoever sends this is wrong.
+TEST(AggregateTable, on_gradient__more_contributions_than_the_fan_in_are_dropped) {
+  for (const bool resend : {false, true}) {
+    AggregateTable table = reporting(3);
+    wire::AtpHeader one = first_send(0, 0);
+    one.fan_in = 2;
+    EXPECT_EQ(table.on_gradient(one, Time()).cause, AggregateAction::Cause::kStored);
+    wire::AtpHeader two = first_send(1, 0);
+    two.fan_in = 2;
+    two.workers = 0b110;
+    two.resend = resend;
+    ASSERT_EQ(wire::check_atp_header(two), wire::WireError::kNone);
+    const AggregateAction action = table.on_gradient(two, Time());
+    EXPECT_EQ(action.cause, AggregateAction::Cause::kMismatch);
+    EXPECT_EQ(action.emit, AggregateAction::Emit::kNothing);
+  }
+}
+
 TEST(AggregateTable, missing_before__is_silent_where_nothing_waits) {
   AggregateTable table = reporting(1);
   (void)arrived(table, first_send(0, 0));
