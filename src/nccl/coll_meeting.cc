@@ -145,7 +145,9 @@ Result<net::AtpJob> Meeting::admit() {
   request.servers = members_;
   request.window = net::AtpNodeOptions().window;
   request.lease = true;
+  request.own_sums = true;
   net::AtpJob job;
+  job.own_sums = true;
   job.servers = static_cast<std::uint32_t>(plan_.ranks);
   if (plan_.settings->key) {
     job.salt = net::random_number();
@@ -233,6 +235,7 @@ Status Meeting::join(const CollJob& told) {
   node.servers = static_cast<int>(job.servers);
   node.elements = job.grant.elements;
   node.checks = job.checks;
+  node.own_sums = job.own_sums;
   THALWEG_TRY(node.shards, net::numeric_addresses(job.grant.data));
   THALWEG_TRY(node.members, net::numeric_addresses(told.members));
   if (node.members.size() != static_cast<std::size_t>(plan_.ranks)) {

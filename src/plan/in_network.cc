@@ -41,11 +41,10 @@ Duration slowest_region(Bytes tensor, int levels, const topology::Topology& topo
 
 Duration in_network_time(const InNetworkRequest& request, const topology::Topology& topology,
                          const CostOptions& options) {
-  CHECK(request.elements > 0 && request.block_elements > 0 && request.servers > 0);
+  CHECK(request.elements > 0 && request.block_elements > 0);
   constexpr std::int64_t kElementBytes = 4;
   const std::int64_t packets = (request.elements - 1) / request.block_elements + 1;
   const Bytes tensor(request.elements * kElementBytes + packets * request.packet_overhead.count());
-  const Bytes on_line = tensor + Bytes(tensor.count() / request.servers);
   Duration slowest;
   for (int r = 0; r < topology.host_count(); ++r) {
     // A host with several links uses one of them.
@@ -53,7 +52,7 @@ Duration in_network_time(const InNetworkRequest& request, const topology::Topolo
     for (const topology::ArcId id : topology.arcs_from(topology.host(Rank(r)))) {
       const topology::LinkSpec spec = topology.arc(id).spec;
       // Four delays: up to the switch, on to the server, and back the same way.
-      const Duration time = spec.rate.transmission_time(on_line) + spec.delay * 4;
+      const Duration time = spec.rate.transmission_time(tensor) + spec.delay * 4;
       own = own == Duration() ? time : std::min(own, time);
     }
     slowest = std::max(slowest, own);

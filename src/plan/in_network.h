@@ -2,8 +2,8 @@
 // terms of cost.h, so that the planner can compare it with plans among the ranks.
 //
 // Each rank sends its tensor once and receives the sum once, at the same time; besides, the ranks
-// compare their calls. A rank that is also a server has more traffic on its link: its share
-// of the sums comes in and goes out once more.
+// compare their calls. A rank that is also a server has no more traffic on its link: its share of
+// the sums comes in and goes out in place of its own part of that share.
 //
 // If the ranks are in several regions, it matters who sums. With one level one switch above the
 // regions sums, and a region's links carry the tensors of all its ranks out and as many results in.
@@ -27,7 +27,6 @@ struct InNetworkRequest {
   std::int64_t elements = 0;  // above 0; each has 32 bits on the link, whatever the tensor's type
   std::int64_t block_elements = kInNetworkElements;  // per packet; above 0
   Bytes packet_overhead = kInNetworkOverhead;        // bytes on the link beside the elements
-  int servers = 1;                                   // above 0
   int levels = 1;                                    // of switches that sum: 1 or 2
   Duration agreement;  // how long the ranks take to compare their calls
 };

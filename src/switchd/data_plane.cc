@@ -65,8 +65,11 @@ Status DataPlane::install(const AdmittedJob& about) {
     for (const End* end : use(about, about.workers[i])) job.members[end].worker = i;
     job.paths = std::max(job.paths, about.paths_to(about.workers[i]));
   }
-  for (const net::SocketAddress& address : about.servers) {
-    for (const End* end : use(about, address)) job.members[end].server = true;
+  for (std::size_t i = 0; i < about.servers.size(); ++i) {
+    const net::SocketAddress& address = about.servers[i];
+    for (const End* end : use(about, address)) {
+      job.members[end].server = static_cast<std::uint32_t>(i);
+    }
     job.paths = std::max(job.paths, about.paths_to(address));
   }
   if (about.key) {
@@ -147,7 +150,9 @@ void DataPlane::on_packet(std::span<const std::byte> packet, Context& context, c
   if (header.kind != wire::AtpKind::kGradient) {
     out = act(table_.on_parameter(header), header, *out);
   } else {
-    if (const auto missing = table_.missing_before(header)) report(*missing, context);
+    if (const auto missing = table_.missing_before(header, own_server(context))) {
+      report(*missing, context);
+    }
     const bool first = header.level == wire::kAtpFirstLevel;
     out = act(table_.on_gradient(header, now), header, *out);
     // What leaves the first level enters the second at once if that is here too.
@@ -156,14 +161,14 @@ void DataPlane::on_packet(std::span<const std::byte> packet, Context& context, c
       out = act(table_.on_gradient(header, now), header, *out);
     }
   }
-  if (out) emit(header, *out, *context.job);
+  if (out) emit(header, *out, context);
 }
 
 bool DataPlane::admit(std::span<const std::byte> packet, const wire::AtpHeader& header,
                       const Context& context) {
   Job& job = *context.job;
   const bool up = header.kind == wire::AtpKind::kGradient || header.kind == wire::AtpKind::kUpdate;
-  if (!(up ? context.member.worker.has_value() : context.member.server)) {
+  if (!(up ? context.member.worker.has_value() : context.member.server.has_value())) {
     ++job.refused.foreign;
     return false;
   }
@@ -220,15 +225,26 @@ std::optional<std::span<const std::byte>> DataPlane::act(const switches::Aggrega
 // The report goes to the sender of the packet that showed the loss.
 void DataPlane::report(const wire::AtpHeader& missing, const Context& context) {
   Job& job = *context.job;
-  const std::span<std::byte> out = output_.to_workers(
-      missing.job, context.member.worker, path_of(missing, job), wire::atp_packet_size(missing));
+  const std::span<std::byte> out =
+      output_.to_workers(missing.job, {.only = context.member.worker}, path_of(missing, job),
+                         wire::atp_packet_size(missing));
   wire::encode_atp_header(missing, out);
   if (job.sealer) job.sealer->seal(out);
 }
 
-void DataPlane::emit(const wire::AtpHeader& header, std::span<const std::byte> elements, Job& job) {
+std::optional<switches::AggregateTable::OwnServer> DataPlane::own_server(const Context& context) {
+  const AdmittedJob& about = context.job->about;
+  const Member& member = context.member;
+  if (!about.about.own_sums || !member.worker || !member.server) return std::nullopt;
+  return switches::AggregateTable::OwnServer{*member.server,
+                                             static_cast<std::uint32_t>(about.servers.size())};
+}
+
+void DataPlane::emit(const wire::AtpHeader& header, std::span<const std::byte> elements,
+                     const Context& context) {
+  Job& job = *context.job;
   if (header.kind != wire::AtpKind::kGradient) {
-    to_receivers(header, elements, job);
+    to_receivers(header, elements, context);
     return;
   }
   fill(output_.to_server(header.job, header.sequence, path_of(header, job),
@@ -236,15 +252,19 @@ void DataPlane::emit(const wire::AtpHeader& header, std::span<const std::byte> e
        header, elements, job);
 }
 
+// A server that is a worker has its own sum already.
 void DataPlane::to_receivers(const wire::AtpHeader& header, std::span<const std::byte> elements,
-                             Job& job) {
+                             const Context& context) {
+  Job& job = *context.job;
+  const std::optional<std::size_t> except =
+      own_server(context) ? context.member.worker : std::nullopt;
   const std::size_t size = wire::atp_packet_size(header);
   const std::uint32_t path = path_of(header, job);
   std::uint32_t all = 0;
   const std::span<const std::uint32_t> groups = group_ends(job.about, header, all);
   const bool everyone = header.groups == wire::atp_all(header.group_count);
   if (header.kind != wire::AtpKind::kParameter || everyone || groups.empty()) {
-    fill(output_.to_workers(header.job, std::nullopt, path, size), header, elements, job);
+    fill(output_.to_workers(header.job, {.except = except}, path, size), header, elements, job);
     return;
   }
   std::size_t first = 0;
@@ -254,7 +274,8 @@ void DataPlane::to_receivers(const wire::AtpHeader& header, std::span<const std:
     for (unsigned i = 0; i < groups[g]; ++i) {
       // One end is the worker itself or, of a larger group, its switch.
       if (!whole && groups[g] > 1 && (header.workers & wire::atp_bit(i)) == 0) continue;
-      fill(output_.to_workers(header.job, first + i, path, size), header, elements, job);
+      if (first + i == except) continue;
+      fill(output_.to_workers(header.job, {.only = first + i}, path, size), header, elements, job);
     }
   }
 }

@@ -40,9 +40,13 @@ class DataPlane {
     // end that has several.
     [[nodiscard]] virtual std::span<std::byte> to_server(std::uint32_t job, std::uint64_t sequence,
                                                          std::uint32_t path, std::size_t size) = 0;
-    // To every worker of the job; or only to the one whose index in the job is `worker`.
+    // Workers of a job, by their index in it.
+    struct Receivers {
+      std::optional<std::size_t> only = {};    // this one; none: all
+      std::optional<std::size_t> except = {};  // all but this one
+    };
     [[nodiscard]] virtual std::span<std::byte> to_workers(std::uint32_t job,
-                                                          std::optional<std::size_t> worker,
+                                                          const Receivers& receivers,
                                                           std::uint32_t path, std::size_t size) = 0;
   };
 
@@ -99,8 +103,8 @@ class DataPlane {
   };
   // Who of a job sends from an address.
   struct Member {
-    std::optional<std::size_t> worker;  // its index in the job
-    bool server = false;
+    std::optional<std::size_t> worker;    // its index in the job
+    std::optional<std::uint32_t> server;  // the same, among the servers
   };
   struct Job {
     AdmittedJob about;
@@ -127,9 +131,14 @@ class DataPlane {
                                                 wire::AtpHeader& header,
                                                 std::span<const std::byte> elements);
   void report(const wire::AtpHeader& missing, const Context& context);
-  void emit(const wire::AtpHeader& header, std::span<const std::byte> elements, Job& job);
+  void emit(const wire::AtpHeader& header, std::span<const std::byte> elements,
+            const Context& context);
   // Sends a result to those workers of the job that its header names.
-  void to_receivers(const wire::AtpHeader& header, std::span<const std::byte> elements, Job& job);
+  void to_receivers(const wire::AtpHeader& header, std::span<const std::byte> elements,
+                    const Context& context);
+  // The server that sent the packet, if it is a worker that adds its own gradients itself.
+  [[nodiscard]] static std::optional<switches::AggregateTable::OwnServer> own_server(
+      const Context& context);
   static void fill(std::span<std::byte> packet, const wire::AtpHeader& header,
                    std::span<const std::byte> elements, Job& job);
   // The path of a packet to an end that has several. What is sent again takes each in turn, since

@@ -42,8 +42,8 @@ struct JobTrains {
   std::size_t receiver = 0;               // whom `single` goes to
   struct Worker {
     net::PacketTrain::End end;
-    std::uint64_t packets = 0;  // by `single`
-    std::uint64_t bytes = 0;
+    net::PacketTrain::Counters single = {};  // by `single`
+    net::PacketTrain::Counters except = {};  // by `everyone`, but not to this one
   };
   std::vector<Worker> workers;
 };
@@ -80,17 +80,20 @@ class TrainOutput final : public DataPlane::Output {
     std::vector<net::PacketTrain>& servers = jobs_.at(job).servers;
     return room(servers[sequence % servers.size()], path, size);
   }
-  std::span<std::byte> to_workers(std::uint32_t job, std::optional<std::size_t> worker,
-                                  std::uint32_t path, std::size_t size) override {
+  std::span<std::byte> to_workers(std::uint32_t job, const Receivers& receivers, std::uint32_t path,
+                                  std::size_t size) override {
     JobTrains& trains = jobs_.at(job);
-    if (!worker) return room(trains.everyone, path, size);
-    if (*worker != trains.receiver) {
-      trains.single.flush();
-      trains.single.redirect(trains.workers[*worker].end);
-      trains.receiver = *worker;
+    if (!receivers.only) {
+      if (receivers.except) count(trains.workers[*receivers.except].except, size);
+      return room(trains.everyone, path, size, receivers.except);
     }
-    ++trains.workers[*worker].packets;
-    trains.workers[*worker].bytes += size;
+    const std::size_t worker = *receivers.only;
+    if (worker != trains.receiver) {
+      trains.single.flush();
+      trains.single.redirect(trains.workers[worker].end);
+      trains.receiver = worker;
+    }
+    count(trains.workers[worker].single, size);
     return room(trains.single, path, size);
   }
   void flush() {
@@ -99,11 +102,16 @@ class TrainOutput final : public DataPlane::Output {
   }
 
  private:
-  std::span<std::byte> room(net::PacketTrain& train, std::uint32_t path, std::size_t size) {
+  static void count(net::PacketTrain::Counters& packets, std::size_t size) {
+    ++packets.packets;
+    packets.bytes += size;
+  }
+  std::span<std::byte> room(net::PacketTrain& train, std::uint32_t path, std::size_t size,
+                            std::optional<std::size_t> except = {}) {
     if (train.empty() && std::ranges::find(waiting_, &train) == waiting_.end()) {
       waiting_.push_back(&train);
     }
-    return train.add(size, path);
+    return train.add(size, path, except);
   }
 
   std::vector<net::UdpSocket*> sockets_;
@@ -301,9 +309,10 @@ SwitchPlane::JobStatistics Shard::Core::statistics(const AdmittedJob& job) const
   out.counters.emplace_back("lost", lost);
   for (std::size_t i = 0; i < job.workers.size(); ++i) {
     const JobTrains::Worker& worker = trains.workers[i];
-    out.ports.push_back(port_of(
-        job, job.workers[i], plane_,
-        {.packets = worker.packets + everyone.packets, .bytes = worker.bytes + everyone.bytes}));
+    out.ports.push_back(
+        port_of(job, job.workers[i], plane_,
+                {.packets = worker.single.packets + everyone.packets - worker.except.packets,
+                 .bytes = worker.single.bytes + everyone.bytes - worker.except.bytes}));
   }
   for (std::size_t i = 0; i < job.servers.size(); ++i) {
     out.ports.push_back(port_of(job, job.servers[i], plane_, trains.servers[i].counters()));

@@ -40,8 +40,7 @@ Result<Duration> time_by_packets(std::string_view scheme, const plan::PlanReques
 // Every member serves its share; the ranks agree by a ring on one byte per packet.
 Result<Duration> time_in_switches(const plan::PlanRequest& request, const topology::Topology& part,
                                   const plan::PlannerOptions& options) {
-  plan::InNetworkRequest sums{
-      .elements = request.elements, .servers = part.host_count(), .agreement = {}};
+  plan::InNetworkRequest sums{.elements = request.elements, .agreement = {}};
   const std::int64_t blocks = (request.elements - 1) / sums.block_elements + 1;
   THALWEG_TRY(
       sums.agreement,

@@ -65,12 +65,20 @@ bool known(AtpKind kind) {
   return false;
 }
 
+// The places of a group with this fan-in: one more where a server adds the gradients of its own
+// worker itself. SwitchML has no such servers.
+unsigned places_of(const AtpHeader& header) {
+  const bool switchml = header.kind == AtpKind::kUpdate || header.kind == AtpKind::kResult;
+  return switchml || header.fan_in == kAtpMostWorkersPerGroup ? header.fan_in : header.fan_in + 1U;
+}
+
 // The sets lie within the job, are not both empty, and name no worker twice.
 bool sets_hold(const AtpHeader& header) {
   if (header.fan_in < 1 || header.fan_in > kAtpMostWorkersPerGroup) return false;
   if (header.group_count < 1 || header.group_count > kAtpMostGroups) return false;
   if (header.group >= header.group_count) return false;
-  if ((header.workers & ~atp_all(header.fan_in)) != 0) return false;
+  if ((header.workers & ~atp_all(places_of(header))) != 0) return false;
+  if (std::popcount(header.workers) > header.fan_in) return false;
   if ((header.groups & ~atp_all(header.group_count)) != 0) return false;
   if (header.workers == 0) return header.groups != 0;
   return (header.groups & atp_bit(header.group)) == 0;

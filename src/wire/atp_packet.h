@@ -7,6 +7,9 @@
 // those workers of the group `group` that are in `workers`. So a group is either in `groups`, or
 // partly in `workers`, never both.
 //
+// A server that is a worker may add its own gradients itself. Then `fan_in` is one less in the
+// packets of its sequences and its group, and that group is whole without its contribution.
+//
 // Packets are little-endian like everything on our wire, elements included: switches and hosts add
 // without swapping bytes.
 //
@@ -15,6 +18,7 @@
 // before it, the check word included, from one hop to the next.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -25,7 +29,7 @@ namespace thalweg::wire {
 
 // The version of these packets, in their first byte. It is apart from kWireVersion because switches
 // in the kernel read nothing else.
-inline constexpr std::uint8_t kAtpVersion = 5;
+inline constexpr std::uint8_t kAtpVersion = 6;
 
 inline constexpr std::size_t kAtpMostWorkersPerGroup = 32;
 inline constexpr std::size_t kAtpMostGroups = 32;
@@ -64,7 +68,7 @@ struct AtpHeader {
   std::uint32_t workers = 0;
   std::uint32_t groups = 0;
   std::uint8_t group = 0;        // below group_count
-  std::uint8_t fan_in = 1;       // workers of `group`: what the first level waits for
+  std::uint8_t fan_in = 1;       // how many workers of `group` the first level waits for
   std::uint8_t group_count = 1;  // what the second level waits for
   std::int8_t exponent = 0;      // of the fixed-point elements; the same in all contributions
   // The largest exponent that any worker needs for the block one window later (SwitchML's scheme),
@@ -120,6 +124,10 @@ constexpr std::size_t atp_packet_size(const AtpHeader& header) {
 // The set with the first `count` members. Requires count <= 32.
 constexpr std::uint32_t atp_all(unsigned count) {
   return count == 32 ? ~std::uint32_t{0} : (std::uint32_t{1} << count) - 1;
+}
+// Whether all of a group are in the set: as many as its fan-in, whichever they are.
+constexpr bool atp_whole(std::uint32_t members, unsigned fan_in) {
+  return std::popcount(members) == static_cast<int>(fan_in);
 }
 // The set whose only member is `i`. Requires i < 32.
 constexpr std::uint32_t atp_bit(unsigned i) { return std::uint32_t{1} << i; }

@@ -20,7 +20,7 @@ class CheckedOutput final : public DataPlane::Output {
                                  std::uint32_t /*path*/, std::size_t size) override {
     return room(size);
   }
-  std::span<std::byte> to_workers(std::uint32_t /*job*/, std::optional<std::size_t> /*worker*/,
+  std::span<std::byte> to_workers(std::uint32_t /*job*/, const Receivers& /*receivers*/,
                                   std::uint32_t /*path*/, std::size_t size) override {
     return room(size);
   }

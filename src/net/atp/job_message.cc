@@ -150,6 +150,7 @@ json to_json(const JobRequest& request) {
                  {"groups", request.groups},
                  {"keyed", request.keyed},
                  {"second_level", request.second_level},
+                 {"own_sums", request.own_sums},
                  {"lease", request.lease}};
   if (!request.key.empty()) fields["key"] = request.key;
   if (!request.sources.empty()) fields["sources"] = request.sources;
@@ -159,9 +160,10 @@ json to_json(const JobRequest& request) {
 
 Result<JobRequest> job_request_from(const json& fields) {
   for (const auto& [field, value] : fields.items()) {
-    static constexpr const char* kKnown[] = {
-        "op",     "job",          "token", "name", "workers", "servers", "limit",     "window",
-        "groups", "second_level", "keyed", "key",  "lease",   "sources", "group_ends"};
+    static constexpr const char* kKnown[] = {"op",       "job",     "token",        "name",
+                                             "workers",  "servers", "limit",        "window",
+                                             "own_sums", "groups",  "second_level", "keyed",
+                                             "key",      "lease",   "sources",      "group_ends"};
     if (std::ranges::find(kKnown, field) == std::end(kKnown)) {
       return bad_field(field.c_str(), value, "none of that name");
     }
@@ -181,6 +183,7 @@ Result<JobRequest> job_request_from(const json& fields) {
     return bad_field("group_ends", fields.at("group_ends"), "as many as 'workers' in all");
   }
   THALWEG_TRY(request.second_level, flag_from(fields, "second_level"));
+  THALWEG_TRY(request.own_sums, flag_from(fields, "own_sums"));
   if (request.groups == 0 && !request.second_level) {
     return Error("groups: 0 at a switch that is not of the second level; it would add nothing");
   }
@@ -219,6 +222,7 @@ json to_json(const AtpJob& job) {
   fields["paths"] = job.paths;
   if (job.salt) fields["salt"] = *job.salt;
   if (!job.checks) fields["unchecked"] = true;
+  if (job.own_sums) fields["own_sums"] = true;
   return fields;
 }
 
@@ -234,6 +238,7 @@ Result<AtpJob> atp_job_from(const json& fields) {
   }
   THALWEG_TRY(const bool unchecked, flag_from(fields, "unchecked"));
   job.checks = !unchecked;
+  THALWEG_TRY(job.own_sums, flag_from(fields, "own_sums"));
   THALWEG_TRY(job.order, numbers_from(fields, "order", kMaxJobWorkers, 0, kMaxJobWorkers - 1));
   std::vector<std::uint32_t> sorted = job.order;
   std::ranges::sort(sorted);

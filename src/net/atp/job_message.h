@@ -55,6 +55,9 @@ struct JobRequest {
   std::vector<std::uint32_t> group_ends = {};
   // Whether this is (also) the servers' switch, where the sums of the groups meet.
   bool second_level = false;
+  // Servers that are workers add their own gradients themselves and keep their own sums
+  // (AtpNodeOptions::own_sums): a result does not go back to its sender.
+  bool own_sums = false;
   // Whether packets carry a tag made with the job's key.
   bool keyed = false;
   // That key, 32 hexadecimal digits. Empty: the switch makes one if the job is keyed.
@@ -92,7 +95,8 @@ struct AtpJob {
   // With a job key: the number from which all ranks make the job's key (net/auth/atp_key.h). The
   // key itself, which is a secret, is not in `grant` then.
   std::optional<std::uint64_t> salt = {};
-  bool checks = true;  // AtpNodeOptions::checks
+  bool checks = true;     // AtpNodeOptions::checks
+  bool own_sums = false;  // AtpNodeOptions::own_sums
   bool operator==(const AtpJob&) const = default;
 };
 

@@ -127,6 +127,7 @@ class Attempt {
     AtpLevels levels;
     levels.job.grant = grants_.front();
     levels.job.servers = static_cast<std::uint32_t>(servers_);
+    levels.job.own_sums = own_sums();
     for (std::size_t i = 0; i < sites_.size(); ++i) {
       levels.leases.push_back({.address = options_.switches[sites_[i]].address,
                                .request = request_at(sites_[i], grants_[i].id),
@@ -152,6 +153,8 @@ class Attempt {
   }
 
  private:
+  [[nodiscard]] bool own_sums() const { return own_sums_possible(placement_.groups, servers_); }
+
   // The switches of the racks have the servers' switch as their server, and it has them as workers.
   [[nodiscard]] JobRequest request_at(std::size_t at, std::uint32_t number) const {
     JobRequest request;
@@ -168,6 +171,7 @@ class Attempt {
     } else {
       add_sources(request, placement_.top);
     }
+    request.own_sums = top && own_sums();
     request.second_level = top && placement_.two_levels();
     request.groups = 0;
     bool shared = false;  // several groups have one switch
@@ -237,8 +241,10 @@ AtpLevels on_servers_alone(const AtpLevelsOptions& options) {
   if (options.servers == 0) {
     levels.job.servers = static_cast<std::uint32_t>(std::min(ranks, kMaxJobServers));
   }
+  const std::vector<std::uint8_t> groups = equal_atp_groups(ranks);
+  levels.job.own_sums = own_sums_possible(groups, static_cast<int>(levels.job.servers));
   if (ranks <= wire::kAtpMostWorkersPerGroup) return levels;
-  for (const std::uint8_t group : equal_atp_groups(ranks)) levels.job.groups.push_back(group);
+  for (const std::uint8_t group : groups) levels.job.groups.push_back(group);
   levels.job.order.resize(ranks);
   std::iota(levels.job.order.begin(), levels.job.order.end(), 0U);
   return levels;

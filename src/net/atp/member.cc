@@ -31,6 +31,26 @@ AtpPlace atp_place(const AtpNodeOptions& options) {
   return place_of(static_cast<std::size_t>(options.rank), atp_groups(options));
 }
 
+std::vector<std::optional<proto::AtpSeat>> atp_seats(const AtpNodeOptions& options) {
+  std::vector<std::optional<proto::AtpSeat>> seats;
+  if (!options.own_sums) return seats;
+  const std::vector<std::uint8_t> groups = atp_groups(options);
+  for (int server = 0; server < options.servers; ++server) {
+    const AtpPlace place = place_of(static_cast<std::size_t>(server), groups);
+    seats.emplace_back(proto::AtpSeat{place.group, place.index});
+  }
+  return seats;
+}
+
+bool own_sums_possible(std::span<const std::uint8_t> groups, int servers) {
+  for (const std::uint8_t size : groups) {
+    if (servers <= 0) break;
+    if (size < 2) return false;
+    servers -= size;
+  }
+  return true;
+}
+
 std::vector<std::uint8_t> equal_atp_groups(std::size_t ranks) {
   constexpr std::size_t kMost = wire::kAtpMostWorkersPerGroup;
   const std::size_t count = std::max<std::size_t>((ranks + kMost - 1) / kMost, 1);
@@ -42,7 +62,9 @@ std::vector<std::uint8_t> equal_atp_groups(std::size_t ranks) {
 }
 
 AtpMember::AtpMember(const AtpNodeOptions& options, UdpSocket& socket)
-    : options_(options), groups_(atp_groups(options)), checker_(groups_, options.checks) {
+    : options_(options),
+      groups_(atp_groups(options)),
+      checker_(groups_, options.checks, atp_seats(options)) {
   for (const SocketAddress& shard : options.shards) {
     shards_.emplace_back(socket, std::vector{shard});
   }

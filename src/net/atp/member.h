@@ -29,6 +29,10 @@ struct AtpPlace {
   std::uint8_t index = 0;
 };
 [[nodiscard]] AtpPlace atp_place(const AtpNodeOptions& options);
+// By server: its place if it adds its own gradients itself; empty if servers do not.
+[[nodiscard]] std::vector<std::optional<proto::AtpSeat>> atp_seats(const AtpNodeOptions& options);
+// Whether the first `servers` ranks can: each must have another rank in its group.
+[[nodiscard]] bool own_sums_possible(std::span<const std::uint8_t> groups, int servers);
 // Groups for ranks that all send to one switch, or to none: as few as hold them, of about the same
 // size.
 [[nodiscard]] std::vector<std::uint8_t> equal_atp_groups(std::size_t ranks);

@@ -43,6 +43,9 @@ Status check(const AtpNodeOptions& options) {
   CHECK(std::accumulate(groups.begin(), groups.end(), std::size_t{0}) == ranks);
   CHECK(!options.server_apart || options.servers == 1);
   CHECK(!options.on_sum || options.server_apart);
+  if (options.own_sums && (options.server_apart || !own_sums_possible(groups, options.servers))) {
+    return Error("own_sums: a server is no rank, or a group of its own");
+  }
   return ok_status();
 }
 
@@ -68,6 +71,10 @@ class AtpNode::Core final : public EventLoop::Handler {
     if (!options.on_sum) worker_.emplace(*member_);
     if (options.on_sum || (!options.server_apart && options.rank < options.servers)) {
       server_.emplace(*member_);
+    }
+    if (options.own_sums && server_) {
+      server_->keep_own(*worker_);
+      worker_->keep_own(*server_);
     }
     THALWEG_TRY_STATUS(loop_->add(socket_.fd(), EPOLLIN, *this));
     thread_ = std::thread([this] { loop_->run([this] { return turn(); }); });

@@ -48,6 +48,10 @@ struct AtpNodeOptions {
   // Off: the check words of packets leave out the elements, so changed elements are not found. The
   // same on all members of the job.
   bool checks = true;
+  // On: servers that are ranks add their own gradients themselves, and keep their own sums, so that
+  // neither crosses a link. The same on all members of the job, and at its switches
+  // (JobRequest::own_sums); needs own_sums_possible().
+  bool own_sums = false;
   std::uint32_t elements = 256;    // in a packet
   std::uint32_t window = 1024;     // packets in flight; a power of two
   std::uint32_t switch_paths = 1;  // AtpWorkerOptions::paths

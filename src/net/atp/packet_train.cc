@@ -1,5 +1,6 @@
 #include "net/atp/packet_train.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -29,7 +30,8 @@ PacketTrain::PacketTrain(std::vector<UdpSocket*> sockets, std::vector<End> ends)
   }
 }
 
-std::span<std::byte> PacketTrain::add(std::size_t size, std::uint32_t path) {
+std::span<std::byte> PacketTrain::add(std::size_t size, std::uint32_t path,
+                                      std::optional<std::size_t> except) {
   CHECK(size > 0 && size <= UdpSocket::kMaxMessage);
   if (bytes_.empty()) bytes_.resize(UdpSocket::kMaxMessage);
   if (lose_packet_ && lose_packet_(offered_++)) {
@@ -45,7 +47,8 @@ std::span<std::byte> PacketTrain::add(std::size_t size, std::uint32_t path) {
   closed_ = size < packet_size_;
   const std::span<std::byte> room = std::span(bytes_).subspan(used_, size);
   used_ += size;
-  ++packets_;
+  except_[packets_++] = except.value_or(kNone);
+  excepts_ |= except.has_value();
   return room;
 }
 
@@ -57,19 +60,33 @@ void PacketTrain::redirect(const End& end) {
 
 void PacketTrain::flush() {
   if (used_ == 0) return;
-  for (const End& end : ends_) {
-    UdpSocket& socket = *sockets_[end.paths > 1 ? path_ : 0];
-    const auto sent =
-        socket.send_run(std::span(bytes_).first(used_), packet_size_, kTrafficClass, &end.address);
-    if (sent == UdpSocket::Sent::kAll) continue;
-    socket.abandon();
+  for (std::size_t end = 0; end < ends_.size(); ++end) {
+    if (send_to(end) == UdpSocket::Sent::kAll) continue;
+    sockets_[ends_[end].paths > 1 ? path_ : 0]->abandon();
     counters_.lost += packets_;
   }
   counters_.packets += packets_;
   counters_.bytes += used_;
   used_ = 0;
   packets_ = 0;
+  excepts_ = false;
   closed_ = false;
+}
+
+UdpSocket::Sent PacketTrain::send_to(std::size_t end) {
+  const SocketAddress& to = ends_[end].address;
+  UdpSocket& socket = *sockets_[ends_[end].paths > 1 ? path_ : 0];
+  const auto waiting = std::span<const std::byte>(bytes_).first(used_);
+  if (!excepts_) return socket.send_run(waiting, packet_size_, kTrafficClass, &to);
+  std::array<UdpPacket, UdpSocket::kMaxPackets> packets;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < packets_; ++i) {
+    if (except_[i] == end) continue;
+    const auto rest = waiting.subspan(i * packet_size_);
+    packets[count++].header = rest.first(std::min(packet_size_, rest.size()));
+  }
+  if (count == 0) return UdpSocket::Sent::kAll;
+  return socket.send(std::span(packets).first(count), kTrafficClass, &to);
 }
 
 }  // namespace thalweg::net

@@ -5,8 +5,10 @@
 // packet was sent cannot use this.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,7 +21,7 @@ namespace thalweg::net {
 class PacketTrain {
  public:
   struct Counters {
-    std::uint64_t packets = 0;  // sent to each destination
+    std::uint64_t packets = 0;  // sent to each destination, or to all but one
     std::uint64_t bytes = 0;
     std::uint64_t lost = 0;  // packets that the socket did not take, over all destinations
   };
@@ -37,8 +39,10 @@ class PacketTrain {
 
   // Returns room for the next packet, which the caller fills before the next call. First sends the
   // packets before it if this one cannot join their message. Requires 1 <= size <=
-  // UdpSocket::kMaxMessage. `path`: to ends with several paths; below their number.
-  [[nodiscard]] std::span<std::byte> add(std::size_t size, std::uint32_t path = 0);
+  // UdpSocket::kMaxMessage. `path`: to ends with several paths; below their number. `except`: the
+  // packet does not go to this end, by its place in `ends`.
+  [[nodiscard]] std::span<std::byte> add(std::size_t size, std::uint32_t path = 0,
+                                         std::optional<std::size_t> except = {});
   void flush();
   // From now on packets go to this end instead. Requires that none waits.
   void redirect(const End& end);
@@ -46,6 +50,10 @@ class PacketTrain {
   [[nodiscard]] const Counters& counters() const { return counters_; }
 
  private:
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  // Sends what waits to one end, all but the packets that are not for it.
+  UdpSocket::Sent send_to(std::size_t end);
+
   std::vector<UdpSocket*> sockets_;
   std::vector<End> ends_;
   bool spread_ = false;           // an end has several paths
@@ -54,7 +62,9 @@ class PacketTrain {
   std::size_t used_ = 0;
   std::size_t packets_ = 0;
   std::size_t packet_size_ = 0;  // size of all packets except the last
-  bool closed_ = false;          // the last packet is shorter, so no more can follow it
+  bool excepts_ = false;         // some packet that waits is not for all ends
+  std::array<std::size_t, UdpSocket::kMaxPackets> except_ = {};  // [packet]: an end, or kNone
+  bool closed_ = false;  // the last packet is shorter, so no more can follow it
   Counters counters_;
   LosePacket lose_packet_ = installed_loss();
   std::uint64_t offered_ = 0;         // packets that were added, if some are to be lost

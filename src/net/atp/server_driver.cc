@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "net/atp/worker_driver.h"
 #include "tensor/saturating_add.h"
 
 namespace thalweg::net {
@@ -19,6 +20,7 @@ proto::AtpServerOptions server_options(const AtpNodeOptions& node) {
   options.index = node.server_apart ? 0 : static_cast<std::uint32_t>(node.rank);
   options.elements = node.elements;
   options.window = node.window;
+  if (node.own_sums) options.seat = atp_seats(node)[options.index];
   options.keyed = node.key.has_value();
   options.repetitions = !node.server_apart;
   options.deadline = kDeadline;
@@ -44,6 +46,17 @@ void AtpServerDriver::on_packet(const wire::AtpHeader& header, std::span<const s
     ++corrupt_;
     return;
   }
+  add(header, elements, now);
+}
+
+void AtpServerDriver::on_own(const wire::AtpHeader& header, std::span<const std::byte> elements,
+                             Time now) {
+  add(header, elements, now);
+}
+
+void AtpServerDriver::add(const wire::AtpHeader& header, std::span<const std::byte> elements,
+                          Time now) {
+  now_ = now;
   const proto::AtpServerAction action = server_.on_gradient(header, now);
   switch (action.payload) {
     case proto::AtpServerAction::Payload::kNothing:
@@ -80,8 +93,17 @@ void AtpServerDriver::put(const AtpMember::Slot& out, const proto::AtpServerTran
 
 void AtpServerDriver::send(const proto::AtpServerTransmit& transmit) {
   const wire::AtpHeader& header = transmit.header;
-  const proto::AtpWorkerSet receivers =
+  proto::AtpWorkerSet receivers =
       header.kind == wire::AtpKind::kAbort ? member_.everyone() : member_.ranks_of(header);
+  if (own_worker_ != nullptr) {
+    const AtpPlace place = atp_place(member_.options());
+    const auto own = proto::AtpWorkerSet::one(place.group, place.index);
+    if (!(receivers & own).empty()) {
+      const std::span sum(slot(transmit.slot), header.elements);
+      own_worker_->on_own(header, std::as_bytes(sum), now_);
+      receivers = receivers - own;
+    }
+  }
   const proto::AtpWorkerSet direct = path_.direct(receivers);
   if (direct != receivers) put(member_.to_switch(header), transmit);
   member_.for_each(direct, [&](std::size_t rank) { put(member_.to_rank(header, rank), transmit); });

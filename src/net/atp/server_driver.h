@@ -13,6 +13,8 @@
 
 namespace thalweg::net {
 
+class AtpWorkerDriver;
+
 class AtpServerDriver {
  public:
   // `member` outlives this.
@@ -21,7 +23,14 @@ class AtpServerDriver {
   // Handles a gradient packet that AtpMember::read() accepted. `by_switch`: a switch sent it.
   void on_packet(const wire::AtpHeader& header, std::span<const std::byte> packet, bool by_switch,
                  Time now);
-  void on_timeout(Time now) { server_.on_timeout(now); }
+  // From now on sums for the worker in the same process go to it at once, and its gradients come by
+  // on_own(). It outlives this.
+  void keep_own(AtpWorkerDriver& worker) { own_worker_ = &worker; }
+  void on_own(const wire::AtpHeader& header, std::span<const std::byte> elements, Time now);
+  void on_timeout(Time now) {
+    now_ = now;
+    server_.on_timeout(now);
+  }
   // Sends the sums that are complete.
   void pump();
   [[nodiscard]] std::optional<Time> next_timeout() const { return server_.next_timeout(); }
@@ -32,6 +41,8 @@ class AtpServerDriver {
   [[nodiscard]] std::uint64_t corrupt() const { return corrupt_; }
 
  private:
+  // Adds a gradient whose check word holds, and sends what is complete then.
+  void add(const wire::AtpHeader& header, std::span<const std::byte> elements, Time now);
   void send(const proto::AtpServerTransmit& transmit);
   void put(const AtpMember::Slot& out, const proto::AtpServerTransmit& transmit);
   [[nodiscard]] std::int32_t* slot(std::uint32_t index) {
@@ -42,6 +53,8 @@ class AtpServerDriver {
   proto::AtpServer server_;
   proto::AtpServerPath path_;
   std::vector<std::int32_t> elements_;  // of all slots, one slot after the other
+  AtpWorkerDriver* own_worker_ = nullptr;
+  Time now_;  // of the last call
   std::uint64_t packets_ = 0;
   std::uint64_t bytes_ = 0;
   std::uint64_t corrupt_ = 0;

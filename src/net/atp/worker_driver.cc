@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "net/atp/job_message.h"
+#include "net/atp/server_driver.h"
 #include "net/io/udp_socket.h"
 
 namespace thalweg::net {
@@ -37,6 +38,7 @@ proto::AtpWorkerOptions worker_options(const AtpNodeOptions& node) {
   options.group_count = static_cast<std::uint8_t>(groups.size());
   options.servers = static_cast<std::uint32_t>(node.servers);
   options.elements = node.elements;
+  options.seats = atp_seats(node);
   options.keyed = node.key.has_value();
   options.window = node.window;
   options.paths = node.switch_paths;
@@ -61,7 +63,8 @@ proto::AtpWorkerOptions worker_options(const AtpNodeOptions& node) {
 AtpWorkerDriver::AtpWorkerDriver(AtpMember& member)
     : member_(member),
       worker_(worker_options(member.options())),
-      path_(member.options().paths, member.has_switch()) {}
+      path_(member.options().paths, member.has_switch(),
+            static_cast<std::uint32_t>(member.options().servers)) {}
 
 void AtpWorkerDriver::start(AtpReduction reduction, Time now) {
   if (worker_.idle()) path_.on_start(now);
@@ -81,21 +84,32 @@ void AtpWorkerDriver::start(AtpReduction reduction, Time now) {
 
 void AtpWorkerDriver::on_packet(const wire::AtpHeader& header, std::span<const std::byte> packet,
                                 bool by_switch, Time now) {
-  if (header.kind == wire::AtpKind::kAbort) {
-    const proto::AtpWorkerSet missing = member_.ranks_of(header);
-    std::optional<int> only;
-    if (missing.count() == 1) {
-      member_.for_each(missing, [&](std::size_t rank) { only = static_cast<int>(rank); });
-    }
-    worker_.on_abort(header, now, only);
-    return;
-  }
+  if (header.kind == wire::AtpKind::kAbort) return on_abort(header, now);
   path_.on_answer(by_switch, now);
   if (header.kind == wire::AtpKind::kMissing) {
     worker_.on_missing(header);
     return;
   }
-  const std::span<const std::byte> elements = wire::atp_payload(packet, header);
+  take_sum(header, wire::atp_payload(packet, header), by_switch, now);
+}
+
+void AtpWorkerDriver::on_own(const wire::AtpHeader& header, std::span<const std::byte> elements,
+                             Time now) {
+  if (header.kind == wire::AtpKind::kAbort) return on_abort(header, now);
+  take_sum(header, elements, false, now);
+}
+
+void AtpWorkerDriver::on_abort(const wire::AtpHeader& header, Time now) {
+  const proto::AtpWorkerSet missing = member_.ranks_of(header);
+  std::optional<int> only;
+  if (missing.count() == 1) {
+    member_.for_each(missing, [&](std::size_t rank) { only = static_cast<int>(rank); });
+  }
+  worker_.on_abort(header, now, only);
+}
+
+void AtpWorkerDriver::take_sum(const wire::AtpHeader& header, std::span<const std::byte> elements,
+                               bool by_switch, Time now) {
   if (!member_.checker().holds(header, elements)) {
     worker_.on_corrupt(header, way_of(header, by_switch), now);
     return;
@@ -124,13 +138,14 @@ bool AtpWorkerDriver::pump(Time now) {
   for (int i = 0; i < kPacketsPerPump; ++i) {
     if (!worker_.poll_transmit(now, transmit)) return true;
     send(transmit, now);
+    // A gradient for the own server may have completed the last sum of a reduction.
+    while (transmit.own && worker_.poll_event(outcome)) end(outcome);
   }
   return !worker_.ready();
 }
 
 void AtpWorkerDriver::send(proto::AtpTransmit& transmit, Time now) {
-  Flight& of = flight(transmit.block.cookie);
-  const AtpReduction& reduction = of.reduction;
+  const AtpReduction& reduction = flight(transmit.block.cookie).reduction;
   wire::AtpHeader& header = transmit.header;
   if (transmit.block.scaled()) {
     header.needed_exponent = needed_by(reduction, transmit.block);
@@ -139,6 +154,7 @@ void AtpWorkerDriver::send(proto::AtpTransmit& transmit, Time now) {
   } else if (!reduction.exponents.empty()) {
     header.exponent = reduction.exponents[transmit.block.index];
   }
+  if (transmit.own) return give(transmit, now);
   const bool direct = transmit.past_switches || path_.direct(transmit.again, now);
   const bool probes = direct && path_.probes(transmit.again, header.sequence);
   wire::AtpHeader by_switch = header;
@@ -150,24 +166,38 @@ void AtpWorkerDriver::send(proto::AtpTransmit& transmit, Time now) {
   }
   const AtpMember::Slot slot =
       direct ? member_.to_server(header, transmit.server) : member_.to_switch(header);
-  const std::byte* data = data_of(reduction, transmit.block);
-  if (tensor::has_fixed_point(reduction.type)) {
-    const std::size_t misfits =
-        tensor::to_fixed_point(reduction.type, data, header.elements, header.elements,
-                               {&header.exponent, 1}, contributions(), slot.elements);
-    // What does not fit an exponent that the worker chose is found by all ranks, and repeated.
-    if (!transmit.block.scaled()) of.misfits += misfits;
-  } else {
-    std::memcpy(slot.elements, data, header.elements * sizeof(std::int32_t));
-  }
-  header.check =
-      member_.checker().word_of(header, std::as_bytes(std::span(slot.elements, header.elements)));
+  fill(transmit, slot.elements);
   member_.seal(slot, header);
   if (!probes) return;
   by_switch.check = header.check;
   const AtpMember::Slot copy = member_.to_switch(by_switch);
   std::memcpy(copy.elements, slot.elements, header.elements * sizeof(std::int32_t));
   member_.seal(copy, by_switch);
+}
+
+// The server may have the others' contributions, and then gives the sum back at once.
+void AtpWorkerDriver::give(proto::AtpTransmit& transmit, Time now) {
+  own_elements_.resize(transmit.header.elements);
+  fill(transmit, own_elements_.data());
+  own_server_->on_own(transmit.header, std::as_bytes(std::span(own_elements_)), now);
+}
+
+void AtpWorkerDriver::fill(proto::AtpTransmit& transmit, std::int32_t* elements) {
+  Flight& of = flight(transmit.block.cookie);
+  const AtpReduction& reduction = of.reduction;
+  wire::AtpHeader& header = transmit.header;
+  const std::byte* data = data_of(reduction, transmit.block);
+  if (tensor::has_fixed_point(reduction.type)) {
+    const std::size_t misfits =
+        tensor::to_fixed_point(reduction.type, data, header.elements, header.elements,
+                               {&header.exponent, 1}, contributions(), elements);
+    // What does not fit an exponent that the worker chose is found by all ranks, and repeated.
+    if (!transmit.block.scaled()) of.misfits += misfits;
+  } else {
+    std::memcpy(elements, data, header.elements * sizeof(std::int32_t));
+  }
+  header.check =
+      member_.checker().word_of(header, std::as_bytes(std::span(elements, header.elements)));
 }
 
 void AtpWorkerDriver::place(const proto::AtpPlacement& placement,

@@ -1,6 +1,7 @@
 #include "proto/atp/check.h"
 
 #include <bit>
+#include <utility>
 
 #include "base/prng.h"
 #include "tensor/weighted_sum.h"
@@ -25,7 +26,9 @@ bool exceeds(const wire::AtpHeader& header) { return header.needed_exponent > he
 
 }  // namespace
 
-AtpChecker::AtpChecker(std::span<const std::uint8_t> groups, bool weigh) : weigh_(weigh) {
+AtpChecker::AtpChecker(std::span<const std::uint8_t> groups, bool weigh,
+                       std::vector<std::optional<AtpSeat>> seats)
+    : seats_(std::move(seats)), weigh_(weigh) {
   for (std::size_t g = 0; g < groups.size(); ++g) {
     Expected& all = groups_.emplace_back();
     all.contributions = groups[g];
@@ -40,11 +43,18 @@ AtpChecker::Expected AtpChecker::expected_of(const wire::AtpHeader& header) cons
   if (header.kind == wire::AtpKind::kParameter) {
     sum = everyone_;
   } else {
+    // A server that adds its own worker's gradient itself gets its group's sum without it.
+    const std::optional<AtpSeat> seat =
+        seats_.empty() ? std::nullopt : seats_[header.sequence % seats_.size()];
     for (std::uint32_t rest = header.groups; rest != 0; rest &= rest - 1) {
       const auto g = static_cast<std::size_t>(std::countr_zero(rest));
       if (g >= groups_.size()) break;
       sum.word += groups_[g].word;
       sum.contributions += groups_[g].contributions;
+      if (seat && seat->group == g) {
+        sum.word -= number_of_worker(g, seat->index);
+        --sum.contributions;
+      }
     }
     for (std::uint32_t rest = header.workers; rest != 0; rest &= rest - 1) {
       sum.word += number_of_worker(header.group, static_cast<unsigned>(std::countr_zero(rest)));

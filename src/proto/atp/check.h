@@ -16,9 +16,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "proto/atp/options.h"
 #include "wire/atp_packet.h"
 
 namespace thalweg::proto {
@@ -26,8 +28,9 @@ namespace thalweg::proto {
 class AtpChecker {
  public:
   // `groups`: the number of workers in each group. `weigh`: off, the elements do not count, which
-  // all members of the job must agree on.
-  explicit AtpChecker(std::span<const std::uint8_t> groups, bool weigh = true);
+  // all members of the job must agree on. `seats`: AtpWorkerOptions::seats.
+  explicit AtpChecker(std::span<const std::uint8_t> groups, bool weigh = true,
+                      std::vector<std::optional<AtpSeat>> seats = {});
 
   // The check word of one contribution. Requires a gradient's header with this worker's exponents.
   [[nodiscard]] std::uint64_t word_of(const wire::AtpHeader& header,
@@ -47,6 +50,7 @@ class AtpChecker {
   [[nodiscard]] std::uint64_t weighed(std::span<const std::byte> elements) const;
 
   std::vector<Expected> groups_;  // the sums of all workers of each group
+  std::vector<std::optional<AtpSeat>> seats_;
   Expected everyone_;
   bool weigh_;
 };

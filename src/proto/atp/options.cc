@@ -70,6 +70,15 @@ Status AtpWorkerOptions::validate() const {
       require(level <= wire::kAtpServerLevel, "level", std::to_string(level), "0, 1 or 2"));
   THALWEG_TRY_STATUS(require(level != wire::kAtpSecondLevel || fan_in == 1, "level",
                              std::to_string(level), "0 or 2 where fan_in is above 1"));
+  THALWEG_TRY_STATUS(require(seats.empty() || seats.size() == servers, "seats",
+                             std::to_string(seats.size()), "none, or one for each server"));
+  for (const std::optional<AtpSeat>& seat : seats) {
+    THALWEG_TRY_STATUS(
+        require(!seat || (seat->group < group_count &&
+                          (seat->group != group || (fan_in >= 2 && seat->index < fan_in))),
+                "seats", seat ? std::to_string(seat->index) : "",
+                "workers of the job, in groups of two or more"));
+  }
   THALWEG_TRY_STATUS(require(in_range(paths, wire::kAtpMostPaths), "paths", std::to_string(paths),
                              "from 1 to 32"));
   THALWEG_TRY_STATUS(require_bytes(frame_overhead, Bytes(), "frame_overhead", "from 0B to 1TiB"));
@@ -96,6 +105,10 @@ Status AtpServerOptions::validate() const {
                                std::to_string(workers), "from 1 to 32 workers each"));
   }
   THALWEG_TRY_STATUS(require(index < servers, "index", std::to_string(index), "below servers"));
+  THALWEG_TRY_STATUS(require(!seat || (seat->group < groups.size() && groups[seat->group] >= 2 &&
+                                       seat->index < groups[seat->group]),
+                             "seat", seat ? std::to_string(seat->index) : "",
+                             "a worker of the job, in a group of two or more"));
   THALWEG_TRY_STATUS(require(!repetitions || servers <= wire::kAtpMostServersOfRepetitions,
                              "servers", std::to_string(servers), "at most 32 with repetitions"));
   return require_positive(deadline, "deadline");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include <thalweg/result.h>
@@ -71,6 +72,13 @@ struct AtpPredictionOptions {
   std::uint32_t most_kinds = 1024;  // when there are more, all are forgotten; at least 1
 };
 
+// The place of a worker in its job.
+struct AtpSeat {
+  std::uint8_t group = 0;
+  std::uint8_t index = 0;  // within the group
+  bool operator==(const AtpSeat&) const = default;
+};
+
 // One worker of a job.
 struct AtpWorkerOptions {
   std::uint32_t job = 0;
@@ -83,6 +91,9 @@ struct AtpWorkerOptions {
   // kAtpServerLevel if no switch may.
   std::uint8_t level = wire::kAtpFirstLevel;
   std::uint32_t servers = 1;  // sequence s goes to server s mod servers; above 0
+  // By server: the worker in the same process, if the server adds that worker's gradients itself
+  // (AtpServerOptions::seat). It must be of a group of two or more. Empty: no server does.
+  std::vector<std::optional<AtpSeat>> seats = {};
   // Elements of a packet, 1 to kAtpMostElements. All workers and servers of a job use the same.
   std::uint32_t elements = 64;
   bool keyed = false;  // packets carry a seal, which the driver fills in
@@ -101,6 +112,16 @@ struct AtpWorkerOptions {
 
   static constexpr std::uint32_t kMostWindow = 1 << 20;
   [[nodiscard]] Status validate() const;
+  // The workers of this worker's group whose gradients of the sequence come by switches.
+  [[nodiscard]] std::uint8_t fan_in_of(std::uint64_t sequence) const {
+    const bool less = !seats.empty() && seats[sequence % seats.size()].has_value() &&
+                      seats[sequence % seats.size()]->group == group;
+    return static_cast<std::uint8_t>(fan_in - (less ? 1 : 0));
+  }
+  // Whether the server of the sequence is this worker's own.
+  [[nodiscard]] bool own(std::uint64_t sequence) const {
+    return !seats.empty() && seats[sequence % seats.size()] == AtpSeat{group, index};
+  }
   // The size of a full packet on the line, frame overhead included.
   [[nodiscard]] Bytes packet_bytes() const;
 };
@@ -111,6 +132,10 @@ struct AtpServerOptions {
   std::vector<std::uint8_t> groups = {1};  // workers of each group: 1 to 32 groups of 1 to 32
   std::uint32_t servers = 1;
   std::uint32_t index = 0;  // which of the servers this is, below servers
+  // The worker in the same process, whose driver gives its gradients to the server at once and
+  // takes its sums from there. Neither crosses a link, and switches sum the other gradients. Its
+  // group has two workers or more.
+  std::optional<AtpSeat> seat = {};
   std::uint32_t elements = 64;
   std::uint32_t window = 1024;
   bool keyed = false;

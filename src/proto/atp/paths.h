@@ -15,17 +15,18 @@ struct AtpPathOptions {
   Duration silence = Duration::milliseconds(100);
   // After this many answers from servers, and none from the silent switch, the switch is gone.
   std::uint32_t gone_after = 8;
-  // While the switch is gone, a copy of every packet whose sequence is a multiple of this goes to
-  // it, so that a switch that is back is noticed: the switch sums those sequences if all workers
-  // send them, and its sums tell the workers.
+  // While the switch is gone, a copy of one packet in so many of each server's goes to it, so that
+  // a switch that is back is noticed: the switch sums those sequences if all workers send them, and
+  // its sums tell the workers. Of all servers, since a worker sends nothing to its own
+  // (AtpWorkerOptions::seats).
   std::uint32_t probe_every = 64;
 };
 
 // The path of one worker's gradients.
 class AtpWorkerPath {
  public:
-  AtpWorkerPath(const AtpPathOptions& options, bool has_switch)
-      : options_(options), has_switch_(has_switch), gone_(!has_switch) {}
+  AtpWorkerPath(const AtpPathOptions& options, bool has_switch, std::uint32_t servers)
+      : options_(options), has_switch_(has_switch), servers_(servers), gone_(!has_switch) {}
 
   // The worker starts to wait for answers; it waited for none before.
   void on_start(Time now) { heard_ = now; }
@@ -46,13 +47,14 @@ class AtpWorkerPath {
   // Whether a packet that goes directly to its server goes to the switch as well. A server takes
   // the one that arrives later for a duplicate. A retransmission has been to the switch before.
   [[nodiscard]] bool probes(bool resend, std::uint64_t sequence) const {
-    return has_switch_ && gone_ && !resend && sequence % options_.probe_every == 0;
+    return has_switch_ && gone_ && !resend && sequence / servers_ % options_.probe_every == 0;
   }
   [[nodiscard]] bool gone() const { return gone_; }
 
  private:
   AtpPathOptions options_;
   bool has_switch_;
+  std::uint32_t servers_;
   Time heard_;                 // when the switch last answered, or when waiting began
   std::uint32_t answers_ = 0;  // from servers, since the switch fell silent
   bool gone_;

@@ -67,8 +67,8 @@ AtpServerAction AtpServer::on_gradient(const wire::AtpHeader& header, Time now) 
 // Checks everything but whether the sequence lies in the window.
 bool AtpServer::fits(const wire::AtpHeader& header) const {
   return header.kind == wire::AtpKind::kGradient && header.job == options_.job &&
-         header.group_count == options_.groups.size() &&
-         header.fan_in == options_.groups[header.group] &&
+         header.group_count == options_.groups.size() && header.fan_in == fan_in_of(header.group) &&
+         (header.workers & ~wire::atp_all(options_.groups[header.group])) == 0 &&
          header.sequence % options_.servers == options_.index &&
          header.elements <= options_.elements &&
          (options_.repetitions || !wire::atp_is_repetition(header.sequence));
@@ -124,8 +124,7 @@ void AtpServer::begin(std::uint32_t slot, const wire::AtpHeader& header) {
 }
 
 std::uint32_t AtpServer::brought(const wire::AtpHeader& header, std::size_t g) const {
-  if ((header.groups & wire::atp_bit(static_cast<unsigned>(g))) != 0)
-    return wire::atp_all(options_.groups[g]);
+  if ((header.groups & wire::atp_bit(static_cast<unsigned>(g))) != 0) return by_switches(g);
   return g == header.group ? header.workers : 0;
 }
 
@@ -216,7 +215,7 @@ wire::AtpHeader AtpServer::parameter_of(const Waiting& waiting) const {
   header.groups = waiting.groups;
   header.workers = waiting.workers;
   header.group = waiting.group;
-  header.fan_in = options_.groups[waiting.group];
+  header.fan_in = fan_in_of(waiting.group);
   header.group_count = static_cast<std::uint8_t>(options_.groups.size());
   header.exponent = entry.exponent;
   header.next_exponent = entry.next_exponent;

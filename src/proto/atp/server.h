@@ -35,6 +35,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -158,6 +159,14 @@ class AtpServer {
   // workers of the first group that contributed in part.
   [[nodiscard]] wire::AtpHeader abort_of(std::uint32_t slot) const;
   [[nodiscard]] int contributions(const wire::AtpHeader& header) const;
+  // The workers of group g whose gradients come by switches.
+  [[nodiscard]] std::uint32_t by_switches(std::size_t g) const {
+    const bool own = options_.seat && options_.seat->group == g;
+    return wire::atp_all(options_.groups[g]) & ~(own ? wire::atp_bit(options_.seat->index) : 0U);
+  }
+  [[nodiscard]] std::uint8_t fan_in_of(std::size_t g) const {
+    return static_cast<std::uint8_t>(std::popcount(by_switches(g)));
+  }
   // The workers of group g whose contributions the packet holds.
   [[nodiscard]] std::uint32_t brought(const wire::AtpHeader& header, std::size_t g) const;
   [[nodiscard]] std::uint32_t& held(std::uint32_t slot, std::size_t g) {

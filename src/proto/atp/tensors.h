@@ -61,6 +61,8 @@ struct AtpTransmit {
   bool again = false;  // it was sent before, whether or not the resend flag says so
   // Its sum came, but changed on the way: send it straight to the server, not through the switches.
   bool past_switches = false;
+  // Its server is the worker's own: give it to the server in the same process.
+  bool own = false;
 };
 
 // What the driver does with the elements of a packet that arrived.

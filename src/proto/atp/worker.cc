@@ -112,7 +112,7 @@ void AtpWorker::acknowledge(std::uint64_t sequence, bool congested, Time now) {
     wake_at(now);
     starting_ = false;
     measure_from_ = next_;
-  } else if (sequence >= measure_from_) {
+  } else if (sequence >= measure_from_ && !options_.own(sequence)) {
     if (const auto taken = time_taken(flight, now)) measure(flight.path, *taken);
   }
   const bool full = in_flight_ >= congestion_.packets();
@@ -258,8 +258,9 @@ void AtpWorker::fill(std::uint64_t sequence, bool resend, AtpTransmit& out) cons
   out.server = static_cast<std::uint32_t>(sequence % options_.servers);
   out.block = tensors_.block(sequence);
   out.ahead = out.block.scaled() ? tensors_.ahead(sequence, options_.window) : AtpBlock();
+  out.own = options_.own(sequence);
   out.header = wire::AtpHeader();
-  out.header.level = options_.level;
+  out.header.level = out.own ? wire::kAtpServerLevel : options_.level;
   out.header.job = options_.job;
   out.header.sequence = flight.repeated ? wire::kAtpRepetition + sequence : sequence;
   out.header.exponent = flight.exponent;
@@ -268,11 +269,11 @@ void AtpWorker::fill(std::uint64_t sequence, bool resend, AtpTransmit& out) cons
   out.header.groups = alone ? wire::atp_bit(options_.group) : 0;
   out.header.workers = alone ? 0 : wire::atp_bit(options_.index);
   out.header.group = options_.group;
-  out.header.fan_in = options_.fan_in;
+  out.header.fan_in = options_.fan_in_of(sequence);
   out.header.group_count = options_.group_count;
   out.header.elements = out.block.elements;
   out.header.resend = resend;
-  out.header.collision = options_.level == wire::kAtpServerLevel;
+  out.header.collision = out.header.level == wire::kAtpServerLevel;
   out.header.keyed = options_.keyed;
   out.past_switches = flight.bad_sums > 0;
 }

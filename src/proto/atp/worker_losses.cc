@@ -167,7 +167,8 @@ void AtpWorker::on_missing(const wire::AtpHeader& header) {
     return;
   }
   Flight& flight = this->flight(sequence);
-  if (flight.placed || flight.lost || flight.tries > 0 ||
+  // A switch misses what goes to the worker's own server if it does not know of that.
+  if (flight.placed || flight.lost || flight.tries > 0 || options_.own(sequence) ||
       flight.repeated != wire::atp_is_repetition(header.sequence)) {
     ++counters_.duplicate;
     return;

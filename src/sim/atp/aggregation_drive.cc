@@ -28,11 +28,15 @@ void AggregationHosts::on_packet(std::uint32_t place) {
     if (!up) return on_sum(index, header, value);
     if (header.sequence % job.servers.size() != end.index) continue;
     ++end.gradients;
-    const proto::AtpServerAction action = end.server->on_gradient(header, events_.now());
-    if (action.payload == proto::AtpServerAction::Payload::kStore) end.values[action.slot] = value;
-    if (action.payload == proto::AtpServerAction::Payload::kAdd) end.values[action.slot] += value;
+    add(end, header, value);
     return drive_server(index);
   }
+}
+
+void AggregationHosts::add(End& end, const wire::AtpHeader& header, std::uint32_t value) {
+  const proto::AtpServerAction action = end.server->on_gradient(header, events_.now());
+  if (action.payload == proto::AtpServerAction::Payload::kStore) end.values[action.slot] = value;
+  if (action.payload == proto::AtpServerAction::Payload::kAdd) end.values[action.slot] += value;
 }
 
 void AggregationHosts::on_sum(std::uint32_t index, const wire::AtpHeader& header,
@@ -108,6 +112,13 @@ bool AggregationHosts::send_one(End& end) {
   const bool any = end.switchml ? end.switchml->poll_transmit(events_.now(), transmit)
                                 : end.worker->poll_transmit(events_.now(), transmit);
   if (!any) return false;
+  if (transmit.own) {
+    const std::uint32_t server = job.servers[transmit.server];
+    add(*ends_[server], transmit.header,
+        contribution_of(end.job, end.index, transmit.header.sequence));
+    drive_server(server);
+    return true;
+  }
   ++end.sent;
   ++counters_.data_packets_sent;
   const Rank target = end.switchml ? job.spec.workers[(end.index + 1) % job.workers.size()]
@@ -153,17 +164,31 @@ void AggregationHosts::send_sum(End& end, const proto::AtpServerTransmit& transm
   const bool abort = header.kind == wire::AtpKind::kAbort;
   const std::uint32_t value = abort ? 0 : end.values[transmit.slot];
   const bool all = abort || header.groups == wire::atp_all(header.group_count);
-  if (all && job.parameters->multicast) {
-    return send_from(end, header, end.host, PacketKind::kMulticast, value);
-  }
-  for (std::size_t w = 0; w < job.workers.size(); ++w) {
+  const std::optional<std::uint32_t> own = own_worker(end);
+  const bool multicast = all && job.parameters->multicast;
+  if (multicast) send_from(end, header, end.host, PacketKind::kMulticast, value);
+  bool own_named = false;
+  for (std::size_t w = 0; w < job.workers.size() && (!multicast || own); ++w) {
     const topology::AggregationGroups::Worker& place = job.groups.workers[w];
     const bool named = all ||
                        (header.groups & wire::atp_bit(static_cast<unsigned>(place.group))) != 0 ||
                        (place.group == header.group &&
                         (header.workers & wire::atp_bit(static_cast<unsigned>(place.index))) != 0);
-    if (named) send_from(end, header, job.spec.workers[w], PacketKind::kAggregated, value);
+    if (!named) continue;
+    if (own == job.workers[w]) {
+      own_named = true;
+    } else if (!multicast) {
+      send_from(end, header, job.spec.workers[w], PacketKind::kAggregated, value);
+    }
   }
+  if (own_named) on_sum(*own, header, value);
+}
+
+std::optional<std::uint32_t> AggregationHosts::own_worker(const End& server) const {
+  const Job& job = jobs_[server.job];
+  if (job.seats.empty() || !job.seats[server.index]) return std::nullopt;
+  const auto worker = std::ranges::find(job.spec.workers, server.host) - job.spec.workers.begin();
+  return job.workers[static_cast<std::size_t>(worker)];
 }
 
 std::optional<Time> AggregationHosts::next_timeout(const End& end) const {

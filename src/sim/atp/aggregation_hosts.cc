@@ -18,6 +18,23 @@ constexpr std::uint64_t kElementBytes = 4;
 constexpr int kWorkerPatience = 6;
 constexpr std::uint32_t kMostTensors = 1U << 20;
 
+// By server: the place of the worker on its host, if that is in a group of several.
+std::vector<std::optional<proto::AtpSeat>> seats_of(const AggregationSpec& spec,
+                                                    const topology::AggregationGroups& groups) {
+  if (!spec.transport->aggregation()->own_sums) return {};
+  std::vector<std::optional<proto::AtpSeat>> seats;
+  for (const Rank server : spec.servers) {
+    std::optional<proto::AtpSeat>& seat = seats.emplace_back();
+    const auto worker = std::ranges::find(spec.workers, server) - spec.workers.begin();
+    if (worker == std::ssize(spec.workers)) continue;
+    const auto& place = groups.workers[static_cast<std::size_t>(worker)];
+    if (groups.members[place.group] < 2) continue;
+    seat = proto::AtpSeat{static_cast<std::uint8_t>(place.group),
+                          static_cast<std::uint8_t>(place.index)};
+  }
+  return seats;
+}
+
 }  // namespace
 
 AggregationHosts::AggregationHosts(const NetworkOptions& options, EventQueue& events,
@@ -75,6 +92,7 @@ void AggregationHosts::make_worker(Job& job, std::size_t number, std::size_t ind
   options.group_count = static_cast<std::uint8_t>(job.groups.members.size());
   options.level = place.first_level ? wire::kAtpFirstLevel : wire::kAtpSecondLevel;
   options.servers = static_cast<std::uint32_t>(job.spec.servers.size());
+  options.seats = job.seats;
   options.elements = parameters.elements;
   options.window = parameters.window;
   options.frame_overhead =
@@ -103,6 +121,7 @@ void AggregationHosts::make_server(Job& job, std::size_t number, std::size_t ind
   }
   options.servers = static_cast<std::uint32_t>(job.spec.servers.size());
   options.index = static_cast<std::uint32_t>(index);
+  if (!job.seats.empty()) options.seat = job.seats[index];
   options.elements = job.parameters->elements;
   options.window = job.parameters->window;
   options.deadline = job.parameters->deadline;
@@ -131,7 +150,8 @@ Result<std::int32_t> AggregationHosts::add(const AggregationSpec& spec) {
     THALWEG_TRY_STATUS(switches_.add_switchml_job(id, spec, sites[0].node));
   } else {
     if (spec.servers.empty()) return Error("ATP: a job needs at least one server");
-    THALWEG_TRY_STATUS(switches_.add_job(id, spec, job.groups));
+    job.seats = seats_of(spec, job.groups);
+    THALWEG_TRY_STATUS(switches_.add_job(id, spec, job.groups, job.seats));
   }
   for (std::size_t w = 0; w < spec.workers.size(); ++w) make_worker(job, number, w);
   for (std::size_t s = 0; s < spec.servers.size(); ++s) make_server(job, number, s);

@@ -100,6 +100,8 @@ class AggregationHosts {
     topology::AggregationGroups groups;
     std::vector<std::uint32_t> workers;  // indices into ends_
     std::vector<std::uint32_t> servers;
+    // By server: the worker of its host, whose gradients it adds itself; empty if none does.
+    std::vector<std::optional<proto::AtpSeat>> seats;
   };
 
   std::uint32_t make_end(std::size_t job, std::size_t index, Rank host);
@@ -113,6 +115,10 @@ class AggregationHosts {
   // Returns false if the worker has nothing to send now.
   bool send_one(End& end);
   void send_sum(End& end, const proto::AtpServerTransmit& transmit);
+  // A gradient has reached the server.
+  void add(End& end, const wire::AtpHeader& header, std::uint32_t value);
+  // The job's worker at the server's host, if the server adds its gradients itself.
+  [[nodiscard]] std::optional<std::uint32_t> own_worker(const End& server) const;
   void send_from(const End& end, const wire::AtpHeader& header, Rank target, PacketKind kind,
                  std::uint32_t value);
   void set_timer(std::uint32_t index);

@@ -49,8 +49,11 @@ Result<topology::AggregationGroups> AggregationSwitches::groups_of(
 }
 
 Status AggregationSwitches::add_job(std::uint32_t job, const AggregationSpec& spec,
-                                    const topology::AggregationGroups& groups) {
+                                    const topology::AggregationGroups& groups,
+                                    const std::vector<std::optional<proto::AtpSeat>>& seats) {
   admit(job, spec);
+  jobs_.back().servers = spec.servers;
+  jobs_.back().seats = seats;
   // The job is also added at switches that do nothing for it: its packets only pass there.
   for (std::size_t n = 0; n < sites_.size(); ++n) {
     if (!sites_[n]) continue;
@@ -110,8 +113,21 @@ void AggregationSwitches::on_packet(std::uint32_t node, std::uint32_t place) {
     case wire::AtpKind::kResult:
       break;
   }
-  if (packet.kind == PacketKind::kMulticast) return multicast(node, place);
+  if (packet.kind == PacketKind::kMulticast) {
+    const bool own = own_sum(jobs_[header.job], header.sequence);
+    return multicast(node, place, own ? packet.source : Rank());
+  }
   fabric_.forward(node, place);
+}
+
+std::optional<switches::AggregateTable::OwnServer> AggregationSwitches::own_server(const Job& job,
+                                                                                   Rank host) {
+  for (std::size_t s = 0; s < job.seats.size(); ++s) {
+    if (!job.seats[s] || job.servers[s] != host) continue;
+    return switches::AggregateTable::OwnServer{static_cast<std::uint32_t>(s),
+                                               static_cast<std::uint32_t>(job.seats.size())};
+  }
+  return std::nullopt;
 }
 
 // A share of the sequences, the same at every switch, passes without a look at the table.
@@ -132,7 +148,8 @@ void AggregationSwitches::on_gradient(std::uint32_t node, std::uint32_t place,
   }
   header.congested |= pool_[place].ecn == Ecn::kCongested;
   site->atp.sweep(events_.now(), kSweptWithPacket);
-  if (const auto missing = site->atp.missing_before(header)) report(node, place, *missing);
+  const auto own = own_server(jobs_[header.job], pool_[place].source);
+  if (const auto missing = site->atp.missing_before(header, own)) report(node, place, *missing);
   bool goes_on = true;
   for (std::uint8_t level = wire::kAtpFirstLevel; goes_on && level <= wire::kAtpSecondLevel;
        ++level) {
@@ -195,17 +212,22 @@ void AggregationSwitches::on_update(std::uint32_t node, std::uint32_t place,
 
 // Every branch but the last gets a copy, and the last the packet itself. A packet that was under
 // way when routes changed may find no branch here; its receivers treat that as loss.
-void AggregationSwitches::multicast(std::uint32_t node, std::uint32_t place) {
+void AggregationSwitches::multicast(std::uint32_t node, std::uint32_t place, Rank except) {
   const PooledPacket& packet = pool_[place];
   const auto number = static_cast<std::uint32_t>(packet.flow.value());
   const auto source = static_cast<std::uint32_t>(packet.source.value());
   Tree& tree = tree_from(fabric_.routes().end_node(source), jobs_[number], number);
+  const auto gets_one = [&](const Branch& branch) {
+    return !branch.worker.valid() || branch.worker != except;
+  };
   const std::vector<Branch>& out = tree[node];
-  if (out.empty()) return fabric_.absorb(place);
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    const std::uint32_t one = i + 1 < out.size() ? fabric_.copy(place) : place;
-    if (out[i].worker.valid()) pool_[one].target = out[i].worker;
-    fabric_.send_by(out[i].arc, one);
+  auto left = std::ranges::count_if(out, gets_one);
+  if (left == 0) return fabric_.absorb(place);
+  for (const Branch& branch : out) {
+    if (!gets_one(branch)) continue;
+    const std::uint32_t one = --left > 0 ? fabric_.copy(place) : place;
+    if (branch.worker.valid()) pool_[one].target = branch.worker;
+    fabric_.send_by(branch.arc, one);
   }
 }
 

@@ -18,6 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "proto/atp/options.h"
 #include "sim/atp/atp_transport.h"
 #include "sim/baselines/switchml_switch.h"
 #include "sim/core/event_queue.h"
@@ -41,8 +42,10 @@ class AggregationSwitches final : public SwitchStage {
   // Groups the job's workers by the switches that aggregate for them.
   [[nodiscard]] Result<topology::AggregationGroups> groups_of(const AggregationSpec& spec) const;
   // `job` is the job's number; jobs are numbered from 0 on in the order in which they are added.
+  // `seats`: proto::AtpWorkerOptions::seats.
   Status add_job(std::uint32_t job, const AggregationSpec& spec,
-                 const topology::AggregationGroups& groups);
+                 const topology::AggregationGroups& groups,
+                 const std::vector<std::optional<proto::AtpSeat>>& seats);
   Status add_switchml_job(std::uint32_t job, const AggregationSpec& spec, topology::NodeId node);
 
   void on_packet(std::uint32_t node, std::uint32_t place) override;
@@ -71,6 +74,8 @@ class AggregationSwitches final : public SwitchStage {
   struct Job {
     const AggregationParameters* parameters = nullptr;
     std::vector<Rank> workers;
+    std::vector<Rank> servers;
+    std::vector<std::optional<proto::AtpSeat>> seats;
     // Packets passed on because AggregationParameters::forwarding says so.
     std::uint64_t forwarded = 0;
     std::uint32_t tree_version = 0;
@@ -84,7 +89,16 @@ class AggregationSwitches final : public SwitchStage {
   // Does to the slots' values what the action says. Returns whether the packet goes on.
   bool apply(const switches::AggregateAction& action, std::vector<std::uint32_t>& values,
              std::uint32_t place);
-  void multicast(std::uint32_t node, std::uint32_t place);
+  // `except`: the host that gets no copy, if it is valid.
+  void multicast(std::uint32_t node, std::uint32_t place, Rank except = {});
+  // Whether the server of the sequence is on a worker's host and has that worker's gradients and
+  // sums without a packet.
+  [[nodiscard]] static bool own_sum(const Job& job, std::uint64_t sequence) {
+    return !job.seats.empty() && job.seats[sequence % job.seats.size()].has_value();
+  }
+  // That server, if the host is it for some sequences.
+  [[nodiscard]] static std::optional<switches::AggregateTable::OwnServer> own_server(const Job& job,
+                                                                                     Rank host);
   Tree& tree_from(std::uint32_t root, Job& job, std::uint32_t number);
   // Adds the part of the tree that leads from `node` to these workers.
   void grow(Tree& tree, std::uint32_t node, const std::vector<Rank>& workers,

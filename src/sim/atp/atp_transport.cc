@@ -77,6 +77,8 @@ void bind_parameters(ParameterBinder& binder, AtpParameters& parameters) {
   binder.bind("dupacks", parameters.out_of_sequence, {0, 1'000'000},
               "sums of later packets in a row that mean loss, 0 for never");
   binder.bind("multicast", parameters.multicast, "switches copy sums for workers, not the server");
+  binder.bind("own_sums", parameters.own_sums,
+              "a server on a worker's host adds that worker's gradients itself");
   binder.bind("forwarding", parameters.forwarding, {0, 1},
               "part of the packets that switches pass on as if they had no memory");
 }

@@ -41,6 +41,8 @@ struct AggregationParameters {
   Bytes threshold{std::int64_t{1} << 20};  // slow start ends here (threshold)
   std::uint32_t out_of_sequence = 3;  // sums of later packets that mean loss; 0: never (dupacks)
   bool multicast = true;              // switches copy sums, not the server (multicast)
+  // A server on a worker's host adds that worker's gradients itself and keeps its sums (own_sums).
+  bool own_sums = true;
   // The share of sequences that switches pass on as if they had no slot, as in figures 8 and 11
   // (forwarding).
   double forwarding = 0;

@@ -116,7 +116,8 @@ AggregateAction AggregateTable::on_gradient(wire::AtpHeader& header, Time now) {
 
 // A sender's packets arrive in order. While the slot of the sequence before waits for others, too,
 // nobody else knows of the loss.
-std::optional<wire::AtpHeader> AggregateTable::missing_before(const wire::AtpHeader& header) {
+std::optional<wire::AtpHeader> AggregateTable::missing_before(const wire::AtpHeader& header,
+                                                              const std::optional<OwnServer>& own) {
   if (header.kind != wire::AtpKind::kGradient || header.level != wire::kAtpFirstLevel ||
       header.resend || header.collision || options_.reordering == 0 ||
       header.sequence < options_.reordering) {
@@ -124,6 +125,9 @@ std::optional<wire::AtpHeader> AggregateTable::missing_before(const wire::AtpHea
   }
   Job* const job = find(header.job);
   if (job == nullptr || (job->about.groups & wire::atp_bit(header.group)) == 0) {
+    return std::nullopt;
+  }
+  if (own && (header.sequence - options_.reordering) % own->servers == own->index) {
     return std::nullopt;
   }
   wire::AtpHeader missing;
@@ -180,10 +184,13 @@ AggregateAction AggregateTable::decide(Job& job, wire::AtpHeader& header, Time n
   return claim(job, slot, header, now);
 }
 
+// Of a group with a worker that is apart, wrong packets could bring more contributions than fit.
 bool AggregateTable::differs(const Slot& slot, const wire::AtpHeader& header) {
-  const std::uint8_t fan_in = slot.place == kSecondLevelPlace ? header.group_count : header.fan_in;
+  const bool second = slot.place == kSecondLevelPlace;
+  const std::uint8_t fan_in = second ? header.group_count : header.fan_in;
+  const std::uint32_t together = slot.members | (second ? header.groups : header.workers);
   return slot.fan_in != fan_in || slot.elements != header.elements ||
-         slot.exponent != header.exponent;
+         slot.exponent != header.exponent || std::popcount(together) > fan_in;
 }
 
 // The packet goes on with its own elements. The collision flag keeps it from being aggregated at
@@ -191,7 +198,7 @@ bool AggregateTable::differs(const Slot& slot, const wire::AtpHeader& header) {
 AggregateAction AggregateTable::pass_on(wire::AtpHeader& header, Cause cause) {
   const bool first = header.level == wire::kAtpFirstLevel;
   ++header.level;
-  if (first && header.workers == wire::atp_all(header.fan_in)) {
+  if (first && wire::atp_whole(header.workers, header.fan_in)) {
     header.groups = wire::atp_bit(header.group);
     header.workers = 0;
   }
@@ -219,7 +226,7 @@ AggregateAction AggregateTable::claim(Job& job, Slot& slot, wire::AtpHeader& hea
   counters.most_slots = std::max(counters.most_slots, ++counters.slots);
   AggregateAction action{.payload = Payload::kStore, .cause = Cause::kStored};
   action.slot = number_of(slot);
-  if (slot.members == wire::atp_all(slot.fan_in)) emit_sum(slot, header, action, Cause::kCompleted);
+  if (wire::atp_whole(slot.members, slot.fan_in)) emit_sum(slot, header, action, Cause::kCompleted);
   return action;
 }
 
@@ -238,7 +245,7 @@ AggregateAction AggregateTable::aggregate(Slot& slot, wire::AtpHeader& header) {
   action.cause = Cause::kAdded;
   slot.members |= members;  // step 5
   take_marks(slot, header);
-  if (slot.members == wire::atp_all(slot.fan_in)) emit_sum(slot, header, action, Cause::kCompleted);
+  if (wire::atp_whole(slot.members, slot.fan_in)) emit_sum(slot, header, action, Cause::kCompleted);
   return action;  // step 6
 }
 
@@ -268,7 +275,7 @@ AggregateAction AggregateTable::flush(Job& job, Slot& slot, wire::AtpHeader& hea
   const std::uint32_t partly = part && disjoint ? header.workers : 0;
   emit_sum(slot, header, action, Cause::kFlushed);  // steps 8 and 9
   if (second) header.workers = partly;
-  if (slot.members != wire::atp_all(slot.fan_in)) ++job.counters.partial_sums;
+  if (!wire::atp_whole(slot.members, slot.fan_in)) ++job.counters.partial_sums;
   free(slot, job);  // step 10
   return action;
 }
@@ -293,7 +300,7 @@ void AggregateTable::emit_sum(const Slot& slot, wire::AtpHeader& header, Aggrega
   header.next_exponent = slot.next_exponent;
   header.needed_exponent = slot.needed_exponent;
   const bool whole_group =
-      slot.place != kSecondLevelPlace && slot.members == wire::atp_all(slot.fan_in);
+      slot.place != kSecondLevelPlace && wire::atp_whole(slot.members, slot.fan_in);
   if (slot.place == kSecondLevelPlace) {
     header.groups = slot.members;
     header.workers = 0;

@@ -96,8 +96,14 @@ class AggregateTable {
   AggregateAction on_gradient(wire::AtpHeader& header, Time now);
   // Call it before on_gradient: if the packet shows that an earlier one of its sender was lost, the
   // report that goes to the sender, which then sends that one again. A table that sends none works
-  // the same, but all workers find such a loss later and send theirs again.
-  [[nodiscard]] std::optional<wire::AtpHeader> missing_before(const wire::AtpHeader& header);
+  // the same, but all workers find such a loss later and send theirs again. `own`: the sender is
+  // this server of the job and adds its own gradients itself, so none of its sequences is missing.
+  struct OwnServer {
+    std::uint32_t index = 0;
+    std::uint32_t servers = 1;
+  };
+  [[nodiscard]] std::optional<wire::AtpHeader> missing_before(
+      const wire::AtpHeader& header, const std::optional<OwnServer>& own = {});
   // A parameter or abort packet arrived. The slots that it frees are free when this returns.
   AggregateAction on_parameter(const wire::AtpHeader& header);
   // Adding elements to this slot saturated. Requires a slot in use.

@@ -39,7 +39,8 @@ struct AggregateAction {
     kFreed,        // a parameter packet that freed slots
     kUnneeded,     // a parameter packet that found no slot to free, or an abort
     kUnknownJob,   // drop: the job is not known here
-    kMismatch,     // drop: the packet differs from its slot in fan-in, elements or exponent
+    kMismatch,     // drop: the packet differs from its slot in fan-in, elements or exponent, or has
+                   // contributions that are too many with the slot's
     kStale,        // drop: SwitchML, the packet belongs to an earlier round
     kOutOfWindow,  // drop: SwitchML, the packet belongs to a round that cannot have begun
     kBadKind,      // drop: this stage does not know the packet's kind

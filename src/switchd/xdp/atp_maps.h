@@ -6,7 +6,7 @@
 #include <linux/types.h>
 
 enum {
-  ATP_WIRE_VERSION = 5,  /* kAtpVersion */
+  ATP_WIRE_VERSION = 6,  /* kAtpVersion */
   ATP_XDP_ELEMENTS = 64, /* of a slot; packets with more elements are left to the process */
   ATP_XDP_ENDS = 32,     /* the most workers, and the most servers, of a job */
   ATP_XDP_CAUSES = 21,   /* kAggregateCauseCount; in the order of AggregateAction::Cause */

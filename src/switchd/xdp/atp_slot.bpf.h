@@ -116,6 +116,17 @@ struct verdict {
 };
 
 static __always_inline __u32 all_of(__u32 count) { return count >= 32 ? ~0U : (1U << count) - 1; }
+/* The kernel has no instruction that counts bits. */
+static __always_inline __u32 count_of(__u32 members) {
+  members -= members >> 1 & 0x55555555;
+  members = (members & 0x33333333) + (members >> 2 & 0x33333333);
+  members = (members + (members >> 4)) & 0x0f0f0f0f;
+  return members * 0x01010101 >> 24;
+}
+/* atp_whole() of wire/atp_packet.h */
+static __always_inline int whole(__u32 members, __u32 fan_in) {
+  return count_of(members) == fan_in;
+}
 static __always_inline __u32 bit(__u32 i) { return 1U << (i & 31); }
 
 static __always_inline struct atp_xdp_slot* slot_of(const struct atp_xdp_job* job, __u32 count,
@@ -148,8 +159,8 @@ static __always_inline int header_holds(const struct atp_header* h) {
   if (h->version != ATP_WIRE_VERSION || (h->flags & ~31) != 0) return 0;
   if (h->fan_in < 1 || h->fan_in > 32 || h->group_count < 1 || h->group_count > 32) return 0;
   if (h->group >= h->group_count || h->elements == 0) return 0;
-  if ((h->workers & ~all_of(h->fan_in)) != 0 || (h->groups & ~all_of(h->group_count)) != 0)
-    return 0;
+  if ((h->workers & ~all_of(h->fan_in + 1U)) != 0 || count_of(h->workers) > h->fan_in) return 0;
+  if ((h->groups & ~all_of(h->group_count)) != 0) return 0;
   if (h->workers == 0 ? h->groups == 0 : (h->groups & bit(h->group)) != 0) return 0;
   const __u8 passing = h->flags & (FLAG_RESEND | FLAG_COLLISION);
   if (h->kind == KIND_PARAMETER) return h->level == 0 && passing == 0;
@@ -213,7 +224,7 @@ static __always_inline void load_values(const struct atp_xdp_slot* slot, __s32* 
 /* The packet goes on with its own elements; the collision flag keeps it from being aggregated
  * further up. */
 static __always_inline struct verdict pass_on(struct atp_header* h, enum cause cause) {
-  if (h->level == FIRST_LEVEL && h->workers == all_of(h->fan_in)) {
+  if (h->level == FIRST_LEVEL && whole(h->workers, h->fan_in)) {
     h->groups = bit(h->group);
     h->workers = 0;
   }
@@ -242,7 +253,7 @@ static __always_inline void become_sum(const struct atp_xdp_slot* slot, struct a
   if (slot->place == SECOND_LEVEL_PLACE) {
     h->groups = slot->members;
     h->workers = 0;
-  } else if (slot->members == all_of(slot->fan_in)) {
+  } else if (whole(slot->members, slot->fan_in)) {
     h->groups = bit(slot->place);
     h->workers = 0;
   } else {
@@ -269,7 +280,7 @@ static __always_inline struct verdict claim(struct atp_xdp_slot* slot, struct at
   slot->saturated = (h->flags & FLAG_SATURATED) != 0;
   slot->check = h->check;
   store_values(slot, values, h->elements, end);
-  if (slot->members != all_of(slot->fan_in)) return (struct verdict){STORED, 0, 0};
+  if (!whole(slot->members, slot->fan_in)) return (struct verdict){STORED, 0, 0};
   become_sum(slot, h, values, end);
   return (struct verdict){COMPLETED, 1, 0};
 }
@@ -284,7 +295,7 @@ static __always_inline struct verdict aggregate(struct atp_xdp_slot* slot, struc
   slot->members |= members;
   take_marks(slot, h);
   if (add_values(slot, values, h->elements, end)) slot->saturated = 1;
-  if (slot->members != all_of(slot->fan_in)) return (struct verdict){ADDED, 0, 0};
+  if (!whole(slot->members, slot->fan_in)) return (struct verdict){ADDED, 0, 0};
   become_sum(slot, h, values, end);
   return (struct verdict){COMPLETED, 1, 0};
 }
@@ -308,7 +319,7 @@ static __always_inline struct verdict flush(struct atp_xdp_slot* slot, struct at
     take_marks(slot, h);
     if (add_values(slot, values, h->elements, end)) slot->saturated = 1;
   }
-  const int some = slot->members != all_of(slot->fan_in);
+  const int some = !whole(slot->members, slot->fan_in);
   become_sum(slot, h, values, end);
   if (second) h->workers = partly;
   slot->members = 0;
@@ -323,7 +334,9 @@ static __always_inline struct verdict decide(struct atp_xdp_slot* slot, struct a
                    slot->place == place;
   if (ours) {
     const __u8 fan_in = place == SECOND_LEVEL_PLACE ? h->group_count : h->fan_in;
-    if (slot->fan_in != fan_in || slot->elements != h->elements || slot->exponent != h->exponent) {
+    const __u32 members = place == SECOND_LEVEL_PLACE ? h->groups : h->workers;
+    if (slot->fan_in != fan_in || slot->elements != h->elements || slot->exponent != h->exponent ||
+        count_of(slot->members | members) > fan_in) {
       return (struct verdict){MISMATCH, 0, 0};
     }
   }

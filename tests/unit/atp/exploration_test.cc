@@ -68,6 +68,13 @@ JobShape with_servers(JobShape job, std::uint32_t servers) {
   return job;
 }
 
+// The servers add the gradients of these workers of group 0 themselves, the first server those of
+// worker 0.
+JobShape with_seats(JobShape job) {
+  for (std::uint8_t s = 0; s < job.servers; ++s) job.seats.emplace_back(AtpSeat{0, s});
+  return job;
+}
+
 // Each group has a first level of its own; the server's switch is that of group 1.
 JobShape two_full_racks(std::uint32_t id, std::vector<std::uint8_t> groups) {
   JobShape job;
@@ -134,6 +141,27 @@ std::vector<Case> cases() {
       {"2 workers, 2 sequences at once, 2 slots", of({with_window(two, 2)}, 2, 2)},
       {"2 workers, 2 sequences at once, 1 slot, 2 servers",
        of({with_servers(with_window(two, 2), 2)}, 2, 1)},
+      {"3 workers, one beside the server, 1 sequence, 1 slot", of({with_seats(three)}, 1, 1)},
+      {"2 workers beside 2 servers, 2 sequences at once, 1 slot",
+       of({with_seats(with_servers(with_window(two, 2), 2))}, 2, 1)},
+      {"3 workers, two beside 2 servers, 2 sequences in turn, 1 slot",
+       of({with_seats(with_servers(three, 2))}, 2, 1)},
+      {"3 workers, two beside 2 servers, 2 sequences at once, 2 slots",
+       of({with_seats(with_servers(with_window(three, 2), 2))}, 2, 2), true},
+      {"3 workers, two beside 2 servers, that are asked for what is missing, 2 sequences at once",
+       with_reports(of({with_seats(with_servers(with_window(three, 2), 2))}, 2, 2)), true},
+      {"2 workers, one beside the server, that look for the switch, 2 sequences in turn, 1 slot",
+       of({with_direct_copies(with_seats(two))}, 2, 1)},
+      {"2 levels, groups of 2 and 1, a worker beside the server, 1 sequence, 1 slot",
+       of({with_seats(two_racks({2, 1}))}, 1, 1, 2)},
+      {"2 levels, groups of 3 and 1, a worker beside the server, 1 sequence, 1 slot",
+       of({with_seats(two_racks({3, 1}))}, 1, 1, 2)},
+      {"2 levels, groups of 2 and 2, a worker beside the server, 1 sequence, 1 slot",
+       of({with_seats(two_full_racks(1, {2, 2}))}, 1, 1, 2), true},
+      {"3 workers, one beside the server, first guess does not fit, 1 sequence, 1 slot",
+       of({choosing(with_seats(three), none_fits)}, 1, 1)},
+      {"3 workers, one beside the server, 1 sequence, 1 slot, a contribution changes",
+       with_fault(of({with_seats(three)}, 1, 1), Fault::kContribution)},
       {"2 workers, 4 sequences in turn, 1 slot", of({two}, 4, 1)},
       {"2 workers that look for the switch, 2 sequences in turn, 1 slot",
        of({with_direct_copies(two)}, 2, 1)},

@@ -74,6 +74,16 @@ JobShape random_job(Prng& prng, std::uint32_t id, std::size_t switches) {
   }
   if (groups > 1) job.second_level = static_cast<int>(prng.below(switches + 1)) - 1;
   job.servers = static_cast<std::uint32_t>(1 + prng.below(3));
+  if (prng.chance(0.6)) {
+    for (std::uint32_t s = 0; s < job.servers; ++s) {
+      const auto group = static_cast<std::uint8_t>(prng.below(groups));
+      const std::uint8_t size = job.groups[group];
+      job.seats.emplace_back();
+      if (size < 2 || prng.chance(0.2)) continue;
+      const AtpSeat seat{group, static_cast<std::uint8_t>(prng.below(size))};
+      if (std::ranges::find(job.seats, seat) == job.seats.end()) job.seats.back() = seat;
+    }
+  }
   job.window = 1U << prng.below(6);
   job.elements = kElements;
   job.deadline = Duration::milliseconds(600'000);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/units.h"
@@ -21,6 +22,9 @@ struct JobShape {
   std::vector<int> first_level = {0};
   int second_level = kNowhere;
   std::uint32_t servers = 1;
+  // AtpWorkerOptions::seats. What a worker gives to its own server, and what it gets from it, are
+  // packets between the two here, so that everything may happen to them.
+  std::vector<std::optional<AtpSeat>> seats = {};
   std::uint32_t window = 1;
   std::uint32_t elements = 1;  // of a packet
   Duration deadline = Duration::milliseconds(1'000'000'000);
@@ -52,6 +56,7 @@ inline AtpServerOptions server_of(const JobShape& job, std::uint32_t index) {
   options.groups = job.groups;
   options.servers = job.servers;
   options.index = index;
+  if (!job.seats.empty()) options.seat = job.seats[index];
   options.elements = job.elements;
   options.window = job.window;
   options.deadline = job.server_deadline;
@@ -70,12 +75,24 @@ inline AtpWorkerOptions worker_of(const JobShape& job, std::size_t g, std::uint8
                   : second                       ? wire::kAtpSecondLevel
                                                  : wire::kAtpServerLevel;
   options.servers = job.servers;
+  options.seats = job.seats;
   options.elements = job.elements;
   options.window = job.window;
   options.congestion = job.congestion;
   options.recovery = job.recovery;
   options.prediction = job.prediction;
   return options;
+}
+
+// The server that a gradient's sender is, if it adds its own gradients itself.
+inline std::optional<switches::AggregateTable::OwnServer> own_server(
+    const JobShape& job, const wire::AtpHeader& gradient) {
+  for (std::uint32_t s = 0; s < job.seats.size(); ++s) {
+    const std::optional<AtpSeat>& seat = job.seats[s];
+    if (!seat || seat->group != gradient.group) continue;
+    if (wire::atp_bit(seat->index) == gradient.workers) return {{s, job.servers}};
+  }
+  return std::nullopt;
 }
 
 struct Shape {

@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,7 +82,8 @@ class World {
     packet.payload = Traits::contribution(shape_.jobs[j].id, w, transmit.header.sequence,
                                           transmit.header.elements);
     packet.header.check = Traits::check(packet.payload);
-    packet.to = from_worker(j, w, transmit.server);
+    packet.to = transmit.own ? Node{Node::Kind::kServer, j, transmit.server}
+                             : from_worker(j, w, transmit.server);
     if (transmit.block.scaled()) {
       const JobShape& job = shape_.jobs[j];
       const std::uint64_t first_time = wire::atp_first_time(transmit.header.sequence);
@@ -227,6 +229,19 @@ class World {
     if ((header.groups & wire::atp_bit(options.group)) != 0) return true;
     return header.group == options.group && (header.workers & wire::atp_bit(options.index)) != 0;
   }
+  // Whether the worker's own server adds its gradients of this sequence itself.
+  [[nodiscard]] bool own(std::uint64_t sequence, std::size_t j, std::size_t w) const {
+    return workers[j][w].options().own(sequence);
+  }
+  // Whether a gradient holds the worker's contribution.
+  [[nodiscard]] bool holds(const wire::AtpHeader& header, std::size_t j, std::size_t w) const {
+    const bool whole = (header.groups & wire::atp_bit(workers[j][w].options().group)) != 0;
+    return is_for(header, j, w) && !(whole && own(header.sequence, j, w));
+  }
+  // Whether switches bring a sum or an abort to the worker.
+  [[nodiscard]] bool gets(const wire::AtpHeader& header, std::size_t j, std::size_t w) const {
+    return is_for(header, j, w) && !own(header.sequence, j, w);
+  }
 
   // Packets on their way -----------------------------------------------------------------------
   template <class Emit>
@@ -240,6 +255,11 @@ class World {
   template <class Emit>
   void down_from_server(std::size_t j, Packet& packet, Emit&& emit) {
     const JobShape& job = shape_.jobs[j];
+    for (std::size_t w = 0; w < workers[j].size(); ++w) {
+      if (!own(packet.header.sequence, j, w) || !is_for(packet.header, j, w)) continue;
+      packet.to = {Node::Kind::kWorker, j, w};
+      send(packet, emit);
+    }
     if (job.second_level != kNowhere) {
       packet.to = switch_node(job.second_level);
       return send(packet, emit);
@@ -255,7 +275,7 @@ class World {
     std::vector<bool> told(shape_.switches);
     for (std::size_t w = 0; w < workers[j].size(); ++w) {
       const int first = job.first_level[group_of(j, w)];
-      if (!is_for(packet.header, j, w)) continue;
+      if (!gets(packet.header, j, w)) continue;
       if (first == kNowhere || first == here) {
         packet.to = {Node::Kind::kWorker, j, w};
         send(packet, emit);
@@ -279,13 +299,14 @@ class World {
       if (here == shape_.jobs[j].second_level) return down_from(j, here, packet, emit);
       for (std::size_t w = 0; w < workers[j].size(); ++w) {
         if (shape_.jobs[j].first_level[group_of(j, w)] != here) continue;
-        if (!is_for(packet.header, j, w)) continue;
+        if (!gets(packet.header, j, w)) continue;
         packet.to = {Node::Kind::kWorker, j, w};
         send(packet, emit);
       }
       return;
     }
-    if (const auto missing = tables[packet.to.index].missing_before(packet.header)) {
+    const auto own_one = own_server(shape_.jobs[j], packet.header);
+    if (const auto missing = tables[packet.to.index].missing_before(packet.header, own_one)) {
       for (std::size_t w = 0; w < workers[j].size(); ++w) {
         if (is_for(*missing, j, w)) send({{Node::Kind::kWorker, j, w}, *missing, {}}, emit);
       }

@@ -51,7 +51,7 @@ typename World<Traits>::Payload World<Traits>::sum_of(std::size_t j, const wire:
   Payload sum = {};
   bool first = true;
   for (std::size_t w = 0; w < workers[j].size(); ++w) {
-    if (!all && !is_for(header, j, w)) continue;
+    if (!all && !holds(header, j, w)) continue;
     const Payload one = Traits::contribution(header.job, w, header.sequence, header.elements);
     if (first) sum = one;
     if (!first) Traits::add(sum, one);

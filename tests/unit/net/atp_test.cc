@@ -3,12 +3,18 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "base/messages.h"
 #include "net/atp/job_message.h"
+#include "net/atp/member.h"
+#include "net/atp/packet_train.h"
 #include "net/atp/worker_driver.h"
 #include "net/io/system.h"
 #include "net/io/tcp.h"
@@ -64,6 +70,7 @@ TEST(JobMessage, request__every_field_travels) {
   request.window = 64;
   request.groups = 0;
   request.second_level = true;
+  request.own_sums = true;
   request.keyed = true;
   request.lease = true;
   request.sources["127.0.0.1:2"] = {7, 9};
@@ -76,6 +83,7 @@ TEST(JobMessage, grant__elements_of_0_are_refused) {
   AtpJob job;
   job.grant = {.id = 3, .key = {}, .data = {"127.0.0.1:1"}, .elements = 64};
   job.servers = 2;
+  job.own_sums = true;
   nlohmann::json fields = to_json(job);
   ASSERT_TRUE(atp_job_from(fields).ok());
   EXPECT_TRUE(*atp_job_from(fields) == job);
@@ -113,6 +121,58 @@ TEST(UdpSocket, send_run__an_end_that_cannot_be_reached_costs_others_nothing) {
   const int before = calls();
   EXPECT_EQ(from.send_run(bytes, 100, 0, &bad), UdpSocket::Sent::kAll);
   EXPECT_EQ(calls(), before);
+}
+
+// Three packets, of which the middle one is not for the second end.
+TEST(PacketTrain, add__a_packet_that_is_not_for_one_end) {
+  UdpSocket from = socket_here();
+  UdpSocket first = socket_here();
+  UdpSocket second = socket_here();
+  PacketTrain train(from,
+                    {SocketAddress::local_of(first.fd()), SocketAddress::local_of(second.fd())});
+  for (int i = 0; i < 3; ++i) {
+    const std::size_t size = i == 2 ? 40 : 100;
+    const std::span<std::byte> room =
+        train.add(size, 0, i == 1 ? std::optional<std::size_t>(1) : std::nullopt);
+    std::ranges::fill(room, static_cast<std::byte>('a' + i));
+  }
+  train.flush();
+  // What arrives at a socket, each packet by its letter and size.
+  const auto arrived = [](UdpSocket& to, std::size_t bytes) {
+    std::string text;
+    UdpSocket::Arrival arrival;
+    for (std::size_t got = 0; got < bytes;) {
+      if (!wait_for_socket(to.fd(), POLLIN, monotonic_now() + Duration::milliseconds(5000))) break;
+      if (to.receive(arrival) != UdpSocket::Received::kPackets) continue;
+      for (std::size_t at = 0; at < arrival.bytes.size(); at += arrival.packet_size) {
+        const std::size_t size = std::min(arrival.packet_size, arrival.bytes.size() - at);
+        text += static_cast<char>(arrival.bytes[at]) + std::to_string(size);
+        got += size;
+      }
+    }
+    return text;
+  };
+  EXPECT_EQ(arrived(first, 240), "a100b100c40");
+  EXPECT_EQ(arrived(second, 140), "a100c40");
+  EXPECT_EQ(train.counters().packets, 3U);
+  EXPECT_EQ(train.counters().lost, 0U);
+}
+
+// A server that is alone in its group has nobody to sum with in the switch.
+TEST(AtpSeats, own_sums_possible__every_server_has_another_rank_in_its_group) {
+  const std::array<std::uint8_t, 3> groups{2, 3, 1};
+  EXPECT_TRUE(own_sums_possible(groups, 5));
+  EXPECT_FALSE(own_sums_possible(groups, 6));
+  AtpNodeOptions node;
+  node.members.resize(6);
+  node.groups.assign(groups.begin(), groups.end());
+  node.servers = 4;
+  EXPECT_TRUE(atp_seats(node).empty());
+  node.own_sums = true;
+  const auto seats = atp_seats(node);
+  ASSERT_EQ(seats.size(), 4U);
+  EXPECT_EQ(seats[1], (proto::AtpSeat{0, 1}));
+  EXPECT_EQ(seats[3], (proto::AtpSeat{1, 1}));
 }
 
 }  // namespace

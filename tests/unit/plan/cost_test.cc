@@ -209,7 +209,6 @@ std::pair<Duration, Duration> in_network_and_not(int hosts, std::int64_t element
   const InNetworkRequest how{.elements = elements,
                              .block_elements = 256,
                              .packet_overhead = Bytes(74),
-                             .servers = hosts,
                              .agreement = among((elements + 255) / 256, 1)};
   return {in_network_time(how, network, {}), among(elements, 4)};
 }
@@ -220,10 +219,9 @@ TEST(InNetwork, time__is_that_of_the_line_and_of_the_agreement) {
   const InNetworkRequest how{.elements = 2'560'000,
                              .block_elements = 256,
                              .packet_overhead = Bytes(76),
-                             .servers = 4,
                              .agreement = Duration::milliseconds(1)};
-  // 10 000 packets of 1100 bytes, and a quarter more for a server: 13.75 MB at 10 Gb/s.
-  const Duration line = Duration::milliseconds(11);
+  // 10 000 packets of 1100 bytes: 11 MB at 10 Gb/s.
+  const Duration line = Duration::microseconds(8800);
   const Duration time = in_network_time(how, network, {});
   EXPECT_GT(time, how.agreement + line);
   EXPECT_LT(time, how.agreement + line + Duration::microseconds(200));
@@ -233,11 +231,8 @@ TEST(InNetwork, time__of_several_racks_is_that_of_their_links) {
   const topology::Topology network =
       topology::topology_from_shorthand("leaf-spine:racks=4,hosts=4,spines=1,host=10G,uplink=10G")
           .value();
-  InNetworkRequest how{.elements = 2'560'000,
-                       .packet_overhead = Bytes(76),
-                       .servers = 16,
-                       .levels = 2,
-                       .agreement = {}};
+  InNetworkRequest how{
+      .elements = 2'560'000, .packet_overhead = Bytes(76), .levels = 2, .agreement = {}};
   // A rack serves a quarter of the sums. For these, three other racks' sums come in; for each of
   // the others, one comes in.
   const double line_ms = 11e6 * (3.0 / 4 + 3.0 / 4) * 8 / 10e9 * 1e3;

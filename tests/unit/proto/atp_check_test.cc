@@ -64,6 +64,22 @@ bool holds(const AtpChecker& checker, const Sum& sum) {
   return checker.holds(sum.header, sum.bytes());
 }
 
+// Worker 1 of group 0 is beside the first of two servers, which has the even sequences.
+TEST(AtpChecker, holds__a_group_without_the_worker_that_its_server_adds) {
+  const AtpChecker checker(kGroups, true, {AtpSeat{0, 1}, std::nullopt});
+  for (const std::uint64_t sequence : {std::uint64_t{6}, std::uint64_t{7}}) {
+    Sum without = contribution(checker, 0, 0, tensor::kNoExponent, sequence) +
+                  contribution(checker, 0, 2, tensor::kNoExponent, sequence);
+    Sum with = without + contribution(checker, 0, 1, tensor::kNoExponent, sequence);
+    for (Sum* sum : {&without, &with}) {
+      sum->header.workers = 0;
+      sum->header.groups = 0b01;
+    }
+    EXPECT_EQ(holds(checker, without), sequence == 6);
+    EXPECT_EQ(holds(checker, with), sequence == 7);
+  }
+}
+
 TEST(AtpChecker, holds__contributions_parts_of_groups_and_sums_of_all) {
   const AtpChecker checker(kGroups);
   EXPECT_TRUE(holds(checker, contribution(checker, 1, 1)));

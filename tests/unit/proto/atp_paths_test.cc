@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "proto/atp/paths.h"
 
 namespace thalweg::proto {
@@ -8,15 +10,15 @@ namespace {
 Time at_ms(std::int64_t ms) { return Time() + Duration::milliseconds(ms); }
 
 // A path whose switch is gone: servers answered, and the switch did not.
-AtpWorkerPath path_without_its_switch() {
-  AtpWorkerPath path({}, true);
+AtpWorkerPath path_without_its_switch(std::uint32_t servers = 1) {
+  AtpWorkerPath path({}, true, servers);
   path.on_start(at_ms(0));
   for (int i = 0; i < 8; ++i) path.on_answer(false, at_ms(100));
   return path;
 }
 
 TEST(AtpWorkerPath, gone__after_silence_and_answers_of_servers) {
-  AtpWorkerPath path({}, true);
+  AtpWorkerPath path({}, true, 1);
   path.on_start(at_ms(0));
   for (int i = 0; i < 20; ++i) path.on_answer(false, at_ms(99));
   EXPECT_FALSE(path.gone());
@@ -39,8 +41,18 @@ TEST(AtpWorkerPath, probes__some_new_packets_while_the_switch_is_gone) {
   EXPECT_FALSE(path.probes(false, 128));
 }
 
+// A worker that is a server sends nothing to itself, so probes are of all servers.
+TEST(AtpWorkerPath, probes__one_in_so_many_of_each_server) {
+  const AtpWorkerPath path = path_without_its_switch(4);
+  std::vector<std::uint64_t> probed;
+  for (std::uint64_t sequence = 0; sequence < 512; ++sequence) {
+    if (path.probes(false, sequence)) probed.push_back(sequence);
+  }
+  EXPECT_EQ(probed, (std::vector<std::uint64_t>{0, 1, 2, 3, 256, 257, 258, 259}));
+}
+
 TEST(AtpWorkerPath, probes__never_without_a_switch) {
-  const AtpWorkerPath path({}, false);
+  const AtpWorkerPath path({}, false, 1);
   EXPECT_TRUE(path.direct(false, at_ms(0)));
   EXPECT_FALSE(path.probes(false, 0));
 }

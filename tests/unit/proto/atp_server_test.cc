@@ -117,6 +117,47 @@ TEST(AtpServer, on_gradient__completes_once_and_sends_to_all) {
   EXPECT_FALSE(server.next_timeout());
 }
 
+// Worker 1 of group 0 is in the server's process.
+TEST(AtpServer, on_gradient__its_own_worker_is_apart_from_its_group) {
+  AtpServerOptions options = options_of();
+  options.seat = AtpSeat{0, 1};
+  AtpServer server(options);
+  EXPECT_EQ(server.on_gradient(whole(0b01), kNow).cause, Cause::kMismatch) << "a fan-in of 3";
+  wire::AtpHeader others = whole(0b11);
+  others.fan_in = 2;
+  EXPECT_EQ(server.on_gradient(others, kNow).cause, Cause::kStored);
+  EXPECT_TRUE(drain(server).empty());
+  wire::AtpHeader own = gradient(0, 0, 0b010);
+  own.fan_in = 2;
+  const AtpServerAction action = server.on_gradient(own, kNow);
+  EXPECT_EQ(action.cause, Cause::kAdded);
+  EXPECT_TRUE(action.completed);
+  const auto sent = drain(server);
+  ASSERT_EQ(sent.size(), 1U);
+  EXPECT_EQ(sent[0].groups, 0b11U);
+  EXPECT_EQ(sent[0].fan_in, 2);
+  EXPECT_EQ(wire::check_atp_header(sent[0]), wire::WireError::kNone);
+}
+
+// The decoder allows one place beyond the fan-in.
+TEST(AtpServer, on_gradient__a_worker_that_the_group_does_not_have_is_a_mismatch) {
+  AtpServer server(options_of());
+  const wire::AtpHeader stranger = gradient(0, 1, 0b100);
+  ASSERT_EQ(wire::check_atp_header(stranger), wire::WireError::kNone);
+  EXPECT_EQ(server.on_gradient(stranger, kNow).cause, Cause::kMismatch);
+}
+
+TEST(AtpServerOptions, validate__the_own_worker_has_company) {
+  AtpServerOptions options = options_of();
+  options.seat = AtpSeat{1, 1};
+  EXPECT_TRUE(options.validate().ok());
+  options.groups = {3, 1};
+  options.seat = AtpSeat{1, 0};
+  EXPECT_FALSE(options.validate().ok());
+  options.seat = AtpSeat{2, 0};
+  EXPECT_FALSE(options.validate().ok());
+}
+
 TEST(AtpServer, on_gradient__a_retransmission_gets_the_sum_again) {
   AtpServer server(options_of());
   (void)server.on_gradient(whole(0b11), kNow);

@@ -100,6 +100,27 @@ TEST(Aggregation, several_servers__share_the_sequences) {
   EXPECT_LE(result.jobs[0].aggregation->at_servers, sequences_of(1'100'000));
 }
 
+// All eight workers are servers. If each adds its own gradients, its link carries the tensor once
+// in each direction, and otherwise an eighth more.
+TEST(Aggregation, own_sums__cost_no_share_of_a_server) {
+  const std::string text =
+      fmt::format("{}jobs: [{{size: 4MB, {}, servers: {}}}]\n", kOneRack, kWorkers,
+                  std::string(kWorkers).substr(std::string("hosts: ").size()));
+  const auto run = [&](const char* transport) {
+    return result_of(scenario_of(text + "transport: " + transport + "\n"));
+  };
+  const ScenarioResult own = run("atp");
+  const ScenarioResult paper = run("{kind: atp, own_sums: off}");
+  const std::uint64_t sequences = sequences_of(4'000'000);
+  EXPECT_EQ(own.jobs[0].aggregation->at_servers, sequences);
+  EXPECT_EQ(own.jobs[0].aggregation->sent, 7 * sequences);
+  EXPECT_EQ(paper.jobs[0].aggregation->sent, 8 * sequences);
+  EXPECT_EQ(own.jobs[0].aggregation->retransmissions, 0U);
+  const double limit = 100 * 256.0 / (306 + 24);
+  EXPECT_GT(own.jobs[0].goodput_gbps, 0.93 * limit);
+  EXPECT_LT(paper.jobs[0].goodput_gbps, limit * 8 / 9);
+}
+
 // Switches on the path that have nothing to sum for the job let its packets pass.
 TEST(Aggregation, server_behind_other_switches__gets_one_packet_a_sequence) {
   for (const char* const hosts : {"rack0-*", "rack0-host0, rack0-host1"}) {

@@ -21,16 +21,18 @@ class CountingOutput final : public DataPlane::Output {
     last_path = path;
     return room(size);
   }
-  std::span<std::byte> to_workers(std::uint32_t /*job*/, std::optional<std::size_t> worker,
+  std::span<std::byte> to_workers(std::uint32_t /*job*/, const Receivers& receivers,
                                   std::uint32_t path, std::size_t size) override {
     last_path = path;
-    last_worker = worker;
-    ends.push_back(worker);
+    last_worker = receivers.only;
+    last_except = receivers.except;
+    ends.push_back(receivers.only);
     return room(size);
   }
   [[nodiscard]] std::span<const std::byte> last() const { return bytes_; }
   int calls = 0;
   std::optional<std::size_t> last_worker;
+  std::optional<std::size_t> last_except;
   std::vector<std::optional<std::size_t>> ends;  // of the packets to workers; none: all of them
   std::uint32_t last_path = 0;
 
@@ -141,6 +143,52 @@ TEST(DataPlane, on_run__a_result_for_some_workers_goes_to_their_ends_alone) {
     output.ends.clear();
     plane.on_run({packet, packet.size(), false}, at("127.0.0.1:7701"), Time());
     EXPECT_EQ(output.ends, each.ends) << each.groups << " " << each.workers;
+  }
+}
+
+// Three workers; the first two are servers and keep their own sums.
+TEST(DataPlane, on_run__a_sum_does_not_go_back_to_a_server_that_keeps_its_own) {
+  const auto at = [](const char* text) { return net::SocketAddress::numeric(text).value(); };
+  CountingOutput output;
+  DataPlane plane({.slots = 8, .slot_elements = 8, .reordering = 2}, 0, output);
+  AdmittedJob job;
+  job.id = 1;
+  job.workers = {at("127.0.0.1:7701"), at("127.0.0.1:7702"), at("127.0.0.1:7703")};
+  job.servers = {at("127.0.0.1:7701"), at("127.0.0.1:7702")};
+  job.about.groups = 1;
+  job.about.own_sums = true;
+  ASSERT_TRUE(plane.install(job).ok());
+  wire::AtpHeader header;
+  header.kind = wire::AtpKind::kParameter;
+  header.job = 1;
+  header.sequence = 1;
+  header.groups = 1;
+  header.fan_in = 2;
+  header.elements = 4;
+  const auto arrives = [&](const wire::AtpHeader& one, const char* from) {
+    std::vector<std::byte> packet(wire::atp_packet_size(one));
+    wire::encode_atp_header(one, packet);
+    plane.on_run({packet, packet.size(), false}, at(from), Time());
+  };
+  arrives(header, "127.0.0.1:7702");
+  EXPECT_EQ(output.calls, 1);
+  EXPECT_EQ(output.last_worker, std::nullopt);
+  EXPECT_EQ(output.last_except, 1U);
+  header.groups = 0;
+  header.workers = 0b110;
+  output.ends.clear();
+  arrives(header, "127.0.0.1:7702");
+  EXPECT_EQ(output.ends, (std::vector<std::optional<std::size_t>>{2}));
+  // Worker 0's gradients of even sequences never come, and are not missed; those of odd ones are.
+  output.ends.clear();
+  for (const std::uint64_t sequence : {4U, 5U}) {
+    const std::vector<std::byte> packet = gradient(2, 2, sequence);
+    plane.on_run({packet, packet.size(), false}, at("127.0.0.1:7703"), Time());
+  }
+  for (const std::uint64_t sequence : {6U, 7U}) {
+    const std::vector<std::byte> packet = gradient(0, 2, sequence);
+    plane.on_run({packet, packet.size(), false}, at("127.0.0.1:7701"), Time());
+    EXPECT_EQ(output.ends.size(), sequence - 6) << sequence;
   }
 }
 

@@ -65,6 +65,7 @@ class LoopbackJob {
     int workers = 3;
     int servers = 1;
     bool keyed = false;
+    bool own_sums = false;  // AtpNodeOptions::own_sums
     std::uint32_t elements = 64;
     // For two levels: the ranks of each group, and the switch of each group. `daemon` is then the
     // servers' switch.
@@ -84,6 +85,7 @@ class LoopbackJob {
       if (w < options.servers) request.servers.push_back(request.workers.back());
     }
     request.keyed = options.keyed;
+    request.own_sums = node.own_sums = options.own_sums;
     request.window = node.window;
     node.job = 77;
     node.servers = options.servers;

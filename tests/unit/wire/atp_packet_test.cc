@@ -24,7 +24,8 @@ AtpHeader random_atp_header(Prng& prng) {
     header.fan_in = static_cast<std::uint8_t>(1 + prng.below(32));
     header.group_count = static_cast<std::uint8_t>(1 + prng.below(32));
     header.group = static_cast<std::uint8_t>(prng.below(header.group_count));
-    header.workers = static_cast<std::uint32_t>(prng.next()) & atp_all(header.fan_in);
+    header.workers =
+        static_cast<std::uint32_t>(prng.next()) & atp_all(std::min(header.fan_in + 1U, 32U));
     header.groups = static_cast<std::uint32_t>(prng.next()) & atp_all(header.group_count);
     if (prng.chance(0.5)) header.workers = 0;
     if (prng.chance(0.5)) header.groups = 0;
@@ -82,10 +83,10 @@ TEST(AtpPacket, encode__bytes_as_documented) {
   header.congested = true;
   header.check = 0x3837363534333231;
   const std::vector<std::uint8_t> expected = {
-      5,    'G',  5,    1,    0x11, 0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0x24,
+      6,    'G',  5,    1,    0x11, 0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0x24,
       0x25, 0x26, 0x27, 0x28, 3,    0,    0,    0,    5,    0,    0,    0,
       1,    4,    3,    0xfe, 7,    0xfd, 1,    0,    0x31, 0x32, 0x33, 0x34,
-      0x35, 0x36, 0x37, 0x38, 0xeb, 0x7c, 0x83, 0x84, 0x5a, 0x5a, 0x5a, 0x5a};
+      0x35, 0x36, 0x37, 0x38, 0x24, 0x25, 0xa4, 0x66, 0x5a, 0x5a, 0x5a, 0x5a};
   std::vector<std::uint8_t> bytes;
   for (const std::byte byte : atp_packet_of(header))
     bytes.push_back(static_cast<std::uint8_t>(byte));
@@ -130,17 +131,20 @@ TEST(AtpPacket, decode__names_what_is_wrong) {
     put_atp_header_check(packet);
     return decode_atp(packet);
   };
-  EXPECT_EQ(with(0, 4), WireError::kVersion);
+  EXPECT_EQ(with(0, 5), WireError::kVersion);
   EXPECT_EQ(with(1, 'D'), WireError::kKind);
   for (int bit = 5; bit < 8; ++bit) EXPECT_EQ(with(2, 1 << bit), WireError::kReserved);
-  EXPECT_EQ(with(3, 3), WireError::kField);        // no such level
-  EXPECT_EQ(with(3, 1), WireError::kField);        // a single contribution at the second level
-  EXPECT_EQ(with(16, 0b1000), WireError::kField);  // a worker beyond the fan-in
-  EXPECT_EQ(with(16, 0), WireError::kField);       // no contribution
-  EXPECT_EQ(with(20, 0b100), WireError::kField);   // a group beyond the groups
-  EXPECT_EQ(with(20, 0b010), WireError::kField);   // a whole group at the first level
-  EXPECT_EQ(with(24, 2), WireError::kField);       // a group that does not exist
-  EXPECT_EQ(with(25, 0), WireError::kField);       // fan-in 0
+  EXPECT_EQ(with(3, 3), WireError::kField);  // no such level
+  EXPECT_EQ(with(3, 1), WireError::kField);  // a single contribution at the second level
+  // A group may have one worker more than its fan-in, whose gradient its own server adds.
+  EXPECT_EQ(with(16, 0b1000), WireError::kNone);
+  EXPECT_EQ(with(16, 0b10000), WireError::kField);  // a worker beyond that
+  EXPECT_EQ(with(16, 0b1111), WireError::kField);   // more workers than the fan-in
+  EXPECT_EQ(with(16, 0), WireError::kField);        // no contribution
+  EXPECT_EQ(with(20, 0b100), WireError::kField);    // a group beyond the groups
+  EXPECT_EQ(with(20, 0b010), WireError::kField);    // a whole group at the first level
+  EXPECT_EQ(with(24, 2), WireError::kField);        // a group that does not exist
+  EXPECT_EQ(with(25, 0), WireError::kField);        // fan-in 0
   EXPECT_EQ(with(25, 33), WireError::kField);
   EXPECT_EQ(with(26, 0), WireError::kField);
   EXPECT_EQ(with(26, 33), WireError::kField);

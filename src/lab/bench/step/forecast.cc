@@ -13,6 +13,7 @@
 #include "sim/scenario/scenario.h"
 #include "sim/scenario/scenario_run.h"
 #include "tensor/tags.h"
+#include "wire/atp_packet.h"
 
 namespace thalweg::lab::step {
 namespace {
@@ -24,6 +25,7 @@ constexpr Duration kLongest = Duration::milliseconds(3'600'000);
 constexpr double kPartOfLongest = 0.1;
 // Gloo's ring stores and forwards parts of chunks. Our communicators forward packets.
 constexpr const char* kGloosPart = "64KiB";
+constexpr std::size_t kHeadersBelow = 28;  // bytes of IP and UDP; the testbed's rates count them
 constexpr int kSlots = 4096;  // of a switch that sums: more than its hosts have in flight
 
 // The scheme of our ranks where none is named is that for the largest bucket, since a simulated job
@@ -43,7 +45,8 @@ std::string transport_of(const Settings& settings, const Library& library) {
     return "{kind: cubic, rto_min: 200ms}";
   }
   if (library.transport == Transport::kAtp) {
-    return fmt::format("{{kind: atp, elements: {}}}", CommunicatorOptions().atp_elements);
+    return fmt::format("{{kind: atp, elements: {}, header: {}B}}",
+                       CommunicatorOptions().atp_elements, kHeadersBelow + wire::kAtpHeaderSize);
   }
   return fmt::format("{{kind: dlcp, bound: {}}}", library.bounded ? settings.bound : 0);
 }

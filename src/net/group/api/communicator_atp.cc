@@ -93,7 +93,6 @@ Result<bool> Communicator::Core::goes_by_atp(TensorSpan tensor, const CallOption
       {.block_elements = atp_->elements(),
        .packet_overhead = Bytes(static_cast<std::int64_t>(wire::kAtpHeaderSize)) +
                           proto::AtpWorkerOptions().frame_overhead,
-       .servers = atp_->servers(),
        .levels = atp_->levels(),
        .agreement = {}});
 }

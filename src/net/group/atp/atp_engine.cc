@@ -115,6 +115,7 @@ Result<AtpNodeOptions> AtpEngine::node_options(const AtpJob& job,
   node.servers = static_cast<int>(job.servers);
   node.elements = job.grant.elements;
   node.checks = job.checks;
+  node.own_sums = job.own_sums;
   if (job.salt.has_value() != options_.job_key.has_value()) {
     return Error(
         fmt::format("rank {} and rank 0: one has a job key and the other has none", options_.rank));
