@@ -51,8 +51,8 @@ Status validate_paths(const PathOptions& paths) {
                                     "paths.least_weight", paths.least_weight,
                                     "above 0 and at most 1"));
   THALWEG_TRY_STATUS(require_positive(paths.retry, "paths.retry"));
-  THALWEG_TRY_STATUS(require(paths.pace >= Duration() && paths.pace <= kLongestWait,
-                             "paths.pace", to_string(paths.pace), "0 to 1h"));
+  THALWEG_TRY_STATUS(require(paths.pace >= Duration() && paths.pace <= kLongestWait, "paths.pace",
+                             to_string(paths.pace), "0 to 1h"));
   THALWEG_TRY_STATUS(require_number(paths.packets_per_path >= 1, "paths.packets_per_path",
                                     paths.packets_per_path, "at least 1"));
   return require_number(paths.least_packets >= 1, "paths.least_packets", paths.least_packets,
