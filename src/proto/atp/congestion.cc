@@ -1,6 +1,7 @@
 #include "proto/atp/congestion.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace thalweg::proto {
 namespace {
@@ -24,6 +25,8 @@ AtpCongestion::AtpCongestion(const AtpWorkerOptions& options)
       threshold_(options.congestion.threshold.count()),
       initial_(window_),
       queue_(options.congestion.queue),
+      flight_window_(window_),
+      window_before_(window_),
       marked_(kUnit) {
   if (!enabled_) window_ = most_packets_ * packet_;
 }
@@ -37,7 +40,9 @@ void AtpCongestion::on_parameter(std::uint64_t sequence, bool congested, bool fu
   if (!enabled_) return;
   note_mark(sequence, congested, next);
   if (congested) return cut(window_ - scaled(window_, marked_ / 2), sequence, next);
-  if (window_ >= initial_ && queued()) {
+  const bool stood = std::exchange(standing_, queued());
+  if (window_ >= initial_ && standing_) {
+    if (!stood) give_up_growth();
     threshold_ = std::min(threshold_, window_);
     return;
   }
@@ -47,8 +52,17 @@ void AtpCongestion::on_parameter(std::uint64_t sequence, bool congested, bool fu
   } else if (credit_ += packet_; credit_ >= window_) {
     credit_ -= window_;
     window_ += step_;
+    grown_ += step_;
   }
   window_ = std::min(window_, most_packets_ * packet_);
+}
+
+// At most some flights' growth: what it took to fill the link before is kept.
+void AtpCongestion::give_up_growth() {
+  constexpr std::int64_t kMostSteps = 8;
+  window_ = std::max(initial_, window_ - std::min(grown_, kMostSteps * step_));
+  grown_ = 0;
+  credit_ = 0;
 }
 
 // The marked part of a flight counts for a sixteenth, as in DCTCP.
@@ -62,6 +76,8 @@ void AtpCongestion::note_mark(std::uint64_t sequence, bool congested, std::uint6
   flight_sums_ = 0;
   flight_marks_ = 0;
   flight_until_ = next;
+  window_before_ = flight_window_;
+  flight_window_ = window_;
 }
 
 // The least is forgotten slowly, in case the path becomes longer.
@@ -70,9 +86,36 @@ void AtpCongestion::on_delay(Duration sample, Duration typical) {
   typical_ = typical;
   if (!least_ || sample < *least_) least_ = sample;
   *least_ += (sample - *least_) / kForget;
+  on_first(sample);
+  *shortest_ += (sample - *shortest_) / kForget;
+  if (enabled_) look_for_queue(sample);
 }
 
-bool AtpCongestion::queued() const { return least_ && typical_ - *least_ > queue_; }
+// A worker that begins again sends its whole window at once, so all later sums stood behind that.
+void AtpCongestion::on_first(Duration sample) {
+  if (!shortest_ || sample < *shortest_) shortest_ = sample;
+}
+
+// The typical time rises too slowly for slow start, which multiplies the window in each flight. The
+// window falls to what would have held the queue that is allowed, by the window of the flight in
+// which the packets were sent.
+void AtpCongestion::look_for_queue(Duration sample) {
+  constexpr int kLooks = 16;
+  if (window_ >= threshold_ || window_ <= initial_) {
+    looked_at_ = 0;
+    return;
+  }
+  lately_ = looked_at_ == 0 ? sample : std::min(lately_, sample);
+  if (++looked_at_ < kLooks) return;
+  looked_at_ = 0;
+  if (lately_ - *shortest_ <= queue_) return;
+  const std::int64_t share = (*shortest_ + queue_).ps() / (lately_.ps() / kUnit + 1);
+  window_ = std::min(window_, std::max(initial_, scaled(window_before_, share)));
+  threshold_ = window_;
+  credit_ = 0;
+}
+
+bool AtpCongestion::queued() const { return shortest_ && typical_ - *shortest_ > queue_; }
 
 // Removes from the window what stood in queues beyond a second flight: at most a half. Sums that
 // take less than twice the least show that no queue stands which could have overflowed.
@@ -90,6 +133,7 @@ void AtpCongestion::on_retransmission_lost(std::uint64_t next) {
   threshold_ = std::max(window_ / 2, packet_);
   window_ = packet_;
   credit_ = 0;
+  grown_ = 0;
 }
 
 void AtpCongestion::cut(std::int64_t window, std::uint64_t sequence, std::uint64_t next) {
@@ -98,6 +142,7 @@ void AtpCongestion::cut(std::int64_t window, std::uint64_t sequence, std::uint64
   window_ = std::max(window, packet_);
   threshold_ = window_;
   credit_ = 0;
+  grown_ = 0;
 }
 
 }  // namespace thalweg::proto

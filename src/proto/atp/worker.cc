@@ -112,9 +112,10 @@ void AtpWorker::acknowledge(std::uint64_t sequence, bool congested, Time now) {
     wake_at(now);
     starting_ = false;
     measure_from_ = next_;
-  } else if (sequence >= measure_from_ && !options_.own(sequence)) {
-    if (const auto taken = time_taken(flight, now)) measure(flight.path, *taken);
   }
+  const auto taken = options_.own(sequence) ? std::nullopt : time_taken(flight, now);
+  if (taken && sequence < measure_from_) congestion_.on_first(*taken);
+  if (taken && sequence >= measure_from_) measure(flight.path, *taken);
   const bool full = in_flight_ >= congestion_.packets();
   if (flight.lost) {
     --lost_;

@@ -92,6 +92,90 @@ TEST(AtpCongestion, on_parameter__a_window_that_is_not_used_does_not_grow) {
   EXPECT_GT(congestion.window(), initial);
 }
 
+// Slow start multiplies the window while the first flights come back. Sums that all took longer end
+// it, long before the typical time says so, and the window falls to what the queue may hold.
+TEST(AtpCongestion, on_delay__slow_start_ends_when_sums_stood_in_a_queue) {
+  AtpWorkerOptions options;
+  options.congestion.queue = kMs * 5;
+  AtpCongestion congestion(options);
+  const Bytes initial = congestion.window();
+  std::uint64_t next = congestion.packets();
+  std::uint64_t sequence = 0;
+  const auto arrive = [&](int sums, Duration took) {
+    for (int i = 0; i < sums; ++i) {
+      congestion.on_delay(took, kMs);
+      congestion.on_parameter(sequence, false, true, next);
+      ++sequence;
+      next = std::max(next, sequence + congestion.packets());
+    }
+  };
+  arrive(200, kMs);
+  const Bytes grown = congestion.window();
+  EXPECT_EQ(grown, initial + Bytes(200 * 1500));
+  // One that was fast among them shows that no queue stood.
+  arrive(15, kMs * 10);
+  arrive(1, kMs);
+  EXPECT_EQ(congestion.threshold(), options.congestion.threshold);
+  arrive(64, kMs * 12);
+  EXPECT_EQ(congestion.threshold(), congestion.window());
+  EXPECT_LT(congestion.window(), Bytes(grown.count() * 3 / 4));
+  EXPECT_GE(congestion.window(), initial);
+  // From there on it grows by a step a flight.
+  const Bytes after = congestion.window();
+  arrive(static_cast<int>(congestion.packets()) + 1, kMs);
+  EXPECT_LE(congestion.window(), after + Bytes(2 * 1500));
+}
+
+// After each pause sums are fast at first, and the window grows until the queue stands again.
+// Without giving that up, pauses alone would make it as large as the job's.
+TEST(AtpCongestion, on_parameter__pauses_do_not_make_the_window_grow) {
+  AtpWorkerOptions options;
+  options.congestion.queue = kMs * 5;
+  options.congestion.threshold = Bytes(1);  // no slow start
+  AtpCongestion congestion(options);
+  const auto arrive = [&](std::uint32_t sums, Duration typical) {
+    for (std::uint32_t i = 0; i < sums; ++i) {
+      congestion.on_delay(kMs, typical);
+      congestion.on_parameter(0, false, true, 1);
+    }
+  };
+  const Bytes initial = congestion.window();
+  for (int pause = 0; pause < 100; ++pause) {
+    arrive(4 * congestion.packets(), kMs * 2);
+    EXPECT_GT(congestion.window(), initial);
+    arrive(100, kMs * 20);
+    EXPECT_EQ(congestion.window(), initial);
+  }
+  // What grew over many flights is what the link can carry: most of it stays.
+  arrive(60 * 200, kMs * 2);
+  const Bytes grown = congestion.window();
+  arrive(100, kMs * 20);
+  EXPECT_EQ(congestion.window(), grown - Bytes(8 * 1500));
+}
+
+// All sums but the first ones stand behind the window that was sent at once.
+TEST(AtpCongestion, on_first__tells_how_long_sums_take_without_a_queue) {
+  AtpWorkerOptions options;
+  options.congestion.queue = kMs * 5;
+  const auto grows = [&](Duration first) {
+    AtpCongestion congestion(options);
+    congestion.on_first(first);
+    congestion.on_delay(kMs * 9, kMs * 9);
+    const Bytes before = congestion.window();
+    congestion.on_parameter(0, false, true, 50);
+    return congestion.window() > before;
+  };
+  EXPECT_FALSE(grows(kMs));
+  EXPECT_TRUE(grows(kMs * 4));
+  // A loss is judged by the sums that stood behind a window, as before.
+  AtpCongestion congestion(options);
+  congestion.on_first(kMs);
+  congestion.on_delay(kMs * 9, kMs * 9);
+  const Bytes before = congestion.window();
+  congestion.on_loss(0, 50);
+  EXPECT_EQ(congestion.window(), before);
+}
+
 TEST(AtpCongestion, on_delay__a_queue_that_stands_ends_growth_and_decides_what_a_loss_costs) {
   AtpWorkerOptions options;
   options.congestion.queue = kMs * 5;
