@@ -11,7 +11,7 @@ function(thalweg_shared_library)
   file(CONFIGURE OUTPUT ${empty} CONTENT "")
   add_library(thalweg_shared SHARED ${empty})
   set(exports ${CMAKE_SOURCE_DIR}/src/capi/exports.map)
-  # Of the C API and of `net`, which holds the C++ API, every source; of the layers below, those that these need.
+  # The library holds every source of the C API and of `net`, which has the C++ API, and from the layers below what these need.
   set(whole WHOLE_ARCHIVE,thalweg_capi,thalweg_net)
   set_target_properties(
     thalweg_shared

@@ -24,7 +24,7 @@ KeyedTag tag_of(Gmac& gmac, std::span<const std::byte> packet) {
 }  // namespace
 
 AtpSealer::AtpSealer(const JobKey& key, const AtpOrigin& origin)
-    : gmac_(key, KeyScope(), WireChannel::kAggregation),
+    : gmac_(key, KeyScope(), KeyUse::kAggregation),
       origin_(std::uint32_t{origin.member} << 16 | origin.mark),
       count_(origin.first_count) {}
 
@@ -36,7 +36,7 @@ void AtpSealer::seal(std::span<std::byte> packet) {
   std::ranges::copy(tag_of(gmac_, packet), packet.begin() + kTagPlace);
 }
 
-AtpVerifier::AtpVerifier(const JobKey& key) : gmac_(key, KeyScope(), WireChannel::kAggregation) {}
+AtpVerifier::AtpVerifier(const JobKey& key) : gmac_(key, KeyScope(), KeyUse::kAggregation) {}
 
 bool AtpVerifier::genuine(std::span<const std::byte> packet) {
   return same_secret(tag_of(gmac_, packet), packet.subspan(kTagPlace, kKeyedTagSize));

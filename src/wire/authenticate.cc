@@ -46,11 +46,11 @@ Digest hmac_sha256(const JobKey& key, std::span<const std::byte> bytes) {
 
 // One block of a key derivation function like those of NIST SP 800-108: HMAC over a label and all
 // fields that tell scopes apart, each of fixed length.
-DerivedKey derive(const JobKey& key, const KeyScope& scope, WireChannel channel) {
+DerivedKey derive(const JobKey& key, const KeyScope& scope, KeyUse use) {
   std::array<std::byte, kPurpose.size() + 25> context{};
   ByteWriter writer(context);
   writer.put_text(kPurpose);
-  writer.put(static_cast<std::uint8_t>(channel));
+  writer.put(static_cast<std::uint8_t>(use));
   writer.put(scope.sender);
   writer.put(scope.receiver);
   writer.put(scope.sender_session);
@@ -106,12 +106,12 @@ struct Gmac::Context {
   }
 };
 
-Gmac::Gmac(const JobKey& key, const KeyScope& scope, WireChannel channel)
+Gmac::Gmac(const JobKey& key, const KeyScope& scope, KeyUse use)
     : context_(std::make_unique<Context>()) {
   context_->cipher.reset(EVP_CIPHER_CTX_new());
   CHECK(context_->cipher != nullptr);
   EVP_CIPHER_CTX* const cipher = context_->cipher.get();
-  DerivedKey derived = derive(key, scope, channel);
+  DerivedKey derived = derive(key, scope, use);
   CHECK(EVP_EncryptInit_ex(cipher, EVP_aes_128_ecb(), nullptr, octets(derived.data()), nullptr) ==
             1 &&
         EVP_CIPHER_CTX_set_padding(cipher, 0) == 1);
@@ -160,7 +160,7 @@ bool same_secret(std::span<const std::byte> a, std::span<const std::byte> b) {
 }
 
 Sealer::Sealer(const JobKey& key, const KeyScope& scope)
-    : data_(key, scope, WireChannel::kData), control_(key, scope, WireChannel::kControl) {}
+    : data_(key, scope, KeyUse::kData), control_(key, scope, KeyUse::kControl) {}
 
 void Sealer::seal_data(std::uint64_t sequence, std::span<std::byte, data_overhead(true)> head,
                        std::span<const std::byte> payload) {
@@ -199,8 +199,8 @@ Verifier::Verifier(JobToken job, const std::optional<JobKey>& key, const KeyScop
                    std::size_t window)
     : job_(job), session_(key ? session_mark(scope) : std::uint16_t{0}), window_(window) {
   if (!key) return;
-  data_.emplace(*key, scope, WireChannel::kData);
-  control_.emplace(*key, scope, WireChannel::kControl);
+  data_.emplace(*key, scope, KeyUse::kData);
+  control_.emplace(*key, scope, KeyUse::kControl);
 }
 
 Refusal Verifier::check_data(std::span<const std::byte> packet, const DataHeader& header) {

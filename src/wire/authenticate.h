@@ -8,7 +8,7 @@
 // sees some of its outputs can forge others.
 //
 // GMAC is broken if one nonce is used twice under a key. So the job key is never used directly:
-// each sender, receiver, WireChannel and pair of sessions has a key of its own, derived with
+// each sender, receiver, KeyUse and pair of sessions has a key of its own, derived with
 // HMAC-SHA-256, and the nonce is the sequence number, which never repeats under that key (wire.h).
 // A session is a number that an end draws at random for each connection. It makes packets of
 // earlier connections fail their tags; data packets carry 16 bits of it, which tell such packets
@@ -49,7 +49,7 @@ class JobKey {
 };
 
 // What a key protects: data packets, control messages or ATP packets.
-enum class WireChannel : std::uint8_t { kData = 1, kControl = 2, kAggregation = 3 };
+enum class KeyUse : std::uint8_t { kData = 1, kControl = 2, kAggregation = 3 };
 
 // One direction between two ends.
 struct KeyScope {
@@ -77,10 +77,10 @@ using SessionProof = std::array<std::byte, kSessionProofSize>;
 // Compares in a time that does not depend on where the bytes differ.
 [[nodiscard]] bool same_secret(std::span<const std::byte> a, std::span<const std::byte> b);
 
-// GMAC under the key of one scope and WireChannel. Neither copied nor shared between threads.
+// GMAC under the key of one scope and KeyUse. Neither copied nor shared between threads.
 class Gmac {
  public:
-  Gmac(const JobKey& key, const KeyScope& scope, WireChannel channel);
+  Gmac(const JobKey& key, const KeyScope& scope, KeyUse use);
   ~Gmac();
   Gmac(Gmac&&) noexcept;
   Gmac& operator=(Gmac&&) noexcept;

@@ -1,4 +1,4 @@
-// ReplayWindow: which sequence numbers of one sender and WireChannel have been seen, in a bitmap
+// ReplayWindow: which sequence numbers of one sender and KeyUse have been seen, in a bitmap
 // that slides with the highest one (RFC 4303, section 3.4.3, in the ring form of RFC 6479).
 //
 // Invariants:

@@ -18,7 +18,7 @@ using JobToken = std::uint64_t;
 // Proves that a packet comes from a holder of the job key. In a data packet the tag follows the
 // header and covers the header and the payload; in a control message it comes last and covers all
 // bytes before it. The sequence number is among the covered bytes, and never repeats under one key,
-// sender and WireChannel.
+// sender and KeyUse.
 inline constexpr std::size_t kKeyedTagSize = 16;
 using KeyedTag = std::array<std::byte, kKeyedTagSize>;
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "build/release/thalweg"
 GOLDEN = ROOT / "tests/fuzz/corpus/sim_chakra/digits-cnn.0.et"
 
-# Of schema/protobuf/et_def.proto: field name -> (number, type of descriptor.proto, whether it is repeated).
+# From schema/protobuf/et_def.proto: field name -> (number, type of descriptor.proto, whether it is repeated).
 INT32, INT64, UINT64, DOUBLE, BOOL, STRING, ENUM, MESSAGE = 5, 3, 4, 1, 8, 9, 14, 11
 SCHEMA = {
     "AttributeProto": {"name": (1, STRING, 0), "double_val": (3, DOUBLE, 0), "int32_val": (7, INT32, 0),

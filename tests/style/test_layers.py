@@ -95,6 +95,19 @@ def test_purity_catches(tmp_path, what):
     assert any(f"uses {what}:" in line for line in impure_symbols(archive))
 
 
-def test_program_holds_no_path_of_this_machine():
+def holders_of_a_path(folder, path):
+    """The programs and modules in a build's folder that hold the path."""
+    built = [folder / "thalweg", *folder.glob("*.so"), *ROOT.glob("python/thalweg/*.so")]
+    return [file.name for file in built if str(path).encode() in file.read_bytes()]
+
+
+def test_what_is_installed_holds_no_path_of_this_machine():
     """It finds its data beside itself, so it works where it is copied to."""
-    assert str(ROOT).encode() not in (BUILD / "thalweg").read_bytes()
+    assert {"libthalweg.so", "libnccl-net-thalweg.so"} <= {file.name for file in BUILD.glob("*.so")}
+    assert holders_of_a_path(BUILD, ROOT) == []
+
+
+def test_a_path_of_this_machine__would_be_found(tmp_path):
+    (tmp_path / "thalweg").write_bytes(b"\0share\0")
+    (tmp_path / "libthalweg.so").write_bytes(b"\0/home/me/src/thalweg/models\0")
+    assert holders_of_a_path(tmp_path, "/home/me/src/thalweg") == ["libthalweg.so"]

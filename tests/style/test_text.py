@@ -30,6 +30,21 @@ def test_nothing_is_left_for_later(word):
     assert found == []
 
 
+def riddles(text):
+    """Lines of comments that begin a sentence with "Of": its subject, which comes first, is missing or hidden."""
+    return [line.strip() for line in re.findall(r"^[ \t]*(?://+|\#+|\*)[ \t]*Of\b.*$", text, re.MULTILINE)]
+
+
+def test_comments_say_their_subject_first():
+    assert {str(p.relative_to(ROOT)): found for p in [*sources(), ROOT / "CMakeLists.txt", *ROOT.glob("cmake/*.cmake")]
+            if p.suffix in {".cc", ".h", ".c", ".py", ".cmake", ".txt", ""} and (found := riddles(p.read_text()))} == {}
+
+
+def test_comments_without_a_subject__would_be_found():
+    planted = "int a;\n  // Of the worker.\n# Of three, the last.\n * Of it.\n// Offers it.\n// One of it.\n"
+    assert riddles(planted) == ["// Of the worker.", "# Of three, the last.", "* Of it."]
+
+
 def test_headers_are_guarded():
     # Highway compiles *-inl.h once per SIMD target, with a guard of its own.
     assert [p for p in sources() if p.suffix == ".h" and not p.name.endswith("-inl.h")
@@ -50,3 +65,20 @@ def test_every_folder_is_named_in_the_architecture():
 
 def test_folders_that_are_not_named__would_be_found():
     assert unnamed_folders(["src/net/io/fd.h", "src/attic/old.cc"], "`src/net/io`") == ["src/attic"]
+
+
+def pictures_that_no_page_shows(files, pages):
+    """`pages`: their texts. A page names a picture by its path, from wherever it stands itself."""
+    return [name for name in files if name.endswith((".svg", ".png", ".pdf"))
+            and not any(name.removeprefix("docs/").removeprefix("measurements/") in page for page in pages)]
+
+
+def test_tracked_pictures_are_shown_by_a_page():
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\n")
+    pages = [(ROOT / name).read_text() for name in listed if name.endswith(".md") and (ROOT / name).is_file()]
+    assert pictures_that_no_page_shows(listed, pages) == []
+
+
+def test_pictures_that_nobody_sees__would_be_found():
+    files = ["docs/images/a.svg", "docs/measurements/images/b.svg", "reproduce/c.svg", "src/d.cc"]
+    assert pictures_that_no_page_shows(files, ["![](../images/a.svg)", "[figure](images/b.svg)"]) == ["reproduce/c.svg"]

@@ -212,7 +212,7 @@ def judge(report, text):
     case = report["case"]
     if report["failed"]:
         return "a rank failed"
-    # Of two ranks each adds its own gradients itself, and nothing is left to sum.
+    # With two ranks each adds its own gradients itself, and nothing is left to sum.
     if case in ("chain", "dies") and report["ranks"] > 2 and report["completed"] == 0:
         return "the switch summed nothing"
     if case in ("off", "away", "unset") and report["completed"] != 0:

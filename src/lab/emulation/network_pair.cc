@@ -46,13 +46,13 @@ void take_core(bool sender) {
   sched_setaffinity(0, sizeof(own), &own);
 }
 
-[[noreturn]] void run_process(bool sender, const EmulatedNetwork* network, net::Fd channel,
+[[noreturn]] void run_process(bool sender, const EmulatedNetwork* network, net::Fd other,
                               const std::function<void(PairProcess&)>& body) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() == 1) _exit(kFailed);
   if (network != nullptr) must(network->enter(sender ? 0 : 1));
   take_core(sender);
-  PairProcess process(sender, network, std::move(channel));
+  PairProcess process(sender, network, std::move(other));
   body(process);
   process.meet();
   _exit(0);
@@ -68,14 +68,14 @@ void fail_pair(const std::string& text) {
 }
 
 void PairProcess::tell(std::uint64_t value) const {
-  if (send(channel_.get(), &value, sizeof(value), MSG_NOSIGNAL) != sizeof(value)) {
+  if (send(other_.get(), &value, sizeof(value), MSG_NOSIGNAL) != sizeof(value)) {
     fail_pair("");
   }
 }
 
 std::uint64_t PairProcess::hear() const {
   std::uint64_t value = 0;
-  if (recv(channel_.get(), &value, sizeof(value), 0) != sizeof(value)) fail_pair("");
+  if (recv(other_.get(), &value, sizeof(value), 0) != sizeof(value)) fail_pair("");
   return value;
 }
 
@@ -105,13 +105,13 @@ Status run_network_pair(bool own_network, const std::function<void(PairProcess&)
   if (own_network) {
     THALWEG_TRY(network, EmulatedNetwork::make(2));
   }
-  std::array<int, 2> channel{};
+  std::array<int, 2> sockets{};
   std::array<int, 2> failure{};
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel.data()) != 0 ||
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets.data()) != 0 ||
       pipe2(failure.data(), O_CLOEXEC) != 0) {
-    return net::system_error("cannot make a channel between two processes", errno);
+    return net::system_error("cannot connect two processes by a socket", errno);
   }
-  std::array<net::Fd, 2> ends = {net::Fd(channel[0]), net::Fd(channel[1])};
+  std::array<net::Fd, 2> ends = {net::Fd(sockets[0]), net::Fd(sockets[1])};
   net::Fd failure_in(failure[0]);
   net::Fd failure_out(failure[1]);
   std::array<pid_t, 2> children{};

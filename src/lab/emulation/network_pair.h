@@ -20,9 +20,9 @@ namespace thalweg::lab {
 // One of the two processes, for the function that runs in it.
 class PairProcess {
  public:
-  // `network`: null if both processes are on loopback. `channel`: a socket to the other process.
-  PairProcess(bool sender, const EmulatedNetwork* network, net::Fd channel)
-      : sender_(sender), network_(network), channel_(std::move(channel)) {}
+  // `network`: null if both processes are on loopback. `other`: a socket to the other process.
+  PairProcess(bool sender, const EmulatedNetwork* network, net::Fd other)
+      : sender_(sender), network_(network), other_(std::move(other)) {}
 
   [[nodiscard]] bool sender() const { return sender_; }
   // False if both processes are on loopback.
@@ -50,7 +50,7 @@ class PairProcess {
 
   bool sender_;
   const EmulatedNetwork* network_;
-  net::Fd channel_;
+  net::Fd other_;
 };
 
 // Memory that both processes write and that the process which started them reads.

@@ -14,7 +14,7 @@ namespace {
 constexpr double kChance = 2;
 // Fewer packets say nothing of a path's delay.
 constexpr double kLeastDelayed = 4;
-// Of the control of balances: how much it is damped, how many times the longest wait in a queue it
+// The control of balances: how much it is damped, how many times the longest wait in a queue it
 // takes, since its effect is seen only after that, and by how much a balance changes at once.
 constexpr double kDamping = 1.4;
 constexpr double kWaits = 2;

@@ -86,8 +86,8 @@ class Hosts {
     std::uint32_t ack_path = 0;
     Time start;
     FlowSpec spec;
-    // Of a stream: its sender again, its number, and its sender's counters when its last message
-    // ended. The spec is that of its first message.
+    // A stream has its sender here again, its number, and its sender's counters when its last
+    // message ended. The spec is that of its first message.
     StreamSender* stream_sender = nullptr;
     std::uint32_t stream = 0;
     SenderCounters counted;

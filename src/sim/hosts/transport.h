@@ -120,7 +120,7 @@ class TransportFactory {
   // The bytes of a piece, if messages can be sent piece by piece (FlowSpec::watcher): what a full
   // packet carries. 0: they cannot.
   [[nodiscard]] virtual std::uint64_t piece_bytes() const { return 0; }
-  // Of how many pieces a message consists; the last may be shorter. Requires that there are pieces.
+  // The number of pieces of a message; the last may be shorter. Requires that there are pieces.
   [[nodiscard]] std::uint32_t pieces_of(std::uint64_t bytes) const {
     return static_cast<std::uint32_t>((bytes + piece_bytes() - 1) / piece_bytes());
   }

@@ -184,7 +184,7 @@ AggregateAction AggregateTable::decide(Job& job, wire::AtpHeader& header, Time n
   return claim(job, slot, header, now);
 }
 
-// Of a group with a worker that is apart, wrong packets could bring more contributions than fit.
+// In a group with a worker that is apart, wrong packets could bring more contributions than fit.
 bool AggregateTable::differs(const Slot& slot, const wire::AtpHeader& header) {
   const bool second = slot.place == kSecondLevelPlace;
   const std::uint8_t fan_in = second ? header.group_count : header.fan_in;

@@ -16,7 +16,7 @@
 namespace thalweg::proto::collective_test {
 namespace {
 
-// Of the calls; a rank asks after 1, 2 and 3 s.
+// The deadline of the calls; a rank asks after 1, 2 and 3 s.
 constexpr Duration kLimit = Duration::milliseconds(4'000);
 
 struct Step {

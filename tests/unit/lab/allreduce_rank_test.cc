@@ -56,7 +56,7 @@ TEST(AllreduceRank, count_wrong__counts_elements_also_in_the_last_part) {
 
 TEST(AllreduceRank, count_outside__allows_any_average_of_the_contributions) {
   for (const DType type : {DType::kFloat32, DType::kFloat64}) {
-    // Of two ranks: the sum, and twice what either contributed.
+    // Results with two ranks: the sum, and twice what either contributed.
     std::vector<std::byte> tensor = expectation(type, ReduceOp::kSum, 2);
     EXPECT_EQ(count_outside(tensor, type, 2), 0);
     for (const int rank : {0, 1}) {

@@ -95,7 +95,7 @@ TEST_P(CollSums, every_type_and_size__is_right_in_place_and_out_of_place) {
     }
     if (number == 0) completed = switch_counter(*daemon, "completed");
   });
-  // Of two ranks one is the server of a sequence, and the switch passes on what the other sends.
+  // With two ranks one is the server of a sequence, and the switch passes on what the other sends.
   EXPECT_EQ(completed > 0, ranks > 2);
 }
 

@@ -169,7 +169,7 @@ namespace {
 constexpr int kHalfBias = 15;
 constexpr int kHalfFraction = 10;  // bits
 
-// Of numbers that a half holds exactly, subnormal ones excepted.
+// Takes numbers that a half holds exactly, except subnormal ones.
 std::uint16_t half_of(double value) {
   if (value == 0) return 0;
   const int exponent = std::ilogb(value);

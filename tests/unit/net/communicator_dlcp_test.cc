@@ -126,7 +126,8 @@ struct RandomCalls {
     return options;
   }
 
-  // Of as many elements as the number of ranks that the result divides by, it has the sum.
+  // Rank r contributes 2^r, so the sum of an element has a bit for each rank in it, and a mean is
+  // right if it divides by as many.
   void check(std::span<const float> values, bool mean, bool sure, int rank) const {
     const float whole = std::ldexp(1.0F, ranks) - 1;
     for (std::size_t i = 0; i < values.size(); ++i) {

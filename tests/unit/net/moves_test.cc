@@ -64,7 +64,7 @@ TEST_F(StreamBytesTest, resume__sends_again_what_did_not_arrive_and_nothing_twic
   sender_.pause();
   receiver_.pause();
   EXPECT_TRUE(receive(100).empty());
-  // Of what is on its way it gets nothing.
+  // It gets nothing of what is on its way.
   far_ = Fd(stream_pair()[0]);
   const std::uint64_t received = receiver_.drain(far_.get());
   EXPECT_EQ(received, 300U);

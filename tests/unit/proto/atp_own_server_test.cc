@@ -8,7 +8,7 @@ namespace {
 
 using namespace atp_by_hand;
 
-// Of three servers the first two are workers of this group of three, the second this one.
+// The first two of three servers are workers of this group of three, the second this one.
 AtpWorkerOptions beside_a_server() {
   AtpWorkerOptions options = two_workers();
   options.fan_in = 3;

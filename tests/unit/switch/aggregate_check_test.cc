@@ -19,7 +19,7 @@ AggregateTable table_of() {
   return table;
 }
 
-// Of worker `w` of 3, in group 0 of 2.
+// A gradient from worker `w` of 3, in group 0 of 2.
 wire::AtpHeader gradient(unsigned w, std::uint64_t check, bool resend = false) {
   wire::AtpHeader header;
   header.job = 1;

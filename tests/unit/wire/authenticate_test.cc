@@ -93,7 +93,7 @@ TEST(JobKey, from_hex__refuses_without_telling_the_key) {
 }
 
 TEST(Gmac, tag__does_not_depend_on_where_the_bytes_are_split) {
-  Gmac gmac(key_of(), kScope, WireChannel::kData);
+  Gmac gmac(key_of(), kScope, KeyUse::kData);
   const std::vector<std::byte> bytes = data_packet(1, 1400);
   const std::span<const std::byte> all(bytes);
   const KeyedTag whole = gmac.tag(42, all, {});
@@ -102,14 +102,14 @@ TEST(Gmac, tag__does_not_depend_on_where_the_bytes_are_split) {
   }
 }
 
-// Compares with libcrypto's own GMAC, under the key derived from the scope and the WireChannel.
+// Compares with libcrypto's own GMAC, under the key derived from the scope and the KeyUse.
 TEST(Gmac, tag__is_aes_128_gmac) {
-  // HMAC-SHA-256 with the job key over the label, the WireChannel, and the scope's numbers.
+  // HMAC-SHA-256 with the job key over the label, the KeyUse, and the scope's numbers.
   constexpr std::string_view kLabel = "thalweg wire 1 AES-128-GMAC";
   std::vector<std::byte> context(kLabel.size() + 25);
   ByteWriter writer(context);
   writer.put_text(kLabel);
-  writer.put(static_cast<std::uint8_t>(WireChannel::kData));
+  writer.put(static_cast<std::uint8_t>(KeyUse::kData));
   writer.put(kScope.sender);
   writer.put(kScope.receiver);
   writer.put(kScope.sender_session);
@@ -120,7 +120,7 @@ TEST(Gmac, tag__is_aes_128_gmac) {
                  reinterpret_cast<const unsigned char*>(context.data()), context.size(),
                  derived.data(), nullptr),
             nullptr);
-  Gmac gmac(job_key, kScope, WireChannel::kData);
+  Gmac gmac(job_key, kScope, KeyUse::kData);
   for (const std::size_t size : {1U, 15U, 16U, 17U, 36U, 255U, 1400U, 8928U}) {
     SCOPED_TRACE(size);
     const std::vector<std::byte> bytes = data_packet(1, size);
@@ -148,26 +148,24 @@ TEST(Gmac, tag__is_aes_128_gmac) {
 TEST(Gmac, tag__differs_by_everything_it_depends_on) {
   const std::vector<std::byte> bytes = data_packet(1, 64);
   std::set<KeyedTag> tags;
-  const auto add = [&](const JobKey& key, KeyScope scope, WireChannel channel,
-                       std::uint64_t sequence) {
-    tags.insert(Gmac(key, scope, channel).tag(sequence, bytes, {}));
+  const auto add = [&](const JobKey& key, KeyScope scope, KeyUse use, std::uint64_t sequence) {
+    tags.insert(Gmac(key, scope, use).tag(sequence, bytes, {}));
   };
   const auto changed = [](auto change) {
     KeyScope scope = kScope;
     change(scope);
     return scope;
   };
-  add(key_of(), kScope, WireChannel::kData, 0);
-  add(key_of(), kScope, WireChannel::kData, 1);
-  add(key_of(), kScope, WireChannel::kData, std::uint64_t{1} << 40);
-  add(key_of(), kScope, WireChannel::kControl, 0);
-  add(key_of("100102030405060708090a0b0c0d0e0f"), kScope, WireChannel::kData, 0);
-  add(key_of(), changed([](KeyScope& s) { s.sender = 5; }), WireChannel::kData, 0);
-  add(key_of(), changed([](KeyScope& s) { s.receiver = 3; }), WireChannel::kData, 0);
-  add(key_of(), changed([](KeyScope& s) { s.sender_session = 12; }), WireChannel::kData, 0);
-  add(key_of(), changed([](KeyScope& s) { s.receiver_session = 12; }), WireChannel::kData, 0);
-  add(key_of(), changed([](KeyScope& s) { std::swap(s.sender, s.receiver); }), WireChannel::kData,
-      0);
+  add(key_of(), kScope, KeyUse::kData, 0);
+  add(key_of(), kScope, KeyUse::kData, 1);
+  add(key_of(), kScope, KeyUse::kData, std::uint64_t{1} << 40);
+  add(key_of(), kScope, KeyUse::kControl, 0);
+  add(key_of("100102030405060708090a0b0c0d0e0f"), kScope, KeyUse::kData, 0);
+  add(key_of(), changed([](KeyScope& s) { s.sender = 5; }), KeyUse::kData, 0);
+  add(key_of(), changed([](KeyScope& s) { s.receiver = 3; }), KeyUse::kData, 0);
+  add(key_of(), changed([](KeyScope& s) { s.sender_session = 12; }), KeyUse::kData, 0);
+  add(key_of(), changed([](KeyScope& s) { s.receiver_session = 12; }), KeyUse::kData, 0);
+  add(key_of(), changed([](KeyScope& s) { std::swap(s.sender, s.receiver); }), KeyUse::kData, 0);
   EXPECT_EQ(tags.size(), 10);
 }
 
@@ -286,7 +284,7 @@ TEST(Verifier, check__channels_do_not_mix) {
   Verifier verifier(kJob, key_of(), kScope);
   std::vector<std::byte> bytes = control_message(0);
   const std::size_t covered = bytes.size() - kKeyedTagSize;
-  Gmac wrong(key_of(), kScope, WireChannel::kData);
+  Gmac wrong(key_of(), kScope, KeyUse::kData);
   const KeyedTag tag = wrong.tag(0, std::span(bytes).first(covered), {});
   std::ranges::copy(tag, bytes.begin() + static_cast<std::ptrdiff_t>(covered));
   EXPECT_EQ(check_control(verifier, bytes), Refusal::kForged);

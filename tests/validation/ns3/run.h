@@ -22,7 +22,7 @@ struct PeerResult {
   std::vector<PeerFlowResult> flows;  // in the order of the .flows file
   FabricCounters fabric;
   std::uint64_t events = 0;
-  // Of the simulation proper: set-up and handshakes not counted.
+  // What the simulation itself took: set-up and handshakes not counted.
   double wall_s = 0;
   double cpu_s = 0;
   Duration simulated;  // from time 0 of the flows to the end of the last, or of the run

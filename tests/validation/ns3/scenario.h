@@ -82,7 +82,7 @@ struct PeerOptions {
   bool timestamps = false;       // 12 more bytes a packet, and RTT samples of 1 ms
   bool limited_transmit = true;  // RFC 3042
   double dctcp_g = 1.0 / 16;
-  // Of a switch port: what may wait there, the packet on the wire not counted. In bytes a packet
+  // A switch port: what may wait there, the packet on the wire not counted. In bytes a packet
   // counts with IP's and TCP's headers, not with PPP's.
   QueueLength buffer{.count = 512'000, .in_bytes = true};
   // DCTCP: an arrival that finds more than this waiting is marked.
