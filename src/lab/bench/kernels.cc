@@ -164,7 +164,7 @@ Kernel authentication() {
           "packets",
           "authenticate",
           {1, {}},
-          [gmac = std::make_shared<wire::Gmac>(key, wire::KeyScope(), wire::PacketKind::kData)](
+          [gmac = std::make_shared<wire::Gmac>(key, wire::KeyScope(), wire::KeyUse::kData)](
               std::byte* dst, const std::byte* b, std::size_t size) {
             const auto segment = static_cast<std::size_t>(kSegment.count());
             std::byte any{};
