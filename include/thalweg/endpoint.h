@@ -67,7 +67,8 @@ struct RecvOptions {
   std::uint64_t key = 0;
   double loss_bound = 0;
   // The loss to aim for, at most the bound: the receiver waits for more packets as long as waiting
-  // costs less than it brings. None: the transfer is done as soon as the bound is kept.
+  // costs less than it brings. More than the bound is an error. None: the transfer is done as soon
+  // as the bound is kept.
   std::optional<double> loss_target = {};
   std::chrono::nanoseconds deadline = std::chrono::seconds(30);
   // Called with elements that have arrived since the last call: whole packets, each once, in any

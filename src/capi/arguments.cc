@@ -49,21 +49,11 @@ Result<Enum> one_of(const char* name, int value, int count) {
   return Error(fmt::format("{}: {}; from 0 to {} are allowed", name, value, count - 1));
 }
 
-Status initialized(const char* name, std::size_t found, std::size_t expected) {
-  if (found == expected) return ok_status();
-  return Error(
-      fmt::format("{0}: struct_size is {1} instead of {2}: {0}_init() was not called, or "
-                  "the program was compiled with another version of thalweg.h",
-                  name, found, expected));
-}
-
 // None for -1.
 Result<std::optional<int>> optional_number(const char* name, int value) {
   if (value < -1) return Error(fmt::format("{}: {}; -1, 0 or more are allowed", name, value));
   return value == -1 ? std::nullopt : std::optional(value);
 }
-
-std::string text_of(const char* text) { return text == nullptr ? "" : text; }
 
 std::vector<std::string> names_of(std::string_view list) {
   std::vector<std::string> names;
@@ -97,6 +87,16 @@ Status needed(const char* name, bool given) {
   if (given) return ok_status();
   return Error(fmt::format("{}: a null pointer is not allowed", name));
 }
+
+Status initialized(const char* name, std::size_t found, std::size_t expected) {
+  if (found == expected) return ok_status();
+  return Error(
+      fmt::format("{0}: struct_size is {1} instead of {2}: {0}_init() was not called, or "
+                  "the program was compiled with another version of the header",
+                  name, found, expected));
+}
+
+std::string text_of(const char* text) { return text == nullptr ? "" : text; }
 
 Result<CommunicatorOptions> options_of(const thalweg_options* options) {
   if (options == nullptr) return CommunicatorOptions{};

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include <thalweg/communicator.h>
 #include <thalweg/thalweg.h>
@@ -13,6 +15,10 @@ Result<const Communicator*> communicator_of(const thalweg_communicator* communic
 Result<const Operation*> operation_of(const thalweg_operation* operation);
 // An error if the argument of this name was not given, but a null pointer.
 Status needed(const char* name, bool given);
+// An error if the options of this name were not set by their init function.
+Status initialized(const char* name, std::size_t found, std::size_t expected);
+// Null is the same as "".
+std::string text_of(const char* text);
 
 // Null options: the defaults.
 Result<CommunicatorOptions> options_of(const thalweg_options* options);

@@ -2,6 +2,7 @@
 import os
 import re
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
@@ -41,6 +42,12 @@ def declared(header):
     return set(re.findall(r"\b(thalweg_\w+)\(", text))
 
 
+def compile_c(prefix, source, program):
+    """Compiles a program in C as its users would."""
+    flags = run("pkg-config", "--cflags", "--libs", "thalweg", PKG_CONFIG_PATH=str(prefix / "lib/pkgconfig")).split()
+    run("cc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", source, "-o", program, *flags)
+
+
 def test_cmake_project_outside_of_the_tree__sums_on_two_ranks(prefix, tmp_path):
     shutil.copytree(OUTSIDE, tmp_path / "source")
     run("cmake", "-S", "source", "-B", "build", f"-DCMAKE_PREFIX_PATH={prefix}", cwd=tmp_path)
@@ -50,11 +57,8 @@ def test_cmake_project_outside_of_the_tree__sums_on_two_ranks(prefix, tmp_path):
 
 
 def test_c_program_by_pkg_config__sums_on_two_ranks(prefix, tmp_path):
-    shutil.copy(ROOT / "examples/allreduce.c", tmp_path / "sum.c")
-    where = {"PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}
-    assert run("pkg-config", "--modversion", "thalweg", **where).strip() == "0.1.0"
-    flags = run("pkg-config", "--cflags", "--libs", "thalweg", **where).split()
-    run("cc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "sum.c", "-o", "sum", *flags, cwd=tmp_path)
+    assert run("pkg-config", "--modversion", "thalweg", PKG_CONFIG_PATH=str(prefix / "lib/pkgconfig")).strip() == "0.1.0"
+    compile_c(prefix, ROOT / "examples/allreduce.c", tmp_path / "sum")
     assert on_ranks(prefix, tmp_path / "sum", LD_LIBRARY_PATH=str(prefix / "lib")) == [
         f"rank {rank} of 2: sum 3, mean 1.5" for rank in range(RANKS)]
 
@@ -63,9 +67,26 @@ def test_c_program_of_the_page__runs(prefix, tmp_path):
     """docs/embedding.md: the first block in C."""
     block = re.search(r"```c\n(.*?)```", (ROOT / "docs/embedding.md").read_text(), re.DOTALL).group(1)
     (tmp_path / "sum.c").write_text(block)
-    flags = run("pkg-config", "--cflags", "--libs", "thalweg", PKG_CONFIG_PATH=str(prefix / "lib/pkgconfig")).split()
-    run("cc", "-std=c99", "-Wall", "-Werror", "sum.c", "-o", "sum", *flags, cwd=tmp_path)
+    compile_c(prefix, tmp_path / "sum.c", tmp_path / "sum")
     assert on_ranks(prefix, tmp_path / "sum", LD_LIBRARY_PATH=str(prefix / "lib")) == ["sum 2", "sum 2"]
+
+
+def test_c_program_that_sends_to_another__over_dlcp(prefix, tmp_path):
+    program = tmp_path / "transfer"
+    compile_c(prefix, ROOT / "examples/transfer.c", program)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    environment = os.environ | {"LD_LIBRARY_PATH": str(prefix / "lib")}
+    processes = [subprocess.Popen([program, role, address], env=environment, stdout=subprocess.PIPE, text=True)
+                 for role in ("recv", "send")]
+    received, sent = (process.communicate(timeout=60)[0] for process in processes)
+    assert [process.returncode for process in processes] == [0, 0]
+    said = r"(\w+): ([\d.]+) % arrived, (\d+) values missing, sum (\d+)\n"
+    role, percent, missing, total = re.fullmatch(said, received).groups()
+    assert role == "recv" and float(percent) >= 99 and int(missing) + int(total) == 100_000
+    assert re.fullmatch(said, sent).groups() == ("send", percent, "0", "100000")
+    assert subprocess.run([program], env=environment, stderr=subprocess.DEVNULL, check=False).returncode == 2
 
 
 def test_moved_prefix__still_serves(prefix, tmp_path):
@@ -89,7 +110,7 @@ def test_library__exports_the_public_api_and_nothing_else(prefix):
     names = exported(prefix / "lib/libthalweg.so")
     assert [name for name in names if not PUBLIC.fullmatch(name)] == []
     assert [name for name in names if "::Core" in name.split("(")[0] or "::start_" in name] == []
-    assert {name for name in names if name.startswith("thalweg_")} == declared("thalweg.h")
+    assert {name for name in names if name.startswith("thalweg_")} == declared("thalweg.h") | declared("thalweg_endpoint.h")
 
 
 def test_library__exports_every_member_that_the_sources_define(prefix):

@@ -2,6 +2,7 @@
 import re
 from pathlib import Path
 
+C_HEADERS = ("thalweg.h", "thalweg_endpoint.h")
 # Most useful first; the others follow by name.
 ORDER = ("communicator.h", "tensor.h", "result.h", "types.h", "endpoint.h")
 
@@ -40,7 +41,7 @@ def section(header: Path, language: str) -> list[str]:
 
 
 def cpp_page(folder: Path) -> str:
-    headers = [header for header in folder.glob("*.h") if header.name != "thalweg.h"]
+    headers = [header for header in folder.glob("*.h") if header.name not in C_HEADERS]
     headers.sort(key=lambda header: (ORDER.index(header.name) if header.name in ORDER else len(ORDER), header.name))
     lines = ["# C++", "", "The public headers, `#include <thalweg/…>`. [Linking Thalweg](../embedding.md) says how to build with them.", ""]
     for header in headers:
@@ -48,5 +49,8 @@ def cpp_page(folder: Path) -> str:
     return "\n".join(lines)
 
 
-def c_page(header: Path) -> str:
-    return "\n".join(["# C", "", "[Linking Thalweg](../embedding.md) has a whole program.", "", *section(header, "c")])
+def c_page(folder: Path) -> str:
+    lines = ["# C", "", "[Linking Thalweg](../embedding.md) has a whole program.", ""]
+    for name in C_HEADERS:
+        lines += section(folder / name, "c")
+    return "\n".join(lines)

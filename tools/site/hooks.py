@@ -49,7 +49,7 @@ def on_files(files, config):
     """Adds the pages that nobody writes."""
     made = {"reference/cli.md": lambda: cli_pages.page(PROGRAM),
             "reference/cpp.md": lambda: header_pages.cpp_page(ROOT / "include/thalweg"),
-            "reference/c.md": lambda: header_pages.c_page(ROOT / "include/thalweg/thalweg.h"),
+            "reference/c.md": lambda: header_pages.c_page(ROOT / "include/thalweg"),
             "reference/changes.md": lambda: (ROOT / "CHANGELOG.md").read_text()}
     for name, make in made.items():
         try:

@@ -97,6 +97,10 @@ Result<Transfer> Peer::recv(TensorSpan tensor, const RecvOptions& options) const
   state->on_arrival = options.on_arrival;
   if (options.loss_target) {
     THALWEG_TRY(const proto::LossBound target, proto::LossBound::of(*options.loss_target));
+    if (*options.loss_target > options.loss_bound) {
+      return Error(fmt::format("a loss target of {}: at most the bound of {} is allowed",
+                               *options.loss_target, options.loss_bound));
+    }
     state->spec.target = target;
   }
   return launch(state_->peer, state);

@@ -12,6 +12,7 @@
 #include <thalweg/result.h>
 #include <thalweg/version.h>
 
+#include "capi/codes.h"
 #include "net/ranks.h"
 
 namespace thalweg::capi {
@@ -30,13 +31,6 @@ class CApiArguments : public testing::Test {
     ASSERT_EQ(thalweg_create(&options, &all_), THALWEG_OK) << thalweg_last_error();
   }
   void TearDown() override { thalweg_destroy(all_); }
-
-  // The call was refused, and the text holds `word`.
-  static void expect_refused(int code, const std::string& word) {
-    EXPECT_EQ(code, THALWEG_BAD_ARGUMENT) << word;
-    EXPECT_NE(std::string(thalweg_last_error()).find(word), std::string::npos)
-        << thalweg_last_error();
-  }
 
   thalweg_communicator* all_ = nullptr;
   std::array<float, 4> values_ = {1, 2, 3, 4};

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "capi/codes.h"
 #include "net/ranks.h"
 
 namespace thalweg::capi {
@@ -39,8 +40,6 @@ void on_ranks(const RankCalls& calls) {
   }
   for (std::thread& thread : threads) thread.join();
 }
-
-void expect_ok(int code) { EXPECT_EQ(code, THALWEG_OK) << thalweg_last_error(); }
 
 // The operation ends well, and is freed.
 void expect_done(int code, thalweg_operation* operation) {
