@@ -116,7 +116,8 @@ def test_groups_over_a_switch__are_its_jobs_as_long_as_their_schedule(switch):
         if rank == 0:
             jobs = jobs_at(address)
             assert len(jobs) == len(groups)
-            assert sum(job["counters"]["completed"] for job in jobs) > 0, jobs
+            # The groups are pairs, whose packets pass the switch and leave it nothing to add up.
+            assert sum(job["counters"]["alone"] for job in jobs) > 0, jobs
         dist.barrier()
         model = small_model()
         trainer = DSSync(model, sgd, RACKS, pg_options=thalweg.Options(transport="atp", switch_address=address))
