@@ -86,9 +86,13 @@ pytest: build-release ns3
 
 # A day's work: unit tests in release, style, and the command line without what needs root. Under 3 minutes after a
 # first build.
-quick: build-release
-	ctest --test-dir build/release --output-on-failure -j 2 --progress
-	THALWEG_WITHOUT_ROOT=1 $(PYTEST) -n 2 tests/style tests/docs tests/cli
+quick:
+	@rm -f build/times
+	tools/stage "build" $(MAKE) --no-print-directory build-release
+	tools/stage "unit tests" ctest --test-dir build/release --output-on-failure -j 2 --progress
+	THALWEG_WITHOUT_ROOT=1 tools/stage "style, pages, command line" $(PYTEST) -n 2 tests/style tests/docs tests/cli
+	echo
+	cat build/times
 
 unit: build-release
 	@tools/tests ctest build/release --progress

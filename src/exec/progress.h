@@ -16,7 +16,7 @@
 //
 // Whoever runs a plan passes Actions, with
 //
-//   apply(slot, run)   these units of the arrival are applied now, in the plan's order
+//   apply(arrival, run)   these units of the arrival are applied now, in the plan's order
 //   ready(send, run)   these units of the send may leave from now on
 //
 // `Extent` is Prefix where units come and leave in order, and RunSet elsewhere (extent.h).
@@ -46,25 +46,25 @@ class Progress {
 
   // These units of the arrival have come, or never will. Requires that they had not.
   template <class Actions>
-  void come(std::uint32_t slot, Run run, Actions&& actions);
+  void come(std::uint32_t arrival, Run run, Actions&& actions);
   // These units of the send have left. Requires that they were ready and had not left.
   template <class Actions>
   void leave(std::uint32_t send, Run run, Actions&& actions);
 
   [[nodiscard]] std::size_t units_of(std::uint32_t buffer) const { return units_[buffer]; }
-  [[nodiscard]] const Extent& here(std::uint32_t slot) const { return here_[slot]; }
-  [[nodiscard]] const Extent& applied(std::uint32_t slot) const { return applied_[slot]; }
+  [[nodiscard]] const Extent& here(std::uint32_t arrival) const { return here_[arrival]; }
+  [[nodiscard]] const Extent& applied(std::uint32_t arrival) const { return applied_[arrival]; }
   [[nodiscard]] const Extent& left(std::uint32_t send) const { return left_[send]; }
   // Whether all of the arrival was applied; whether all of the send has left.
-  [[nodiscard]] bool all_applied(std::uint32_t slot) const {
-    return applied_[slot].count() == units_[plan_->arrivals()[slot].buffer];
+  [[nodiscard]] bool all_applied(std::uint32_t arrival) const {
+    return applied_[arrival].count() == units_[plan_->arrivals()[arrival].buffer];
   }
   [[nodiscard]] bool all_left(std::uint32_t send) const {
     return left_[send].count() == units_[plan_->sends()[send].buffer];
   }
   // Calls each(part) for the parts of the run that could be applied if they came now.
   template <class Each>
-  void where_due(std::uint32_t slot, Run run, const Each& each) const;
+  void where_due(std::uint32_t arrival, Run run, const Each& each) const;
 
  private:
   // Calls each(part) where all sends of the version, from the one at `next` on, have left.
@@ -73,13 +73,13 @@ class Progress {
                   const Each& each) const;
   // Applies what may be applied of the arrival within the run, and of those that follow it.
   template <class Actions>
-  void advance(std::uint32_t slot, Run run, Actions& actions);
+  void advance(std::uint32_t arrival, Run run, Actions& actions);
 
   const RankPlan* plan_ = nullptr;
   bool in_place_ = false;
   std::vector<std::size_t> units_;                  // [buffer]
-  std::vector<Extent> here_;                        // [slot]
-  std::vector<Extent> applied_;                     // [slot]
+  std::vector<Extent> here_;                        // [arrival]
+  std::vector<Extent> applied_;                     // [arrival]
   std::vector<Extent> left_;                        // [send]
   std::vector<std::pair<std::uint32_t, Run>> due_;  // what advance() still has to look at
 };
@@ -111,9 +111,9 @@ void Progress<Extent>::begin(Actions&& actions) {
 
 template <class Extent>
 template <class Actions>
-void Progress<Extent>::come(std::uint32_t slot, Run run, Actions&& actions) {
-  here_[slot].add(run);
-  advance(slot, run, actions);
+void Progress<Extent>::come(std::uint32_t arrival, Run run, Actions&& actions) {
+  here_[arrival].add(run);
+  advance(arrival, run, actions);
 }
 
 template <class Extent>
@@ -144,28 +144,28 @@ void Progress<Extent>::where_left(const RankPlan::Buffer& buffer, std::size_t ne
 
 template <class Extent>
 template <class Each>
-void Progress<Extent>::where_due(std::uint32_t slot, Run run, const Each& each) const {
-  const RankPlan::Arrival& arrival = plan_->arrivals()[slot];
-  const RankPlan::Buffer& buffer = plan_->buffers()[arrival.buffer];
-  const auto then = [&](Run part) { where_left(buffer, 0, arrival.order, part, each); };
-  if (arrival.order == 0) {
+void Progress<Extent>::where_due(std::uint32_t arrival, Run run, const Each& each) const {
+  const RankPlan::Arrival& planned = plan_->arrivals()[arrival];
+  const RankPlan::Buffer& buffer = plan_->buffers()[planned.buffer];
+  const auto then = [&](Run part) { where_left(buffer, 0, planned.order, part, each); };
+  if (planned.order == 0) {
     then(run);
   } else {
-    applied_[buffer.arrivals[arrival.order - 1]].inside(run, then);
+    applied_[buffer.arrivals[planned.order - 1]].inside(run, then);
   }
 }
 
 template <class Extent>
 template <class Actions>
-void Progress<Extent>::advance(std::uint32_t slot, Run run, Actions& actions) {
+void Progress<Extent>::advance(std::uint32_t arrival, Run run, Actions& actions) {
   // What is to be looked at next. Only where units come in any order there may be more, in due_.
   bool more = true;
   while (more) {
     more = false;
-    const std::uint32_t at = slot;
-    const RankPlan::Arrival& arrival = plan_->arrivals()[at];
-    const RankPlan::Buffer& buffer = plan_->buffers()[arrival.buffer];
-    const std::uint32_t version = arrival.order + 1;
+    const std::uint32_t at = arrival;
+    const RankPlan::Arrival& planned = plan_->arrivals()[at];
+    const RankPlan::Buffer& buffer = plan_->buffers()[planned.buffer];
+    const std::uint32_t version = planned.order + 1;
     const auto apply = [&](Run part) {
       applied_[at].add(part);
       actions.apply(at, part);
@@ -175,15 +175,15 @@ void Progress<Extent>::advance(std::uint32_t slot, Run run, Actions& actions) {
         if (after > version) break;
       }
       if (version >= buffer.arrivals.size()) return;
-      if (more) due_.emplace_back(slot, run);
+      if (more) due_.emplace_back(arrival, run);
       more = true;
-      slot = buffer.arrivals[version];
+      arrival = buffer.arrivals[version];
       run = part;
     };
     const Run within = run;
     here_[at].inside(within, [&](Run part) { where_due(at, part, apply); });
     if (more || due_.empty()) continue;
-    std::tie(slot, run) = due_.back();
+    std::tie(arrival, run) = due_.back();
     due_.pop_back();
     more = true;
   }

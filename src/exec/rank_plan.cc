@@ -18,13 +18,13 @@ RankPlan::RankPlan(const plan::Plan& plan)
 RankPlan::RankPlan(const plan::Plan& plan, Rank rank) : RankPlan(plan) {
   CHECK(rank.valid() && rank.value() < plan.ranks);
   BufferOfChunk known;
-  std::vector<std::uint32_t> next_slot(static_cast<std::size_t>(plan.ranks), 0);
+  std::vector<std::uint32_t> next_arrival(static_cast<std::size_t>(plan.ranks), 0);
   for (const plan::PlanTransfer& transfer : plan.transfers) {
-    const std::uint32_t slot = next_slot[transfer.target.index()]++;
+    const std::uint32_t arrival = next_arrival[transfer.target.index()]++;
     if (transfer.source == rank) {
-      add_send(transfer, slot, buffer_of(transfer.chunk, plan, known));
+      add_send(transfer, arrival, buffer_of(transfer.chunk, plan, known));
     } else if (transfer.target == rank) {
-      add_arrival(transfer, slot, buffer_of(transfer.chunk, plan, known));
+      add_arrival(transfer, arrival, buffer_of(transfer.chunk, plan, known));
     }
   }
   finish();
@@ -37,10 +37,10 @@ std::vector<RankPlan> RankPlan::of_all(const plan::Plan& plan) {
   for (const plan::PlanTransfer& transfer : plan.transfers) {
     RankPlan& source = parts[transfer.source.index()];
     RankPlan& target = parts[transfer.target.index()];
-    const auto slot = static_cast<std::uint32_t>(target.arrivals_.size());
-    source.add_send(transfer, slot,
+    const auto arrival = static_cast<std::uint32_t>(target.arrivals_.size());
+    source.add_send(transfer, arrival,
                     source.buffer_of(transfer.chunk, plan, known[transfer.source.index()]));
-    target.add_arrival(transfer, slot,
+    target.add_arrival(transfer, arrival,
                        target.buffer_of(transfer.chunk, plan, known[transfer.target.index()]));
   }
   for (RankPlan& part : parts) part.finish();
@@ -56,19 +56,19 @@ std::uint32_t RankPlan::buffer_of(ChunkIndex chunk, const plan::Plan& plan, Buff
   return place->second;
 }
 
-void RankPlan::add_send(const plan::PlanTransfer& transfer, std::uint32_t slot,
+void RankPlan::add_send(const plan::PlanTransfer& transfer, std::uint32_t arrival,
                         std::uint32_t buffer) {
   buffers_[buffer].sends.push_back(static_cast<std::uint32_t>(sends_.size()));
-  sends_.push_back(
-      {transfer.target, slot, buffer, static_cast<std::uint32_t>(transfer.after), transfer.kind});
+  sends_.push_back({transfer.target, arrival, buffer, static_cast<std::uint32_t>(transfer.after),
+                    transfer.kind});
   peers_.push_back(transfer.target);
 }
 
-void RankPlan::add_arrival(const plan::PlanTransfer& transfer, std::uint32_t slot,
+void RankPlan::add_arrival(const plan::PlanTransfer& transfer, std::uint32_t arrival,
                            std::uint32_t buffer) {
-  CHECK(slot == arrivals_.size());
+  CHECK(arrival == arrivals_.size());
   const auto order = static_cast<std::uint32_t>(buffers_[buffer].arrivals.size());
-  buffers_[buffer].arrivals.push_back(slot);
+  buffers_[buffer].arrivals.push_back(arrival);
   arrivals_.push_back({transfer.source, buffer, order, transfer.kind});
   peers_.push_back(transfer.source);
 }

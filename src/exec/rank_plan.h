@@ -1,8 +1,8 @@
 // RankPlan: one rank's part of a plan, arranged for running it.
 //
 // A buffer is a chunk that this rank sends or receives. Its arrivals are listed in the order in
-// which they are applied; arrival k makes version k + 1. Both ends of a transfer identify it by its
-// slot: its number among all arrivals at the target, in the plan's order.
+// which they are applied; arrival k makes version k + 1. Both ends of a transfer identify it by the
+// number of the arrival among all at the target, in the order of the plan.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class RankPlan {
   };
   struct Send {
     Rank target;
-    std::uint32_t slot = 0;  // of the arrival at the target
+    std::uint32_t arrival = 0;  // its number at the target
     std::uint32_t buffer = 0;
     std::uint32_t after = 0;  // the version it carries
     plan::TransferKind kind = plan::TransferKind::kReduce;
@@ -35,7 +35,7 @@ class RankPlan {
   struct Buffer {
     ChunkIndex chunk;
     std::size_t bytes = 0;
-    std::vector<std::uint32_t> arrivals;  // slots, in the order of application
+    std::vector<std::uint32_t> arrivals;  // in the order of application
     std::vector<std::uint32_t> sends;     // indices of sends(), ordered by version
     bool operator==(const Buffer&) const = default;
   };
@@ -59,7 +59,7 @@ class RankPlan {
   [[nodiscard]] std::size_t tensor_bytes() const { return tensor_bytes_; }
   [[nodiscard]] std::size_t least_chunk() const { return least_chunk_; }  // in bytes
 
-  [[nodiscard]] const std::vector<Arrival>& arrivals() const { return arrivals_; }  // [slot]
+  [[nodiscard]] const std::vector<Arrival>& arrivals() const { return arrivals_; }  // [arrival]
   [[nodiscard]] const std::vector<Send>& sends() const { return sends_; }           // in plan order
   [[nodiscard]] const std::vector<Buffer>& buffers() const { return buffers_; }
   // The ranks it sends to or receives from, ascending.
@@ -73,8 +73,8 @@ class RankPlan {
   // A part without transfers yet.
   explicit RankPlan(const plan::Plan& plan);
   std::uint32_t buffer_of(ChunkIndex chunk, const plan::Plan& plan, BufferOfChunk& known);
-  void add_send(const plan::PlanTransfer& transfer, std::uint32_t slot, std::uint32_t buffer);
-  void add_arrival(const plan::PlanTransfer& transfer, std::uint32_t slot, std::uint32_t buffer);
+  void add_send(const plan::PlanTransfer& transfer, std::uint32_t arrival, std::uint32_t buffer);
+  void add_arrival(const plan::PlanTransfer& transfer, std::uint32_t arrival, std::uint32_t buffer);
   // All transfers were added.
   void finish();
 

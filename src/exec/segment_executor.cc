@@ -78,8 +78,8 @@ SegmentExecutor::SegmentExecutor(const RankPlan& plan, DType type, ReduceOp op, 
     versions_[b][0] = block_for(b);
     fill(b, 0, {0, segments_of(b)});
   }
-  for (std::uint32_t slot = 0; slot < incoming_.size(); ++slot) {
-    incoming_[slot] = block_for(plan.arrivals()[slot].buffer);
+  for (std::uint32_t arrival = 0; arrival < incoming_.size(); ++arrival) {
+    incoming_[arrival] = block_for(plan.arrivals()[arrival].buffer);
   }
   progress_.begin(Actions{*this});
 }
@@ -160,41 +160,41 @@ void SegmentExecutor::fill(std::uint32_t buffer, std::uint32_t version, Run run)
   });
 }
 
-void SegmentExecutor::arrived(std::uint32_t slot, Run segments) {
-  CHECK(!ended_[slot] && segments.end <= segments_of(plan_.arrivals()[slot].buffer));
-  progress_.come(slot, segments, Actions{*this});
+void SegmentExecutor::arrived(std::uint32_t arrival, Run segments) {
+  CHECK(!ended_[arrival] && segments.end <= segments_of(plan_.arrivals()[arrival].buffer));
+  progress_.come(arrival, segments, Actions{*this});
 }
 
-void SegmentExecutor::ended(std::uint32_t slot) {
-  CHECK(!ended_[slot]);
-  ended_[slot] = true;
-  const std::uint32_t buffer = plan_.arrivals()[slot].buffer;
+void SegmentExecutor::ended(std::uint32_t arrival) {
+  CHECK(!ended_[arrival]);
+  ended_[arrival] = true;
+  const std::uint32_t buffer = plan_.arrivals()[arrival].buffer;
   const bool empty = elements_of(buffer) == 0;
   const Run all{0, segments_of(buffer)};
-  const std::size_t missing = all.size() - progress_.here(slot).count();
+  const std::size_t missing = all.size() - progress_.here(arrival).count();
   CHECK(layout_.counted || empty || missing == 0);
   if (layout_.counted && !empty) {
     segments_wanted_ += all.size();
     segments_lost_ += missing;
   }
   if (missing > 0) {
-    progress_.here(slot).outside(all, [&](Run run) { lost_[slot].add(run); });
-    lost_[slot].inside(all, [&](Run run) { progress_.come(slot, run, Actions{*this}); });
+    progress_.here(arrival).outside(all, [&](Run run) { lost_[arrival].add(run); });
+    lost_[arrival].inside(all, [&](Run run) { progress_.come(arrival, run, Actions{*this}); });
   }
-  look_at(slot);
+  look_at(arrival);
 }
 
-void SegmentExecutor::Actions::apply(std::uint32_t slot, Run run) const {
-  self.lost_[slot].inside(run, [&](Run part) { self.apply(slot, part, true); });
-  self.lost_[slot].outside(run, [&](Run part) { self.apply(slot, part, false); });
-  self.look_at(slot);
+void SegmentExecutor::Actions::apply(std::uint32_t arrival, Run run) const {
+  self.lost_[arrival].inside(run, [&](Run part) { self.apply(arrival, part, true); });
+  self.lost_[arrival].outside(run, [&](Run part) { self.apply(arrival, part, false); });
+  self.look_at(arrival);
 }
 
-void SegmentExecutor::apply(std::uint32_t slot, Run run, bool lost) {
-  const RankPlan::Arrival& arrival = plan_.arrivals()[slot];
-  const std::uint32_t buffer = arrival.buffer;
-  const bool copies = arrival.kind == plan::TransferKind::kCopy;
-  const std::byte* wire = incoming_[slot].memory.get();
+void SegmentExecutor::apply(std::uint32_t arrival, Run run, bool lost) {
+  const RankPlan::Arrival& planned = plan_.arrivals()[arrival];
+  const std::uint32_t buffer = planned.buffer;
+  const bool copies = planned.kind == plan::TransferKind::kCopy;
+  const std::byte* wire = incoming_[arrival].memory.get();
   for_pieces(buffer, run, [&](const Piece& to, std::size_t segment) {
     const std::byte* from = wire + to.wire;
     if (layout_.counted && copies) forgone_[buffer][segment] = lost;
@@ -209,17 +209,17 @@ void SegmentExecutor::apply(std::uint32_t slot, Run run, bool lost) {
       tensor::reduce(type_, op_, to.values, to.values, from, to.elements);
     }
   });
-  const std::uint32_t version = arrival.order + 1;
+  const std::uint32_t version = planned.order + 1;
   if (users_[buffer][version] == 0) return;
   Block& carried = versions_[buffer][version];
-  if (!carried.memory) carried = copies ? incoming_[slot] : block_for(buffer);
+  if (!carried.memory) carried = copies ? incoming_[arrival] : block_for(buffer);
   if (lost || !copies) fill(buffer, version, run);
 }
 
-void SegmentExecutor::look_at(std::uint32_t slot) {
-  if (!ended_[slot] || over_[slot] || !progress_.all_applied(slot)) return;
-  over_[slot] = true;
-  incoming_[slot] = {};
+void SegmentExecutor::look_at(std::uint32_t arrival) {
+  if (!ended_[arrival] || over_[arrival] || !progress_.all_applied(arrival)) return;
+  over_[arrival] = true;
+  incoming_[arrival] = {};
   --unfinished_;
 }
 

@@ -71,17 +71,17 @@ class SegmentExecutor {
   // The send is over. Its receiver may have enough before all of it was ready.
   void sent(std::uint32_t send);
 
-  // The memory to receive the slot's data into, valid until ended().
-  [[nodiscard]] std::span<std::byte> incoming(std::uint32_t slot) {
-    return incoming_[slot].bytes();
+  // The memory to receive the arrival's data into, valid until ended().
+  [[nodiscard]] std::span<std::byte> incoming(std::uint32_t arrival) {
+    return incoming_[arrival].bytes();
   }
-  // These segments of the slot have arrived. Requires that they had not, and that the slot has not
-  // ended.
-  void arrived(std::uint32_t slot, Run segments);
-  // The slot's transfer is over: what has not arrived is lost, which must be nothing without
+  // These segments of the arrival have arrived. Requires that they had not, and that the arrival
+  // has not ended.
+  void arrived(std::uint32_t arrival, Run segments);
+  // The arrival's transfer is over: what has not arrived is lost, which must be nothing without
   // counts.
-  void ended(std::uint32_t slot);
-  [[nodiscard]] bool outstanding(std::uint32_t slot) const { return !ended_[slot]; }
+  void ended(std::uint32_t arrival);
+  [[nodiscard]] bool outstanding(std::uint32_t arrival) const { return !ended_[arrival]; }
 
   [[nodiscard]] std::size_t segments_of(std::uint32_t buffer) const {
     return progress_.units_of(buffer);
@@ -117,7 +117,7 @@ class SegmentExecutor {
   // What progress.h calls.
   struct Actions {
     SegmentExecutor& self;
-    void apply(std::uint32_t slot, Run run) const;
+    void apply(std::uint32_t arrival, Run run) const;
     void ready(std::uint32_t send, Run run) const { self.make_ready(send, run); }
   };
 
@@ -135,12 +135,12 @@ class SegmentExecutor {
   void for_pieces(std::uint32_t buffer, Run run, const Each& each) const;
   [[nodiscard]] Block block_for(std::uint32_t buffer) const;
   // Applies segments that have arrived; lets those that are lost have their turn.
-  void apply(std::uint32_t slot, Run run, bool lost);
+  void apply(std::uint32_t arrival, Run run, bool lost);
   // Writes the segments, as they are now, to what sends of the version carry.
   void fill(std::uint32_t buffer, std::uint32_t version, Run run);
   void make_ready(std::uint32_t send, Run run);
   // Ends the arrival if its transfer is over and all of it had its turn.
-  void look_at(std::uint32_t slot);
+  void look_at(std::uint32_t arrival);
 
   const RankPlan& plan_;
   DType type_;
@@ -152,10 +152,10 @@ class SegmentExecutor {
   Progress<RunSet> progress_;
   std::vector<std::vector<std::uint16_t>> counts_;  // [buffer][segment], if they are counted
   std::vector<std::vector<bool>> forgone_;          // [buffer][segment]: its result did not arrive
-  std::vector<Block> incoming_;                     // [slot]
-  std::vector<RunSet> lost_;                        // [slot]: segments that will never come
-  std::vector<bool> ended_;                         // [slot]: its transfer is over
-  std::vector<bool> over_;                          // [slot]: … and all of it had its turn
+  std::vector<Block> incoming_;                     // [arrival]
+  std::vector<RunSet> lost_;                        // [arrival]: segments that will never come
+  std::vector<bool> ended_;                         // [arrival]: its transfer is over
+  std::vector<bool> over_;                          // [arrival]: … and all of it had its turn
   std::vector<std::vector<Block>> versions_;        // [buffer][version]: what its sends carry
   std::vector<std::vector<std::uint32_t>> users_;   // [buffer][version]: its sends, if not over
   std::vector<bool> sent_;                          // [send]: it is over

@@ -65,15 +65,15 @@ bool StreamExecutor::has_data_for(Rank target) const {
 }
 
 bool StreamExecutor::needs(Rank rank) const {
-  for (std::uint32_t slot = 0; slot < plan_->arrivals().size(); ++slot) {
-    if (plan_->arrivals()[slot].source == rank && outstanding(slot) > 0) return true;
+  for (std::uint32_t arrival = 0; arrival < plan_->arrivals().size(); ++arrival) {
+    if (plan_->arrivals()[arrival].source == rank && outstanding(arrival) > 0) return true;
   }
   return has_data_for(rank);
 }
 
 std::optional<Rank> StreamExecutor::waits_for() const {
-  for (std::uint32_t slot = 0; slot < plan_->arrivals().size(); ++slot) {
-    if (outstanding(slot) > 0) return plan_->arrivals()[slot].source;
+  for (std::uint32_t arrival = 0; arrival < plan_->arrivals().size(); ++arrival) {
+    if (outstanding(arrival) > 0) return plan_->arrivals()[arrival].source;
   }
   for (std::uint32_t i = 0; i < plan_->sends().size(); ++i) {
     if (!sent_all(i)) return plan_->sends()[i].target;
@@ -81,76 +81,75 @@ std::optional<Rank> StreamExecutor::waits_for() const {
   return std::nullopt;
 }
 
-std::span<std::byte> StreamExecutor::place(std::uint32_t slot) const {
-  const RankPlan::Arrival& arrival = plan_->arrivals()[slot];
-  const Arrival& state = arrivals_[slot];
-  if (arrival.kind != plan::TransferKind::kCopy || !state.stage.empty()) return {};
+std::span<std::byte> StreamExecutor::place(std::uint32_t arrival) const {
+  const RankPlan::Arrival& planned = plan_->arrivals()[arrival];
+  const Arrival& state = arrivals_[arrival];
+  if (planned.kind != plan::TransferKind::kCopy || !state.stage.empty()) return {};
   std::size_t end = state.received;
-  const Run rest{state.received >> shift_, progress_.units_of(arrival.buffer)};
-  progress_.where_due(slot, rest, [&](Run part) { end = part.end << shift_; });
-  return {memory_[arrival.buffer] + state.received, end - state.received};
+  const Run rest{state.received >> shift_, progress_.units_of(planned.buffer)};
+  progress_.where_due(arrival, rest, [&](Run part) { end = part.end << shift_; });
+  return {memory_[planned.buffer] + state.received, end - state.received};
 }
 
-void StreamExecutor::placed(std::uint32_t slot, std::size_t bytes) {
-  CHECK(bytes > 0 && bytes <= place(slot).size());
-  arrivals_[slot].received += bytes;
-  come(slot, {*this, slot});
+void StreamExecutor::placed(std::uint32_t arrival, std::size_t bytes) {
+  CHECK(bytes > 0 && bytes <= place(arrival).size());
+  arrivals_[arrival].received += bytes;
+  come(arrival, {*this, arrival});
 }
 
-void StreamExecutor::consume(std::uint32_t slot, std::span<const std::byte> bytes) {
-  CHECK(bytes.size() <= outstanding(slot));
-  Arrival& arrival = arrivals_[slot];
-  const std::span<std::byte> into = place(slot);
+void StreamExecutor::consume(std::uint32_t arrival, std::span<const std::byte> bytes) {
+  CHECK(bytes.size() <= outstanding(arrival));
+  Arrival& state = arrivals_[arrival];
+  const std::span<std::byte> into = place(arrival);
   if (!into.empty()) {
     const std::size_t size = std::min(into.size(), bytes.size());
     std::memcpy(into.data(), bytes.data(), size);
-    arrival.received += size;
-    come(slot, {*this, slot});
+    state.received += size;
+    come(arrival, {*this, arrival});
     bytes = bytes.subspan(size);
     if (bytes.empty()) return;
   }
-  const std::size_t from = arrival.received;
-  arrival.received += bytes.size();
-  if (arrival.stage.empty()) {
-    come(slot, {*this, slot, from, bytes.data()});
-    arrival.staged = std::max(from, progress_.applied(slot).count() << shift_);
-    const auto rest = bytes.subspan(arrival.staged - from);
-    arrival.stage.assign(rest.begin(), rest.end());
+  const std::size_t from = state.received;
+  state.received += bytes.size();
+  if (state.stage.empty()) {
+    come(arrival, {*this, arrival, from, bytes.data()});
+    state.staged = std::max(from, progress_.applied(arrival).count() << shift_);
+    const auto rest = bytes.subspan(state.staged - from);
+    state.stage.assign(rest.begin(), rest.end());
   } else {
-    arrival.stage.insert(arrival.stage.end(), bytes.begin(), bytes.end());
-    come(slot, {*this});
+    state.stage.insert(state.stage.end(), bytes.begin(), bytes.end());
+    come(arrival, {*this});
     // An element that is not complete yet leaves its first bytes here.
-    const std::size_t applied = progress_.applied(slot).count() << shift_;
-    if (!arrival.stage.empty() && (arrival.received - applied) >> shift_ == 0) {
-      arrival.stage.erase(
-          arrival.stage.begin(),
-          arrival.stage.end() - static_cast<std::ptrdiff_t>(arrival.received - applied));
-      arrival.staged = applied;
+    const std::size_t applied = progress_.applied(arrival).count() << shift_;
+    if (!state.stage.empty() && (state.received - applied) >> shift_ == 0) {
+      state.stage.erase(state.stage.begin(),
+                        state.stage.end() - static_cast<std::ptrdiff_t>(state.received - applied));
+      state.staged = applied;
     }
   }
 }
 
-void StreamExecutor::come(std::uint32_t slot, const Actions& actions) {
-  const Run whole{progress_.here(slot).count(), arrivals_[slot].received >> shift_};
-  if (!whole.empty()) progress_.come(slot, whole, actions);
+void StreamExecutor::come(std::uint32_t arrival, const Actions& actions) {
+  const Run whole{progress_.here(arrival).count(), arrivals_[arrival].received >> shift_};
+  if (!whole.empty()) progress_.come(arrival, whole, actions);
 }
 
-void StreamExecutor::Actions::apply(std::uint32_t slot, Run run) const {
-  const RankPlan::Arrival& arrival = self.plan_->arrivals()[slot];
-  Arrival& state = self.arrivals_[slot];
+void StreamExecutor::Actions::apply(std::uint32_t arrival, Run run) const {
+  const RankPlan::Arrival& planned = self.plan_->arrivals()[arrival];
+  Arrival& state = self.arrivals_[arrival];
   const std::size_t begin = run.begin << self.shift_;
-  const bool is_taken = slot == taken;
+  const bool is_taken = arrival == taken;
   const std::byte* source = nullptr;
   if (!is_taken) source = state.stage.data() + (begin - state.staged);
   if (is_taken && bytes != nullptr) source = bytes + (begin - from);
-  std::byte* target = self.memory_[arrival.buffer] + begin;
-  if (arrival.kind == plan::TransferKind::kReduce) {
+  std::byte* target = self.memory_[planned.buffer] + begin;
+  if (planned.kind == plan::TransferKind::kReduce) {
     tensor::reduce(self.type_, self.op_, target, target, source, run.size());
   } else if (source != nullptr) {
     std::memcpy(target, source, run.size() << self.shift_);
   }
   if (!is_taken && run.end << self.shift_ == state.received) state.stage.clear();
-  if (self.progress_.all_applied(slot)) --self.unfinished_;
+  if (self.progress_.all_applied(arrival)) --self.unfinished_;
 }
 
 void StreamExecutor::mark_ready(std::uint32_t send) {
@@ -161,14 +160,14 @@ void StreamExecutor::mark_ready(std::uint32_t send) {
 
 void StreamExecutor::encode_state(std::string& out) const {
   CHECK(marked_sends_.empty());
-  for (std::uint32_t slot = 0; slot < plan_->arrivals().size(); ++slot) {
-    const Arrival& arrival = arrivals_[slot];
-    encode(out, arrival.received);
-    encode(out, progress_.applied(slot).count());
-    const std::size_t applied = progress_.applied(slot).count() << shift_;
-    const std::size_t staged = arrival.stage.empty() ? arrival.received : arrival.staged;
-    for (std::size_t i = std::max(applied, staged); i < arrival.received; ++i) {
-      out += static_cast<char>(arrival.stage[i - arrival.staged]);
+  for (std::uint32_t arrival = 0; arrival < plan_->arrivals().size(); ++arrival) {
+    const Arrival& state = arrivals_[arrival];
+    encode(out, state.received);
+    encode(out, progress_.applied(arrival).count());
+    const std::size_t applied = progress_.applied(arrival).count() << shift_;
+    const std::size_t staged = state.stage.empty() ? state.received : state.staged;
+    for (std::size_t i = std::max(applied, staged); i < state.received; ++i) {
+      out += static_cast<char>(state.stage[i - state.staged]);
     }
   }
   for (const std::size_t sent : sent_) encode(out, sent);

@@ -6,8 +6,8 @@
 // be applied are staged.
 //
 //   ready(i), sent(i, n)    the bytes of send i that may leave now; the report that n of them left
-//   place(s), placed(s, n)  memory to receive the next bytes of slot s into; the report that n came
-//   consume(s, bytes)       takes the next bytes of slot s when place(s) is empty
+//   place(s), placed(s, n)  memory to receive the next bytes of arrival s into; the report that n
+//   came consume(s, bytes)       takes the next bytes of arrival s when place(s) is empty
 //   poll_ready(i)           sends that have more to send than when they were last polled
 //   done()                  everything has arrived, been applied and left
 //
@@ -46,28 +46,28 @@ class StreamExecutor {
   }
   bool poll_ready(std::uint32_t& send);
 
-  // These require that the slot has outstanding bytes.
-  [[nodiscard]] std::span<std::byte> place(std::uint32_t slot) const;
-  void placed(std::uint32_t slot, std::size_t bytes);
-  void consume(std::uint32_t slot, std::span<const std::byte> bytes);
-  // Bytes of the slot that were not received yet.
-  [[nodiscard]] std::size_t outstanding(std::uint32_t slot) const {
-    return plan_->buffers()[plan_->arrivals()[slot].buffer].bytes - arrivals_[slot].received;
+  // These require that the arrival has outstanding bytes.
+  [[nodiscard]] std::span<std::byte> place(std::uint32_t arrival) const;
+  void placed(std::uint32_t arrival, std::size_t bytes);
+  void consume(std::uint32_t arrival, std::span<const std::byte> bytes);
+  // Bytes of the arrival that were not received yet.
+  [[nodiscard]] std::size_t outstanding(std::uint32_t arrival) const {
+    return plan_->buffers()[plan_->arrivals()[arrival].buffer].bytes - arrivals_[arrival].received;
   }
 
   [[nodiscard]] bool done() const { return unfinished_ == 0; }
   // What the protocol between the ranks asks (proto/collective/call.h).
-  // Whether the slot's bytes come from `source`, and at least so many of them are outstanding.
-  [[nodiscard]] bool takes(Rank source, std::uint32_t slot, std::uint32_t bytes) const {
-    return slot < plan_->arrivals().size() && plan_->arrivals()[slot].source == source &&
-           bytes <= outstanding(slot);
+  // Whether the arrival's bytes come from `source`, and at least so many of them are outstanding.
+  [[nodiscard]] bool takes(Rank source, std::uint32_t arrival, std::uint32_t bytes) const {
+    return arrival < plan_->arrivals().size() && plan_->arrivals()[arrival].source == source &&
+           bytes <= outstanding(arrival);
   }
   // Whether some bytes for the rank have not left.
   [[nodiscard]] bool has_data_for(Rank target) const;
   // Whether bytes from the rank are outstanding, or some for it have not left.
   [[nodiscard]] bool needs(Rank rank) const;
-  // The source of the first slot with outstanding bytes; else the first target for which bytes have
-  // not left.
+  // The source of the first arrival with outstanding bytes; else the first target for which bytes
+  // have not left.
   [[nodiscard]] std::optional<Rank> waits_for() const;
   [[nodiscard]] const RankPlan& plan() const { return *plan_; }
   // Appends how far the run has come. Equal strings mean equal behaviour, if plan and memory are
@@ -82,20 +82,20 @@ class StreamExecutor {
     std::vector<std::byte> stage;
     std::size_t staged = 0;
   };
-  // What progress.h calls. `taken`: the slot whose bytes have just come. They are at `bytes`, the
-  // first of them is byte `from` of the chunk; null: they are in the rank's memory.
+  // What progress.h calls. `taken`: the arrival whose bytes have just come. They are at `bytes`,
+  // the first of them is byte `from` of the chunk; null: they are in the rank's memory.
   struct Actions {
     StreamExecutor& self;
     std::optional<std::uint32_t> taken = {};
     std::size_t from = 0;
     const std::byte* bytes = nullptr;
 
-    void apply(std::uint32_t slot, Run run) const;
+    void apply(std::uint32_t arrival, Run run) const;
     void ready(std::uint32_t send, Run /*run*/) const { self.mark_ready(send); }
   };
 
-  // Tells progress_ which elements of the slot are complete.
-  void come(std::uint32_t slot, const Actions& actions);
+  // Tells progress_ which elements of the arrival are complete.
+  void come(std::uint32_t arrival, const Actions& actions);
   void mark_ready(std::uint32_t send);
 
   const RankPlan* plan_ = nullptr;
@@ -104,7 +104,7 @@ class StreamExecutor {
   unsigned shift_ = 2;  // an element has 2^shift_ bytes
   Progress<Prefix> progress_;
   std::vector<std::byte*> memory_;  // [buffer]
-  std::vector<Arrival> arrivals_;   // [slot]
+  std::vector<Arrival> arrivals_;   // [arrival]
   std::vector<std::size_t> sent_;   // [send], in bytes
   std::vector<char> marked_;        // [send]: it is in marked_sends_
   std::vector<std::uint32_t> marked_sends_;

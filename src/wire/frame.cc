@@ -14,7 +14,7 @@ std::array<std::byte, kFrameSize> encode_frame(const Frame& frame) {
   writer.put(static_cast<std::uint8_t>(frame.kind));
   writer.put(static_cast<std::uint16_t>(frame.check));
   writer.put(frame.operation);
-  writer.put(frame.slot);
+  writer.put(frame.index);
   writer.put(frame.length);
   writer.put(frame.signature);
   writer.put(frame.started);
@@ -34,7 +34,7 @@ WireError decode_frame(std::span<const std::byte, kFrameSize> bytes, Frame& out)
   out.check = static_cast<FrameCheck>(check);
   out.kind = static_cast<FrameKind>(kind);
   out.operation = reader.get<std::uint32_t>();
-  out.slot = reader.get<std::uint32_t>();
+  out.index = reader.get<std::uint32_t>();
   out.length = reader.get<std::uint32_t>();
   out.signature = reader.get<std::uint64_t>();
   out.started = reader.get<std::uint32_t>();

@@ -7,7 +7,7 @@
 //   2      2     kHello: how the frames that follow on the stream, both ways, are checked
 //                (FrameCheck); all others: 0
 //   4      4     operation: counts the operations of the communicator, from 1
-//   8      4     slot: which arrival of the operation at the receiver the payload belongs to
+//   8      4     index: which arrival of the operation at the receiver the payload belongs to
 //                (kData)
 //   12     4     length of the payload
 //   16     8     signature of the operation: equal if both ranks make the same call
@@ -46,7 +46,8 @@ inline constexpr int kFrameCheckCount = 3;
 
 enum class FrameKind : std::uint8_t {
   // The first frame of every stream. signature: identifies the job and the group; rank: the
-  // sender's rank; slot: the number of ranks; operation: kMessageStream; kLaneStream, and `started`
+  // sender's rank; index: the number of ranks; operation: kMessageStream; kLaneStream, and
+  // `started`
   // is the lane's number; kMovedStream, and `started` is the number of a stream that goes on here;
   // or 0, and `started` is the number of streams that the two ranks will have.
   kHello,
@@ -60,19 +61,19 @@ enum class FrameKind : std::uint8_t {
   // The answer. rank: the rank that the sender waits for, or kNoFrameRank; payload: the sender's
   // call of `operation`, as text.
   kAnswer,
-  // The communicator is broken. rank: the rank to blame, or kNoFrameRank; slot: the ErrorCode;
+  // The communicator is broken. rank: the rank to blame, or kNoFrameRank; index: the ErrorCode;
   // payload: why, as text.
   kAbort,
   // The sender leaves; nothing follows.
   kLeave,
-  // Offers shared memory. operation: the process; slot: its file descriptor; signature: the file's
+  // Offers shared memory. operation: the process; index: its file descriptor; signature: the file's
   // label.
   kOffer,
   // All that follows comes through the shared memory; further bytes on the stream only wake the
   // receiver.
   kShared,
   // The next three are frames of message streams; operation: the number of the message.
-  // Announces a message. slot: its tag; signature: elements; rank: their type; started: 1 if the
+  // Announces a message. index: its tag; signature: elements; rank: their type; started: 1 if the
   // payload holds the message's bytes.
   kMessage,
   // A message that came with its bytes was received.
@@ -97,7 +98,7 @@ inline constexpr std::uint32_t kMaxLane = 255;
 struct Frame {
   FrameKind kind = FrameKind::kData;
   std::uint32_t operation = 0;
-  std::uint32_t slot = 0;
+  std::uint32_t index = 0;
   std::uint32_t length = 0;
   std::uint64_t signature = 0;
   std::uint32_t started = 0;

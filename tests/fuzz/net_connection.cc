@@ -34,7 +34,7 @@ class Receiver final : public Connection::Handler {
 
   Streamed* on_data(Connection& connection, const wire::Frame& frame) override {
     CHECK(frame.kind == wire::FrameKind::kData && frame.length > 0 && !spoiled_);
-    if (frame.operation == 1 && frame.slot == 0 && frame.length <= op_.executor->outstanding(0)) {
+    if (frame.operation == 1 && frame.index == 0 && frame.length <= op_.executor->outstanding(0)) {
       return &op_;
     }
     if (frame.operation == 2 && !connection.stalled()) return nullptr;

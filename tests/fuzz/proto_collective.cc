@@ -25,8 +25,8 @@ class FuzzedCall final : public proto::CollectiveCall {
     limit = Duration::milliseconds(4'000);
   }
   [[nodiscard]] const std::vector<Rank>& peers() const override { return peers_; }
-  [[nodiscard]] bool takes(Rank, std::uint32_t slot, std::uint32_t) const override {
-    return slot < 8;
+  [[nodiscard]] bool takes(Rank, std::uint32_t arrival, std::uint32_t) const override {
+    return arrival < 8;
   }
   [[nodiscard]] bool has_data_for(Rank peer) const override { return peer.value() == waits_; }
   [[nodiscard]] bool needs(Rank peer) const override { return peer.value() == waits_; }
@@ -41,7 +41,7 @@ class FuzzedCall final : public proto::CollectiveCall {
 wire::Frame frame_from(Input& input) {
   return {.kind = static_cast<wire::FrameKind>(input.byte() % wire::kFrameKindCount),
           .operation = input.byte() % 8U,
-          .slot = input.byte(),
+          .index = input.byte(),
           .length = 0,
           .signature = input.byte() % 2 == 0 ? 7U : input.byte(),
           .started = input.byte() % 8U,

@@ -1,7 +1,7 @@
-// AutoChoice: finds the fastest of a few ways to run one kind of call, by trials among the caller's
-// own calls, without I/O. One object is one rank's end. All ranks deal the same way to the same
-// call, because a deal depends only on the number of calls so far and on reports that all ranks
-// have combined.
+// AutoChoice: finds the fastest of a few candidates for one kind of call, by trials among the
+// caller's own calls, without I/O. One object is one rank's end. All ranks deal the same candidate
+// to the same call, because a deal depends only on the number of calls so far and on reports that
+// all ranks have combined.
 //
 // Cycles. The calls of a kind are numbered from 0 and come in cycles. In a cycle of trials each
 // live candidate gets a block of calls. The calls after that run by the best candidate so far,

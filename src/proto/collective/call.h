@@ -49,8 +49,8 @@ class CollectiveCall {
 
   // The ranks that it exchanges data with, ascending.
   [[nodiscard]] virtual const std::vector<Rank>& peers() const = 0;
-  // Whether the peer may send it this many bytes more for a slot.
-  [[nodiscard]] virtual bool takes(Rank peer, std::uint32_t slot, std::uint32_t bytes) const = 0;
+  // Whether the peer may send it this many bytes more for an arrival.
+  [[nodiscard]] virtual bool takes(Rank peer, std::uint32_t arrival, std::uint32_t bytes) const = 0;
   // Whether some of its bytes for the peer have not been sent over the stream.
   [[nodiscard]] virtual bool has_data_for(Rank peer) const = 0;
   // Whether it cannot end without the stream to the peer.

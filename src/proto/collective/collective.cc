@@ -121,7 +121,7 @@ DataVerdict Collective::on_data(Rank peer, const DataFrame& frame, CollectiveCal
     say(peer, AskFrame{frame.operation, called.signature, *called.text});
     return DataVerdict::kDrop;
   }
-  if (!runs || !(*place)->takes(peer, frame.slot, frame.length)) return DataVerdict::kNonsense;
+  if (!runs || !(*place)->takes(peer, frame.arrival, frame.length)) return DataVerdict::kNonsense;
   call = *place;
   return DataVerdict::kTake;
 }

@@ -104,9 +104,9 @@ class Collective {
   template <class HasBytes>
   [[nodiscard]] std::optional<Ready> next_data(Rank peer, const HasBytes& has_bytes);
   // The header of a data frame of the call.
-  [[nodiscard]] DataFrame header(const CollectiveCall& call, std::uint32_t slot,
+  [[nodiscard]] DataFrame header(const CollectiveCall& call, std::uint32_t arrival,
                                  std::uint32_t length) const {
-    return {call.number, slot, length, call.signature, started_};
+    return {call.number, arrival, length, call.signature, started_};
   }
 
   // Time.

@@ -32,7 +32,7 @@ struct Writer {
   }
   void operator()(const AbortFrame& frame) const {
     out.kind = wire::FrameKind::kAbort;
-    out.slot = static_cast<std::uint32_t>(frame.code);
+    out.index = static_cast<std::uint32_t>(frame.code);
     out.rank = number_of(frame.culprit);
     text = frame.text;
   }
@@ -82,7 +82,7 @@ std::optional<ControlFrame> control_frame(const wire::Frame& frame, std::string 
       return answer;
     }
     case wire::FrameKind::kAbort:
-      return AbortFrame{error_code_of(frame.slot), rank, std::move(text)};
+      return AbortFrame{error_code_of(frame.index), rank, std::move(text)};
     case wire::FrameKind::kLeave:
       return LeaveFrame{};
     default:

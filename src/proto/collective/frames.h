@@ -19,7 +19,7 @@ namespace thalweg::proto {
 // The header of a data frame. The payload does not pass through the protocol.
 struct DataFrame {
   std::uint32_t operation = 0;
-  std::uint32_t slot = 0;       // the arrival of the operation at the receiver
+  std::uint32_t arrival = 0;    // the arrival of the operation at the receiver
   std::uint32_t length = 0;     // bytes of the payload
   std::uint64_t signature = 0;  // of the sender's call
   std::uint32_t started = 0;    // the last operation that the sender has started
@@ -62,12 +62,12 @@ using ControlFrame = std::variant<StartedFrame, AskFrame, AnswerFrame, AbortFram
 [[nodiscard]] Error error_of(const AbortFrame& frame);
 
 [[nodiscard]] inline DataFrame data_frame(const wire::Frame& frame) {
-  return {frame.operation, frame.slot, frame.length, frame.signature, frame.started};
+  return {frame.operation, frame.index, frame.length, frame.signature, frame.started};
 }
 [[nodiscard]] inline wire::Frame wire_frame(const DataFrame& frame) {
   return {.kind = wire::FrameKind::kData,
           .operation = frame.operation,
-          .slot = frame.slot,
+          .index = frame.arrival,
           .length = frame.length,
           .signature = frame.signature,
           .started = frame.started};

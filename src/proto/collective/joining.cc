@@ -43,7 +43,7 @@ bool is_plain(const wire::Frame& frame, wire::FrameKind kind) {
 wire::Frame wire_frame(const HelloFrame& frame) {
   return {.kind = wire::FrameKind::kHello,
           .operation = number_of(frame.purpose),
-          .slot = frame.ranks,
+          .index = frame.ranks,
           .signature = frame.signature,
           .started = frame.number,
           .rank = static_cast<std::uint32_t>(frame.rank.value()),
@@ -53,7 +53,7 @@ wire::Frame wire_frame(const HelloFrame& frame) {
 wire::Frame wire_frame(const OfferFrame& frame) {
   return {.kind = wire::FrameKind::kOffer,
           .operation = frame.process,
-          .slot = frame.descriptor,
+          .index = frame.descriptor,
           .signature = frame.label};
 }
 
@@ -63,17 +63,17 @@ wire::Frame wire_frame(const ResumeFrame& frame) {
 
 std::optional<HelloFrame> hello_frame(const wire::Frame& frame) {
   const std::optional<Purpose> purpose = purpose_of(frame.operation);
-  if (!is_plain(frame, wire::FrameKind::kHello) || !purpose || frame.rank >= frame.slot ||
-      frame.slot > kMostRanks) {
+  if (!is_plain(frame, wire::FrameKind::kHello) || !purpose || frame.rank >= frame.index ||
+      frame.index > kMostRanks) {
     return std::nullopt;
   }
-  return HelloFrame{*purpose,   frame.started,   Rank(static_cast<std::int32_t>(frame.rank)),
-                    frame.slot, frame.signature, frame.check};
+  return HelloFrame{*purpose,    frame.started,   Rank(static_cast<std::int32_t>(frame.rank)),
+                    frame.index, frame.signature, frame.check};
 }
 
 std::optional<OfferFrame> offer_frame(const wire::Frame& frame) {
   if (!is_plain(frame, wire::FrameKind::kOffer)) return std::nullopt;
-  return OfferFrame{frame.operation, frame.slot, frame.signature};
+  return OfferFrame{frame.operation, frame.index, frame.signature};
 }
 
 std::optional<ResumeFrame> resume_frame(const wire::Frame& frame) {

@@ -10,7 +10,7 @@
 namespace thalweg::sim {
 namespace {
 
-constexpr int kSlotBits = 32;
+constexpr int kIndexBits = 32;
 
 // `Extent`: Prefix where pieces arrive in order, or are whole chunks; else RunSet.
 template <class Extent>
@@ -42,14 +42,15 @@ class PlanRunBy final : public PlanRun, private FlowWatcher {
     std::uint32_t send = 0;
     exec::Run units;
   };
-  // Units of a slot that arrived before the rank started; none if the slot's transfer ended then.
+  // Units of an arrival that arrived before the rank started; none if the arrival's transfer ended
+  // then.
   struct Early {
-    std::uint32_t slot = 0;
+    std::uint32_t arrival = 0;
     exec::Run units;
   };
   struct RankRun {
     exec::Progress<Extent> progress;
-    std::vector<bool> ended;    // [slot]: its transfer is over
+    std::vector<bool> ended;    // [arrival]: its transfer is over
     std::vector<FlowId> flows;  // [send]: its message, if it has begun; only with pieces
     std::size_t arrivals_left = 0;
     bool started = false;
@@ -63,7 +64,7 @@ class PlanRunBy final : public PlanRun, private FlowWatcher {
   struct Actions {
     PlanRunBy& self;
     std::size_t rank;
-    void apply(std::uint32_t slot, exec::Run /*units*/) const { self.look_at(rank, slot); }
+    void apply(std::uint32_t arrival, exec::Run /*units*/) const { self.look_at(rank, arrival); }
     void ready(std::uint32_t send, exec::Run units) const {
       self.ranks_[rank].ready.push_back({send, units});
     }
@@ -78,13 +79,13 @@ class PlanRunBy final : public PlanRun, private FlowWatcher {
   }
 
   void on_arrived(std::uint64_t cookie, exec::Run pieces) override {
-    come(cookie >> kSlotBits, static_cast<std::uint32_t>(cookie), pieces);
+    come(cookie >> kIndexBits, static_cast<std::uint32_t>(cookie), pieces);
   }
-  void come(std::size_t rank, std::uint32_t slot, exec::Run units);
+  void come(std::size_t rank, std::uint32_t arrival, exec::Run units);
   // The transfer is over: what has not come never will.
   void end(std::uint64_t cookie);
   void take(std::size_t rank, const Early& early);
-  void look_at(std::size_t rank, std::uint32_t slot);
+  void look_at(std::size_t rank, std::uint32_t arrival);
   void look_at(std::size_t rank);
   void send_ready(std::size_t rank);
   void send(Rank rank, const Ready& ready);
@@ -115,15 +116,15 @@ void PlanRunBy<Extent>::start(Rank rank) {
 }
 
 template <class Extent>
-void PlanRunBy<Extent>::come(std::size_t rank, std::uint32_t slot, exec::Run units) {
-  take(rank, {slot, units});
+void PlanRunBy<Extent>::come(std::size_t rank, std::uint32_t arrival, exec::Run units) {
+  take(rank, {arrival, units});
   send_ready(rank);
   look_at(rank);
 }
 
 template <class Extent>
 void PlanRunBy<Extent>::end(std::uint64_t cookie) {
-  come(cookie >> kSlotBits, static_cast<std::uint32_t>(cookie), {});
+  come(cookie >> kIndexBits, static_cast<std::uint32_t>(cookie), {});
 }
 
 template <class Extent>
@@ -134,25 +135,26 @@ void PlanRunBy<Extent>::take(std::size_t rank, const Early& early) {
     return;
   }
   if (!early.units.empty()) {
-    run.progress.come(early.slot, early.units, Actions{*this, rank});
+    run.progress.come(early.arrival, early.units, Actions{*this, rank});
     return;
   }
-  run.ended[early.slot] = true;
-  const Extent here = run.progress.here(early.slot);
-  const std::size_t units = run.progress.units_of(plan_.ranks[rank].arrivals()[early.slot].buffer);
+  run.ended[early.arrival] = true;
+  const Extent here = run.progress.here(early.arrival);
+  const std::size_t units =
+      run.progress.units_of(plan_.ranks[rank].arrivals()[early.arrival].buffer);
   if (here.count() == units) {
-    look_at(rank, early.slot);
+    look_at(rank, early.arrival);
     return;
   }
   here.outside({0, units}, [&](exec::Run missing) {
-    run.progress.come(early.slot, missing, Actions{*this, rank});
+    run.progress.come(early.arrival, missing, Actions{*this, rank});
   });
 }
 
 template <class Extent>
-void PlanRunBy<Extent>::look_at(std::size_t rank, std::uint32_t slot) {
+void PlanRunBy<Extent>::look_at(std::size_t rank, std::uint32_t arrival) {
   RankRun& run = ranks_[rank];
-  if (run.ended[slot] && run.progress.all_applied(slot)) --run.arrivals_left;
+  if (run.ended[arrival] && run.progress.all_applied(arrival)) --run.arrivals_left;
 }
 
 template <class Extent>
@@ -187,7 +189,7 @@ void PlanRunBy<Extent>::send(Rank rank, const Ready& ready) {
     return;
   }
   // Small enough for std::function to keep it without allocating.
-  const std::uint64_t cookie = s.target.index() << kSlotBits | s.slot;
+  const std::uint64_t cookie = s.target.index() << kIndexBits | s.arrival;
   const auto at_end = [this, cookie] { end(cookie); };
   const Bytes size(static_cast<std::int64_t>(plan.buffers()[s.buffer].bytes));
   const MessageClass kind{.priority = options_.priority,
@@ -202,7 +204,7 @@ void PlanRunBy<Extent>::send(Rank rank, const Ready& ready) {
                               {.watcher = this,
                                .cookie = cookie,
                                .urgency = options_.urgency,
-                               .order = number_ << kSlotBits | ready.send},
+                               .order = number_ << kIndexBits | ready.send},
                               at_end, kind);
   }
   connections_.offer(flow, ready.units);

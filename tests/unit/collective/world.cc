@@ -148,7 +148,7 @@ bool World::send_data(int rank, int peer, Time now) {
   const std::size_t most = std::min(ready.size(), options_.most_bytes);
   const std::size_t size = options_.whole_frames ? most : 1 + prng_.below(most);
   const std::span<const std::byte> bytes = ready.first(size);
-  const DataFrame header = at(rank).core->header(call, call.plan().sends()[next->send].slot,
+  const DataFrame header = at(rank).core->header(call, call.plan().sends()[next->send].arrival,
                                                  static_cast<std::uint32_t>(bytes.size()));
   write(rank, peer, Data{header, {bytes.begin(), bytes.end()}}, now);
   call.executor.sent(next->send, bytes.size());
@@ -235,7 +235,7 @@ bool World::take(int from, int to, const Data& data, Time now) {
   const std::size_t first = options_.whole_frames ? 0 : prng_.below(bytes.size() + 1);
   for (const auto part : {bytes.first(first), bytes.subspan(first)}) {
     if (part.empty()) continue;
-    call.executor.consume(frame.slot, part);
+    call.executor.consume(frame.arrival, part);
     progress(to, call);
   }
   return true;

@@ -49,8 +49,8 @@ class WorldCall final : public CollectiveCall {
   WorldCall(const WorldCallSpec& spec, int rank, std::size_t index);
 
   [[nodiscard]] const std::vector<Rank>& peers() const override { return plan_->peers(); }
-  [[nodiscard]] bool takes(Rank peer, std::uint32_t slot, std::uint32_t bytes) const override {
-    return executor.takes(peer, slot, bytes);
+  [[nodiscard]] bool takes(Rank peer, std::uint32_t arrival, std::uint32_t bytes) const override {
+    return executor.takes(peer, arrival, bytes);
   }
   [[nodiscard]] bool has_data_for(Rank peer) const override { return executor.has_data_for(peer); }
   [[nodiscard]] bool needs(Rank peer) const override { return executor.needs(peer); }

@@ -11,7 +11,7 @@ void encode_frame(std::string& out, const ControlFrame& frame) {
   const wire::Frame bytes = wire_frame(frame, 0, text);
   encode(out, bytes.operation);
   encode(out, bytes.rank);
-  encode(out, bytes.slot);
+  encode(out, bytes.index);
   encode(out, bytes.signature);
   encode(out, text);
 }
@@ -55,7 +55,7 @@ void World::encode_state(std::string& out) const {
       encode(out, item.what.index());
       if (const auto* data = std::get_if<Data>(&item.what)) {
         encode(out, data->frame.operation);
-        encode(out, data->frame.slot);
+        encode(out, data->frame.arrival);
         encode(out, data->frame.signature);
         encode(out, data->frame.started);
         encode(out, text_of(data->bytes));

@@ -108,11 +108,11 @@ class Model {
   }
 
   // Actions.
-  void apply(std::uint32_t slot, exec::Run run) {
+  void apply(std::uint32_t arrival, exec::Run run) {
     for (std::size_t i = run.begin; i < run.end; ++i) {
-      ASSERT_TRUE(due(slot, i)) << "arrival " << slot << " unit " << i;
-      ASSERT_FALSE(applied_[slot][i]);
-      applied_[slot][i] = true;
+      ASSERT_TRUE(due(arrival, i)) << "arrival " << arrival << " unit " << i;
+      ASSERT_FALSE(applied_[arrival][i]);
+      applied_[arrival][i] = true;
     }
   }
   void ready(std::uint32_t send, exec::Run run) {
@@ -124,9 +124,9 @@ class Model {
 
   // Lets something come or leave. False: there is nothing left.
   bool step(Prng& prng) {
-    std::vector<std::pair<std::uint32_t, bool>> able;  // slot or send; whether it comes
-    for (std::uint32_t slot = 0; slot < here_.size(); ++slot) {
-      if (next(here_[slot], nullptr, prng) < units_) able.emplace_back(slot, true);
+    std::vector<std::pair<std::uint32_t, bool>> able;  // arrival or send; whether it comes
+    for (std::uint32_t arrival = 0; arrival < here_.size(); ++arrival) {
+      if (next(here_[arrival], nullptr, prng) < units_) able.emplace_back(arrival, true);
     }
     for (std::uint32_t send = 0; send < left_.size(); ++send) {
       if (next(left_[send], &ready_[send], prng) < units_) able.emplace_back(send, false);
@@ -150,9 +150,10 @@ class Model {
   }
 
   void check() const {
-    for (std::uint32_t slot = 0; slot < here_.size(); ++slot) {
+    for (std::uint32_t arrival = 0; arrival < here_.size(); ++arrival) {
       for (std::size_t i = 0; i < units_; ++i) {
-        ASSERT_EQ(applied_[slot][i], here_[slot][i] && due(slot, i)) << slot << ' ' << i;
+        ASSERT_EQ(applied_[arrival][i], here_[arrival][i] && due(arrival, i))
+            << arrival << ' ' << i;
       }
     }
     for (std::uint32_t send = 0; send < ready_.size(); ++send) {
@@ -165,8 +166,8 @@ class Model {
   }
 
   void check_end() const {
-    for (std::uint32_t slot = 0; slot < here_.size(); ++slot) {
-      EXPECT_TRUE(progress_.all_applied(slot)) << slot;
+    for (std::uint32_t arrival = 0; arrival < here_.size(); ++arrival) {
+      EXPECT_TRUE(progress_.all_applied(arrival)) << arrival;
     }
     for (std::uint32_t send = 0; send < left_.size(); ++send) {
       EXPECT_TRUE(progress_.all_left(send)) << send;
@@ -184,12 +185,12 @@ class Model {
     }
     return able.empty() ? units_ : able[prng.below(able.size())];
   }
-  bool due(std::uint32_t slot, std::size_t unit) const {
-    const RankPlan::Arrival& arrival = plan_.arrivals()[slot];
-    const RankPlan::Buffer& buffer = plan_.buffers()[arrival.buffer];
-    bool result = arrival.order == 0 || applied_[buffer.arrivals[arrival.order - 1]][unit];
+  bool due(std::uint32_t arrival, std::size_t unit) const {
+    const RankPlan::Arrival& planned = plan_.arrivals()[arrival];
+    const RankPlan::Buffer& buffer = plan_.buffers()[planned.buffer];
+    bool result = planned.order == 0 || applied_[buffer.arrivals[planned.order - 1]][unit];
     for (const std::uint32_t send : buffer.sends) {
-      if (!in_place_ || plan_.sends()[send].after != arrival.order) continue;
+      if (!in_place_ || plan_.sends()[send].after != planned.order) continue;
       result = result && left_[send][unit];
     }
     return result;
@@ -199,8 +200,8 @@ class Model {
   bool in_place_;
   std::size_t units_;
   Progress<Extent> progress_;
-  std::vector<std::vector<bool>> here_;     // [slot][unit]
-  std::vector<std::vector<bool>> applied_;  // [slot][unit]
+  std::vector<std::vector<bool>> here_;     // [arrival][unit]
+  std::vector<std::vector<bool>> applied_;  // [arrival][unit]
   std::vector<std::vector<bool>> ready_;    // [send][unit]
   std::vector<std::vector<bool>> left_;     // [send][unit]
 };

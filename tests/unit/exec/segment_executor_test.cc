@@ -196,7 +196,7 @@ class Ranks {
     const std::size_t to = s.target.index();
     if (enough(r, send, bound) && (flying.segments.empty() || prng.chance(0.3))) {
       over_[r][send] = true;
-      executors_[to].ended(s.slot);
+      executors_[to].ended(s.arrival);
       executors_[r].sent(send);
     } else {
       const std::size_t at = prng.below(flying.segments.size());
@@ -208,12 +208,12 @@ class Ranks {
       }
       flying.segments.erase(flying.segments.begin() + static_cast<std::ptrdiff_t>(at));
       const auto wire = executors_[r].outgoing(send);
-      const auto target = executors_[to].incoming(s.slot);
+      const auto target = executors_[to].incoming(s.arrival);
       const std::size_t first = segment * segment_bytes_;
       const std::size_t bytes = std::min(segment_bytes_, wire.size() - first);
       std::memcpy(target.data() + first, wire.data() + first, bytes);
       ++flying.arrived;
-      executors_[to].arrived(s.slot, {segment, segment + 1});
+      executors_[to].arrived(s.arrival, {segment, segment + 1});
     }
     collect(to);
   }
@@ -307,15 +307,15 @@ TEST(SegmentExecutor, sent__before_all_was_ready) {
   SegmentExecutor::Ready ready;
   while (executor.poll_ready(ready)) sends.push_back(ready.send);
   // The first reduction arrives but for a segment, and its sum is sent on.
-  std::uint32_t slot = 0;
-  while (rank_plan.arrivals()[slot].kind != plan::TransferKind::kReduce) ++slot;
-  std::ranges::fill(executor.incoming(slot), std::byte{0});
-  executor.arrived(slot, {0, 2});
+  std::uint32_t arrival = 0;
+  while (rank_plan.arrivals()[arrival].kind != plan::TransferKind::kReduce) ++arrival;
+  std::ranges::fill(executor.incoming(arrival), std::byte{0});
+  executor.arrived(arrival, {0, 2});
   ASSERT_TRUE(executor.poll_ready(ready));
   EXPECT_EQ(ready.segments, (exec::Run{0, 2}));
   executor.sent(ready.send);
-  executor.arrived(slot, {2, 3});
-  executor.ended(slot);
+  executor.arrived(arrival, {2, 3});
+  executor.ended(arrival);
   EXPECT_FALSE(executor.poll_ready(ready)) << "nobody waits for the rest";
   EXPECT_FALSE(executor.done());
 }

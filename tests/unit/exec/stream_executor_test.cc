@@ -22,7 +22,7 @@ namespace {
 // Bytes between two ranks that were sent and not delivered yet.
 struct Wire {
   struct Piece {
-    std::uint32_t slot;
+    std::uint32_t arrival;
     std::vector<std::byte> bytes;
   };
   std::deque<Piece> pieces;
@@ -81,7 +81,7 @@ class World {
     const std::size_t size = 1 + prng_.below(ready.size());
     const RankPlan::Send& s = plans_[rank].sends()[send];
     wires_[rank * ranks_ + s.target.index()].pieces.push_back(
-        {s.slot, {ready.begin(), ready.begin() + static_cast<std::ptrdiff_t>(size)}});
+        {s.arrival, {ready.begin(), ready.begin() + static_cast<std::ptrdiff_t>(size)}});
     executors_[rank].sent(send, size);
   }
 
@@ -90,15 +90,15 @@ class World {
     wires_[wire].pieces.pop_front();
     StreamExecutor& target = executors_[wire % ranks_];
     for (std::span<const std::byte> left = piece.bytes; !left.empty();) {
-      const auto place = target.place(piece.slot);
+      const auto place = target.place(piece.arrival);
       const std::size_t size = 1 + prng_.below(left.size());
       if (!place.empty() && prng_.below(2) == 0) {
         const std::size_t direct = std::min(size, place.size());
         std::ranges::copy(left.first(direct), place.begin());
-        target.placed(piece.slot, direct);
+        target.placed(piece.arrival, direct);
         left = left.subspan(direct);
       } else {
-        target.consume(piece.slot, left.first(size));
+        target.consume(piece.arrival, left.first(size));
         left = left.subspan(size);
       }
     }

@@ -295,9 +295,10 @@ TEST(AutoMeter, busy__is_the_time_in_which_any_call_was_in_flight) {
   EXPECT_TRUE(meter->take().empty());
 }
 
-AutoCalls& calls_in(AutoTable& table, std::int64_t bytes, std::vector<AutoWay> ways, int count) {
+AutoCalls& calls_in(AutoTable& table, std::int64_t bytes, std::vector<AutoCandidate> candidates,
+                    int count) {
   const AutoKind kind = auto_kind_of(ReduceOp::kSum, DType::kFloat32, bytes, false);
-  AutoCalls calls{.kind = kind, .ways = std::move(ways)};
+  AutoCalls calls{.kind = kind, .candidates = std::move(candidates)};
   calls.count = count;
   calls.bytes = static_cast<double>(bytes) * count;
   table.bytes += calls.bytes;
@@ -306,8 +307,8 @@ AutoCalls& calls_in(AutoTable& table, std::int64_t bytes, std::vector<AutoWay> w
 
 TEST(AutoTable, may_begin__the_most_bytes_first_one_at_a_time_and_few_bytes_never) {
   AutoTable table;
-  const AutoWay ring{Transport::kTcp, "ring"};
-  const AutoWay tree{Transport::kTcp, "rat"};
+  const AutoCandidate ring{Transport::kTcp, "ring"};
+  const AutoCandidate tree{Transport::kTcp, "rat"};
   AutoCalls& large = calls_in(table, 1 << 20, {tree, ring}, 10);
   AutoCalls& middle = calls_in(table, 1 << 19, {tree, ring}, 10);
   AutoCalls& small = calls_in(table, 1 << 15, {tree, ring}, 10);
@@ -316,15 +317,15 @@ TEST(AutoTable, may_begin__the_most_bytes_first_one_at_a_time_and_few_bytes_neve
   large.choice.emplace(2);
   table.first = table.trying = &large;
   EXPECT_FALSE(table.may_begin(middle));
-  EXPECT_EQ(table.untried_way(middle), tree);
-  EXPECT_EQ(table.untried_way(small), tree);  // the first kind has not decided
+  EXPECT_EQ(table.untried(middle), tree);
+  EXPECT_EQ(table.untried(small), tree);  // the first kind has not decided
   large.choice.emplace(1);
-  large.ways = {ring};
+  large.candidates = {ring};
   table.trying = nullptr;
   EXPECT_TRUE(table.may_begin(middle));
   EXPECT_FALSE(table.may_begin(small));
-  EXPECT_EQ(table.untried_way(middle), tree);
-  EXPECT_EQ(table.untried_way(small), ring);
+  EXPECT_EQ(table.untried(middle), tree);
+  EXPECT_EQ(table.untried(small), ring);
   EXPECT_TRUE(table.decision(small).decided);
   EXPECT_FALSE(table.decision(middle).decided);
 }

@@ -62,7 +62,7 @@ class EngineOfTwo : public testing::Test {
   }
   static wire::Frame hello(wire::FrameCheck check = wire::FrameCheck::kChecksum) {
     return {.kind = wire::FrameKind::kHello,
-            .slot = 2,
+            .index = 2,
             .signature = kSignature,
             .rank = 1,
             .check = check};
@@ -129,7 +129,7 @@ class EngineOfTwo : public testing::Test {
 TEST_F(EngineOfTwo, listener__closes_strangers_and_lives) {
   std::vector<wire::Frame> wrong(5, hello());
   wrong[0].signature = 43;
-  wrong[1].slot = 3;
+  wrong[1].index = 3;
   wrong[2].rank = 0;
   wrong[3].rank = 2;
   wrong[4].kind = wire::FrameKind::kStarted;
@@ -155,7 +155,7 @@ TEST_F(EngineOfTwo, listener__many_that_say_nothing_do_not_keep_a_rank_out) {
   // If the engine believes what this stream says, it took the stream for the rank's.
   const Fd rank = stranger(bytes_of(hello()));
   say(rank, bytes_of({.kind = wire::FrameKind::kAbort,
-                      .slot = static_cast<std::uint32_t>(ErrorCode::kNoResource),
+                      .index = static_cast<std::uint32_t>(ErrorCode::kNoResource),
                       .rank = 1},
                      "why"));
   const std::optional<Error> broken = broken_soon();
@@ -191,7 +191,7 @@ TEST_F(EngineOfTwo, stream__random_frames_never_crash_it) {
       wire::Frame frame;
       frame.kind = static_cast<wire::FrameKind>(prng.below(wire::kFrameKindCount));
       frame.operation = static_cast<std::uint32_t>(prng.below(3));
-      frame.slot = static_cast<std::uint32_t>(prng.below(3));
+      frame.index = static_cast<std::uint32_t>(prng.below(3));
       frame.length = static_cast<std::uint32_t>(prng.below(64));
       frame.started = static_cast<std::uint32_t>(prng.below(~std::uint32_t{0}));
       frame.rank = static_cast<std::uint32_t>(prng.below(4));
@@ -277,7 +277,7 @@ TEST_F(EngineOfTwo, hello__within_a_host_goes_by_the_rank_that_says_it) {
     // An abort that is read as it was sent breaks the engine with its words.
     std::vector<std::byte> abort =
         bytes_of({.kind = wire::FrameKind::kAbort,
-                  .slot = static_cast<std::uint32_t>(ErrorCode::kInternal),
+                  .index = static_cast<std::uint32_t>(ErrorCode::kInternal),
                   .rank = wire::kNoFrameRank},
                  "words");
     if (other == wire::FrameCheck::kNone) {

@@ -129,7 +129,7 @@ TEST(CollectiveBlame, stall__calls_that_run_are_told_without_a_question) {
   WaitingCall first(2, {Rank(1), Rank(2)});
   core.start(first);
   CollectiveCall* call = nullptr;
-  const DataFrame ahead{.operation = 3, .slot = 0, .length = 8, .signature = 5, .started = 3};
+  const DataFrame ahead{.operation = 3, .arrival = 0, .length = 8, .signature = 5, .started = 3};
   ASSERT_EQ(core.on_data(Rank(1), ahead, call), DataVerdict::kStall);
   core.on_stall(Rank(1), 3, after_ms(0));
   core.on_timer(after_ms(1'000));
@@ -160,7 +160,7 @@ TEST(CollectiveBlame, hang_up__last_words_behind_a_frame_that_waits_are_read) {
   Collective core(Rank(0), 3);
   core.on_connected(Rank(1));
   CollectiveCall* call = nullptr;
-  const DataFrame ahead{.operation = 1, .slot = 0, .length = 8, .signature = 5, .started = 1};
+  const DataFrame ahead{.operation = 1, .arrival = 0, .length = 8, .signature = 5, .started = 1};
   ASSERT_EQ(core.on_data(Rank(1), ahead, call), DataVerdict::kStall);
   core.on_stall(Rank(1), 1, after_ms(0));
   core.on_hang_up(Rank(1));

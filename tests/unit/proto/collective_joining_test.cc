@@ -42,9 +42,9 @@ TEST(Joining, hello_frame__nonsense_is_none) {
   const wire::Frame good = wire_frame(hello_of(3, Purpose::kFirst));
   std::vector<wire::Frame> wrong(5, good);
   wrong[0].length = 1;
-  wrong[1].operation = 4;             // no such purpose
-  wrong[2].rank = 4;                  // of 4 ranks
-  wrong[3].slot = ~std::uint32_t{0};  // more ranks than there can be
+  wrong[1].operation = 4;              // no such purpose
+  wrong[2].rank = 4;                   // of 4 ranks
+  wrong[3].index = ~std::uint32_t{0};  // more ranks than there can be
   wrong[4].kind = wire::FrameKind::kData;
   ASSERT_TRUE(hello_frame(good));
   for (const wire::Frame& frame : wrong) EXPECT_FALSE(hello_frame(frame));

@@ -12,7 +12,7 @@ namespace {
 Frame sample(FrameKind kind) {
   return {.kind = kind,
           .operation = 0x01020304,
-          .slot = 5,
+          .index = 5,
           .length = 6,
           .signature = 0x0708090A0B0C0D0E,
           .started = 15,

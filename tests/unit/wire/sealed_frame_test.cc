@@ -30,7 +30,7 @@ SealedText sealed(FrameSealer& sealer, FrameSealer::Ticket ticket, const std::st
   if (!plain.empty()) sealer.seal_payload(ticket, plain, out.payload);
   out.header = sealer.seal_header(
       std::move(ticket),
-      {.kind = FrameKind::kAbort, .slot = 7, .length = static_cast<std::uint32_t>(text.size())});
+      {.kind = FrameKind::kAbort, .index = 7, .length = static_cast<std::uint32_t>(text.size())});
   return out;
 }
 SealedText sealed(FrameSealer& sealer, const std::string& text) {
@@ -41,7 +41,7 @@ SealedText sealed(FrameSealer& sealer, const std::string& text) {
 std::string opened(FrameOpener& opener, const SealedText& frame) {
   Frame header;
   if (opener.open_header(frame.header, header) != WireError::kNone) return "?";
-  EXPECT_EQ(header.slot, 7U);
+  EXPECT_EQ(header.index, 7U);
   if (header.length == 0) return "";
   std::string text(frame.payload.size(), '\0');
   opener.open_payload(frame.payload, std::as_writable_bytes(std::span(text)));
@@ -68,7 +68,7 @@ TEST(SealedFrame, tickets__payloads_may_be_sealed_in_any_order) {
   sealer.seal_payload(second, payload, payload);
   EXPECT_EQ(opened(opener, sealed(sealer, std::move(first), "first")), "first");
   const SealedHeader header =
-      sealer.seal_header(std::move(second), {.operation = 1, .slot = 7, .length = 100});
+      sealer.seal_header(std::move(second), {.operation = 1, .index = 7, .length = 100});
   EXPECT_EQ(opened(opener, {header, payload}), std::string(100, '\0'));
 }
 

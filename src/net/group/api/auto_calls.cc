@@ -17,21 +17,23 @@ constexpr std::int64_t kFirstCalls = 4;
 // The least share of all bytes that is worth trials.
 constexpr double kLeastShare = 1.0 / 8;
 
-// The ways that had trials, the fastest first: "ring over tcp 12.1 ms, …".
+// The candidates that had trials, the fastest first: "ring over tcp 12.1 ms, …".
 std::string times_of(const AutoCalls& calls) {
   std::vector<std::pair<double, std::size_t>> tried;
-  for (std::size_t w = 0; w < calls.ways.size(); ++w) {
+  for (std::size_t w = 0; w < calls.candidates.size(); ++w) {
     if (const auto mean = calls.choice->mean_ms(w)) tried.emplace_back(*mean, w);
   }
   std::ranges::sort(tried);
   std::string text;
   for (const auto& [mean, w] : tried) {
-    text += fmt::format("{}{} {:.3g} ms{}", text.empty() ? "" : ", ", calls.ways[w].to_string(),
-                        mean, calls.choice->dropped(w) ? " (left early)" : "");
+    text +=
+        fmt::format("{}{} {:.3g} ms{}", text.empty() ? "" : ", ", calls.candidates[w].to_string(),
+                    mean, calls.choice->dropped(w) ? " (left early)" : "");
   }
-  for (std::size_t w = 0; w < calls.ways.size(); ++w) {
+  for (std::size_t w = 0; w < calls.candidates.size(); ++w) {
     if (calls.choice->mean_ms(w) || !calls.choice->dropped(w)) continue;
-    text += fmt::format("{}{} far slower", text.empty() ? "" : ", ", calls.ways[w].to_string());
+    text +=
+        fmt::format("{}{} far slower", text.empty() ? "" : ", ", calls.candidates[w].to_string());
   }
   return text;
 }
@@ -54,7 +56,7 @@ std::string to_string(const AutoKind& kind) {
                      kind.bounded ? ", with a loss bound" : "");
 }
 
-std::string AutoWay::to_string() const {
+std::string AutoCandidate::to_string() const {
   if (scheme.empty()) return name_of(transport);
   return fmt::format("{} over {}", scheme, name_of(transport));
 }
@@ -69,11 +71,11 @@ bool AutoTable::may_begin(const AutoCalls& kind) const {
       calls, [&](const auto& one) { return one.second.choice || one.second.bytes <= kind.bytes; });
 }
 
-const AutoWay& AutoTable::untried_way(const AutoCalls& kind) const {
-  if (!follows(kind) || !first->decided()) return kind.ways.front();
-  const AutoWay& wanted = first->ways[first->choice->chosen()];
-  const auto found = std::ranges::find(kind.ways, wanted);
-  return found == kind.ways.end() ? kind.ways.front() : *found;
+const AutoCandidate& AutoTable::untried(const AutoCalls& kind) const {
+  if (!follows(kind) || !first->decided()) return kind.candidates.front();
+  const AutoCandidate& wanted = first->candidates[first->choice->chosen()];
+  const auto found = std::ranges::find(kind.candidates, wanted);
+  return found == kind.candidates.end() ? kind.candidates.front() : *found;
 }
 
 AutoDecision AutoTable::decision(const AutoCalls& kind) const {
@@ -82,7 +84,7 @@ AutoDecision AutoTable::decision(const AutoCalls& kind) const {
   decision.calls = kind.count;
   if (!kind.choice) {
     decision.decided = follows(kind) && first->decided();
-    decision.chosen = untried_way(kind).to_string();
+    decision.chosen = untried(kind).to_string();
     decision.why = follows(kind)
                        ? "too few bytes for trials: it follows " + net::to_string(first->kind)
                        : "what the planner expects: no trials yet";
@@ -90,8 +92,8 @@ AutoDecision AutoTable::decision(const AutoCalls& kind) const {
   }
   const proto::AutoChoice& choice = *kind.choice;
   decision.decided = choice.decided();
-  decision.chosen = kind.ways[choice.chosen()].to_string();
-  if (kind.ways.size() == 1) {
+  decision.chosen = kind.candidates[choice.chosen()].to_string();
+  if (kind.candidates.size() == 1) {
     decision.why = "no other way is possible";
   } else if (choice.decided()) {
     decision.why = fmt::format("mean of trials on the slowest rank: {}", times_of(kind));

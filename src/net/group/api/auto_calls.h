@@ -1,12 +1,14 @@
-// What Transport::kAuto knows about the calls of one communicator: for each kind of call, the ways
-// that it may go, their trials (proto/auto/auto_choice.h) and the report that is on its way.
+// What Transport::kAuto knows about the calls of one communicator: for each kind of call, the
+// candidates by which it may go, their trials (proto/auto/auto_choice.h) and the report that is in
+// flight.
 //
 // Costs. The calls of a training step are in flight together and share the network, so the time of
-// one of them depends on the others, and on which of them is over first. A way is therefore judged
-// by all of them: what counts is the time in which any call was in flight, from the start of a call
-// to the start of the next one of its kind. Kinds are tried one after the other, the one that has
-// moved the most bytes first, while all others keep their ways. A kind with a small share of the
-// bytes follows the first one, because calls of different schemes delay each other.
+// one of them depends on the others, and on which of them is over first. A candidate is
+// therefore judged by all of them: what counts is the time in which any call was in flight, from
+// the start of a call to the start of the next one of its kind. Kinds are tried one after the
+// other, the one that has moved the most bytes first, while all others keep their candidates. A
+// kind with a small share of the bytes follows the first one, because calls of different schemes
+// delay each other.
 #pragma once
 
 #include <compare>
@@ -40,17 +42,17 @@ struct AutoKind {
 // "allreduce of float32, mean, 1MiB to 2MiB".
 [[nodiscard]] std::string to_string(const AutoKind& kind);
 
-struct AutoWay {
+struct AutoCandidate {
   Transport transport = Transport::kTcp;
   std::string scheme = {};  // empty over ATP
   [[nodiscard]] std::string to_string() const;
-  bool operator==(const AutoWay&) const = default;
+  bool operator==(const AutoCandidate&) const = default;
 };
 
 // The calls of one kind.
 struct AutoCalls {
   AutoKind kind;
-  std::vector<AutoWay> ways;  // the first is the planner's
+  std::vector<AutoCandidate> candidates;  // the first is the planner's
   std::int64_t count = 0;
   double bytes = 0;                               // of all of them
   std::optional<proto::AutoChoice> choice = {};   // none: it has had no trials
@@ -109,8 +111,8 @@ struct AutoTable {
   [[nodiscard]] bool follows(const AutoCalls& kind) const;
   // Whether it is this kind's turn to begin trials.
   [[nodiscard]] bool may_begin(const AutoCalls& kind) const;
-  // The way of a kind that has had no trials.
-  [[nodiscard]] const AutoWay& untried_way(const AutoCalls& kind) const;
+  // The candidate of a kind that has had no trials.
+  [[nodiscard]] const AutoCandidate& untried(const AutoCalls& kind) const;
   [[nodiscard]] AutoDecision decision(const AutoCalls& kind) const;
 };
 

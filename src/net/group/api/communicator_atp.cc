@@ -68,8 +68,8 @@ Status Communicator::Core::prepare_atp(const net::SocketAddress& address, const 
 
 Result<bool> Communicator::Core::goes_by_atp(TensorSpan tensor, const CallOptions& options) const {
   THALWEG_TRY_STATUS(at_home());
-  const Transport way = options.transport.value_or(options_.transport);
-  if (way != Transport::kAtp && way != Transport::kAuto) return false;
+  const Transport wanted = options.transport.value_or(options_.transport);
+  if (wanted != Transport::kAtp && wanted != Transport::kAuto) return false;
   const bool fits = (tensor.type == DType::kInt32 || tensor::has_fixed_point(tensor.type)) &&
                     (options.op == ReduceOp::kSum || options.op == ReduceOp::kMean);
   // A call that names ATP itself must not silently use another transport.
@@ -83,7 +83,7 @@ Result<bool> Communicator::Core::goes_by_atp(TensorSpan tensor, const CallOption
     return Error("transport: atp is for communicators that were created with it and have a switch");
   }
   if (!fits || !atp_ || tensor.elements == 0 || options.loss_bound != 0) return false;
-  if (way == Transport::kAtp) return true;
+  if (wanted == Transport::kAtp) return true;
   if (options.residual != nullptr) return false;
   if (!options.scheme.empty() || !options_.scheme.empty()) return false;
   return plans_->faster_in_network(

@@ -1,4 +1,4 @@
-// Transport::kAuto: which allreduces are tried in several ways, and what these ways are.
+// Transport::kAuto: which allreduces have trials, and of which candidates.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -39,8 +39,8 @@ bool Communicator::Core::chooses(TensorSpan tensor, const CallOptions& options) 
 
 Result<net::AutoTurn> Communicator::Core::choose(TensorSpan tensor, const CallOptions& options) {
   THALWEG_TRY_STATUS(at_home());
-  // What is wrong with a call must be found before a way is dealt to it, because the other ranks do
-  // not count a call that does not start.
+  // What is wrong with a call must be found before a candidate is dealt to it, because the other
+  // ranks do not count a call that does not start.
   if (options.deadline <= std::chrono::nanoseconds(0)) {
     return Error(fmt::format("deadline: {} ns; it must be above 0", options.deadline.count()));
   }
@@ -56,7 +56,7 @@ Result<net::AutoTurn> Communicator::Core::choose(TensorSpan tensor, const CallOp
                                   .reduces = true},
                                  turn.options));
   const std::int64_t bytes = tensor.elements * static_cast<std::int64_t>(size_of(tensor.type));
-  net::AutoWay way;
+  net::AutoCandidate candidate;
   if (bytes >= kLeastTried) {
     net::AutoTable& table = *auto_;
     if (!table.prepared) prepare_trials(options);
@@ -67,20 +67,20 @@ Result<net::AutoTurn> Communicator::Core::choose(TensorSpan tensor, const CallOp
     table.bytes += static_cast<double>(bytes);
     const std::optional<std::size_t> dealt = deal(*calls, options);
     turn.dealt = dealt.has_value();
-    way = dealt ? calls->ways[*dealt] : table.untried_way(*calls);
+    candidate = dealt ? calls->candidates[*dealt] : table.untried(*calls);
     turn.meter = table.meter;
   }
-  turn.options.transport = way.transport;
-  turn.options.scheme = way.scheme;
-  if (way.transport != Transport::kDlcp) {
+  turn.options.transport = candidate.transport;
+  turn.options.scheme = candidate.scheme;
+  if (candidate.transport != Transport::kDlcp) {
     turn.options.loss_bound = 0;
     turn.options.result_loss_bound.reset();
   }
   return turn;
 }
 
-// The number of the way that the call goes; none: the kind has no trials yet. Whether a kind has
-// its turn depends only on the calls so far, which are the same on all ranks.
+// The number of the candidate that the call gets; none: the kind has no trials yet. Whether a kind
+// has its turn depends only on the calls so far, which are the same on all ranks.
 std::optional<std::size_t> Communicator::Core::deal(net::AutoCalls& calls,
                                                     const CallOptions& options) {
   net::AutoTable& table = *auto_;
@@ -89,8 +89,8 @@ std::optional<std::size_t> Communicator::Core::deal(net::AutoCalls& calls,
     // All kinds together have one budget.
     proto::AutoRules rules;
     rules.budget /= ++table.tried;
-    calls.choice.emplace(calls.ways.size(), rules);
-    if (calls.ways.size() > 1) table.trying = &calls;
+    calls.choice.emplace(calls.candidates.size(), rules);
+    if (calls.candidates.size() > 1) table.trying = &calls;
     if (table.first == nullptr) table.first = &calls;
   }
   if (!calls.choice) return std::nullopt;
@@ -112,14 +112,15 @@ Result<net::AutoCalls*> Communicator::Core::calls_of(const net::AutoKind& kind, 
                                                      const CallOptions& options) {
   std::map<net::AutoKind, net::AutoCalls>& known = auto_->calls;
   if (const auto found = known.find(kind); found != known.end()) return &found->second;
-  THALWEG_TRY(std::vector<net::AutoWay> ways, ways_of(tensor, options));
-  return &known.emplace(kind, net::AutoCalls{.kind = kind, .ways = std::move(ways)}).first->second;
+  THALWEG_TRY(std::vector<net::AutoCandidate> candidates, candidates_of(tensor, options));
+  return &known.emplace(kind, net::AutoCalls{.kind = kind, .candidates = std::move(candidates)})
+              .first->second;
 }
 
-// The first way is the one that the planner expects to be the fastest. All ranks find the same
-// ones: they depend on the topology, the sizes and on what the ranks have agreed on.
-Result<std::vector<net::AutoWay>> Communicator::Core::ways_of(TensorSpan tensor,
-                                                              const CallOptions& options) {
+// The first candidate is the one that the planner expects to be the fastest. All ranks find the
+// same ones: they depend on the topology, the sizes and on what the ranks have agreed on.
+Result<std::vector<net::AutoCandidate>> Communicator::Core::candidates_of(
+    TensorSpan tensor, const CallOptions& options) {
   const auto element = static_cast<int>(size_of(tensor.type));
   const std::int64_t bytes = tensor.elements * element;
   const auto request = [&](std::string_view scheme) {
@@ -127,31 +128,32 @@ Result<std::vector<net::AutoWay>> Communicator::Core::ways_of(TensorSpan tensor,
         .elements = tensor.elements, .element_bytes = element, .scheme = scheme};
   };
   THALWEG_TRY(const std::shared_ptr<const net::PreparedPlan> usual, plans_->get(request("")));
-  std::vector<net::AutoWay> ways = {{Transport::kTcp, usual->plan.scheme}};
+  std::vector<net::AutoCandidate> candidates = {{Transport::kTcp, usual->plan.scheme}};
   const auto add = [&](const char* scheme) {
     const auto plan = plans_->get(request(scheme));
     if (!plan.ok()) return;
-    const bool known = std::ranges::any_of(ways, [&](const net::AutoWay& way) {
-      return way.transport == Transport::kTcp && way.scheme == (*plan)->plan.scheme;
+    const bool known = std::ranges::any_of(candidates, [&](const net::AutoCandidate& candidate) {
+      return candidate.transport == Transport::kTcp && candidate.scheme == (*plan)->plan.scheme;
     });
-    if (!known) ways.push_back({Transport::kTcp, (*plan)->plan.scheme});
+    if (!known) candidates.push_back({Transport::kTcp, (*plan)->plan.scheme});
   };
   // Two ranks run the same plan by a ring and by halving and doubling.
   if (size_ > 2 || usual->plan.scheme != "ring") add("halving-doubling");
   if (size_ > 2) add("ring");
   if (bytes <= kMostWhole) add("butterfly");
   if (plans_->has_racks()) add("rat");
-  if (auto_->over_dlcp) ways.push_back({Transport::kDlcp, "ring"});
+  if (auto_->over_dlcp) candidates.push_back({Transport::kDlcp, "ring"});
   CallOptions exact = options;
   exact.transport.reset();
   if (options.loss_bound == 0 && options.residual == nullptr) {
     THALWEG_TRY(const bool planned, goes_by_atp(tensor, exact));
     exact.transport = Transport::kAtp;
     const bool possible = atp_ && goes_by_atp(tensor, exact).ok();
-    if (possible) ways.insert(planned ? ways.begin() : ways.end(), {Transport::kAtp, ""});
+    if (possible)
+      candidates.insert(planned ? candidates.begin() : candidates.end(), {Transport::kAtp, ""});
   }
-  if (ways.size() > proto::kAutoMostCandidates) ways.resize(proto::kAutoMostCandidates);
-  return ways;
+  if (candidates.size() > proto::kAutoMostCandidates) candidates.resize(proto::kAutoMostCandidates);
+  return candidates;
 }
 
 // Combines the times of trials, and takes what was combined. If that fails, the communicator is

@@ -83,7 +83,7 @@ class Communicator::Core {
   [[nodiscard]] bool chooses(TensorSpan tensor, const CallOptions& options) const;
   // The caller takes this lock before choose(), and holds it until the call has started.
   [[nodiscard]] std::unique_lock<std::mutex> auto_order() { return std::unique_lock(auto_->order); }
-  // Deals a way to the call. Requires that chooses() is true.
+  // Deals a candidate to the call. Requires that chooses() is true.
   Result<net::AutoTurn> choose(TensorSpan tensor, const CallOptions& options);
   [[nodiscard]] std::vector<AutoDecision> auto_choices() const;
 
@@ -163,7 +163,8 @@ class Communicator::Core {
   void prepare_trials(const CallOptions& options);
   Result<net::AutoCalls*> calls_of(const net::AutoKind& kind, TensorSpan tensor,
                                    const CallOptions& options);
-  Result<std::vector<net::AutoWay>> ways_of(TensorSpan tensor, const CallOptions& options);
+  Result<std::vector<net::AutoCandidate>> candidates_of(TensorSpan tensor,
+                                                        const CallOptions& options);
   std::optional<std::size_t> deal(net::AutoCalls& calls, const CallOptions& options);
   void exchange_times(net::AutoCalls& calls, const CallOptions& options);
   void announce(const net::AutoCalls& calls);

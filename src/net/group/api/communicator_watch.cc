@@ -34,8 +34,8 @@ Status Communicator::Core::prepare_watchers() {
     timeline_->add_group(members_.group, members_.ranks);
   }
   if (!metrics_) return ok_status();
-  packet_metrics_ = metrics_->add([links = dlcp_.get(), atp = atp_.get()] {
-    NetCounters counters = links->counters();
+  packet_metrics_ = metrics_->add([peers = dlcp_.get(), atp = atp_.get()] {
+    NetCounters counters = peers->counters();
     if (atp != nullptr) counters.packets_corrupt += atp->corrupt();
     return counters;
   });

@@ -20,8 +20,8 @@ std::uint32_t urgency_of(int priority) {
   return static_cast<std::uint32_t>(std::clamp(priority, -kMost, kMost) + kMost);
 }
 
-std::uint64_t key_of(std::uint32_t operation, std::uint32_t slot) {
-  return std::uint64_t{operation} << 32 | slot;
+std::uint64_t key_of(std::uint32_t operation, std::uint32_t arrival) {
+  return std::uint64_t{operation} << 32 | arrival;
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ std::chrono::nanoseconds DlcpOperation::longest() const {
 // ways in turn. Both ends compute the same.
 std::vector<DlcpOperation::Part> DlcpOperation::parts_of(std::uint32_t buffer,
                                                          const std::vector<Peer>& ways,
-                                                         std::uint32_t slot) const {
+                                                         std::uint32_t arrival) const {
   constexpr std::int64_t kLeastPackets = 32;
   const std::int64_t elements = executor_->wire_elements(buffer);
   const Peer& least = *std::ranges::min_element(ways, {}, &Peer::packet_payload);
@@ -52,7 +52,7 @@ std::vector<DlcpOperation::Part> DlcpOperation::parts_of(std::uint32_t buffer,
       std::max<std::int64_t>(1, static_cast<std::int64_t>(least.packet_payload() / size_of(type)));
   const std::int64_t packets = (elements + packet - 1) / packet;
   const auto count = static_cast<std::int64_t>(ways.size());
-  if (packets < kLeastPackets * count) return {{slot % ways.size(), 0, elements}};
+  if (packets < kLeastPackets * count) return {{arrival % ways.size(), 0, elements}};
   std::vector<Part> parts;
   for (std::int64_t way = 0; way < count; ++way) {
     const std::int64_t first = packets * way / count * packet;
@@ -100,17 +100,17 @@ void DlcpOperation::begin(exec::BlockSource blocks) {
                                                       std::move(blocks));
   leaving_.resize(plan->sends().size());
   const auto& arrivals = plan->arrivals();
-  for (std::uint32_t slot = 0; slot < arrivals.size(); ++slot) {
+  for (std::uint32_t arrival = 0; arrival < arrivals.size(); ++arrival) {
     arriving_.push_back(
-        parts_of(arrivals[slot].buffer, ways_to(arrivals[slot].source), slot).size());
+        parts_of(arrivals[arrival].buffer, ways_to(arrivals[arrival].source), arrival).size());
   }
 }
 
 void DlcpOperation::run(const std::shared_ptr<Owner>& owner) {
   owner_ = owner;
-  for (std::uint32_t slot = 0; slot < plan->arrivals().size(); ++slot) {
-    if (const Status posted = expect(slot); !posted.ok()) {
-      on_received(slot, posted.error());
+  for (std::uint32_t arrival = 0; arrival < plan->arrivals().size(); ++arrival) {
+    if (const Status posted = expect(arrival); !posted.ok()) {
+      on_received(arrival, posted.error());
       return;
     }
   }
@@ -118,24 +118,25 @@ void DlcpOperation::run(const std::shared_ptr<Owner>& owner) {
   go_on(lock);
 }
 
-Status DlcpOperation::expect(std::uint32_t slot) {
-  const exec::RankPlan::Arrival& arrival = plan->arrivals()[slot];
-  const std::span<std::byte> wire = executor_->incoming(slot);
-  const std::vector<Peer>& ways = ways_to(arrival.source);
-  for (const Part& part : parts_of(arrival.buffer, ways, slot)) {
+Status DlcpOperation::expect(std::uint32_t arrival) {
+  const exec::RankPlan::Arrival& planned = plan->arrivals()[arrival];
+  const std::span<std::byte> wire = executor_->incoming(arrival);
+  const std::vector<Peer>& ways = ways_to(planned.source);
+  for (const Part& part : parts_of(planned.buffer, ways, arrival)) {
     const std::size_t offset = static_cast<std::size_t>(part.first) * size_of(type);
-    RecvOptions options{
-        .key = key_of(number, slot), .loss_bound = bound_of(arrival.kind), .deadline = longest()};
+    RecvOptions options{.key = key_of(number, arrival),
+                        .loss_bound = bound_of(planned.kind),
+                        .deadline = longest()};
     if (options_.layout.segment_elements < kWholeChunks) {
-      options.on_arrival = [self = shared_from_this(), slot,
+      options.on_arrival = [self = shared_from_this(), arrival,
                             part](std::span<const ElementRange> ranges) {
-        self->on_arrival(slot, part, ranges);
+        self->on_arrival(arrival, part, ranges);
       };
     }
     THALWEG_TRY(const Transfer transfer,
                 ways[part.way].recv({wire.data() + offset, part.elements, type}, options));
-    transfer.on_done([self = shared_from_this(), slot](const Report& report) {
-      self->on_received(slot, report);
+    transfer.on_done([self = shared_from_this(), arrival](const Report& report) {
+      self->on_received(arrival, report);
     });
     const Lock lock(owner_->mutex());
     if (result) transfer.cancel();
@@ -180,14 +181,14 @@ void DlcpOperation::go_on(Lock& lock) {
 Status DlcpOperation::start_send(const exec::SegmentExecutor::Ready& ready) {
   const exec::RankPlan::Send& s = plan->sends()[ready.send];
   const std::span<const std::byte> bytes = executor_->outgoing(ready.send);
-  SendOptions options{.key = key_of(number, s.slot),
+  SendOptions options{.key = key_of(number, s.arrival),
                       .loss_bound = bound_of(s.kind),
                       .tag = {.priority = options_.queue},
                       .urgency = urgency_of(priority),
                       .gradual = ready.segments != exec::Run{0, executor_->segments_of(s.buffer)},
                       .deadline = longest()};
   const std::vector<Peer>& ways = ways_to(s.target);
-  const std::vector<Part> parts = parts_of(s.buffer, ways, s.slot);
+  const std::vector<Part> parts = parts_of(s.buffer, ways, s.arrival);
   Leaving& leaving = leaving_[ready.send];
   leaving.left = parts.size();
   for (const Part& part : parts) {
@@ -210,7 +211,7 @@ Status DlcpOperation::start_send(const exec::SegmentExecutor::Ready& ready) {
 
 void DlcpOperation::offer(const exec::SegmentExecutor::Ready& ready) const {
   const exec::RankPlan::Send& s = plan->sends()[ready.send];
-  const std::vector<Part> parts = parts_of(s.buffer, ways_to(s.target), s.slot);
+  const std::vector<Part> parts = parts_of(s.buffer, ways_to(s.target), s.arrival);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const ElementRange range = elements_of(parts[i], ready.segments);
     if (range.begin == range.end) continue;
@@ -219,29 +220,29 @@ void DlcpOperation::offer(const exec::SegmentExecutor::Ready& ready) const {
   }
 }
 
-void DlcpOperation::on_arrival(std::uint32_t slot, const Part& part,
+void DlcpOperation::on_arrival(std::uint32_t arrival, const Part& part,
                                std::span<const ElementRange> ranges) {
   Lock lock(owner_->mutex());
   if (result) return;
-  for (const ElementRange& range : ranges) executor_->arrived(slot, segments_of(part, range));
+  for (const ElementRange& range : ranges) executor_->arrived(arrival, segments_of(part, range));
   go_on(lock);
 }
 
-void DlcpOperation::on_received(std::uint32_t slot, const Report& report) {
+void DlcpOperation::on_received(std::uint32_t arrival, const Report& report) {
   Lock lock(owner_->mutex());
   if (result) return;
-  const Rank source = plan->arrivals()[slot].source;
+  const Rank source = plan->arrivals()[arrival].source;
   if (!report.ok()) {
     owner_->on_lost(*this, source,
                     report.error().within(fmt::format("from rank {}", source.value())));
     return;
   }
-  if (notes) notes->add_transfer(false, slot, *report, monotonic_now());
-  if (--arriving_[slot] > 0) return;
+  if (notes) notes->add_transfer(false, arrival, *report, monotonic_now());
+  if (--arriving_[arrival] > 0) return;
   if (options_.layout.segment_elements == kWholeChunks && report->bytes > 0) {
-    executor_->arrived(slot, {0, 1});
+    executor_->arrived(arrival, {0, 1});
   }
-  executor_->ended(slot);
+  executor_->ended(arrival);
   go_on(lock);
 }
 
@@ -283,8 +284,8 @@ void DlcpOperation::keep_residual(int ranks, const std::byte* tensor, std::size_
 
 std::optional<Rank> DlcpOperation::waits_for() const {
   if (!executor_ || result) return std::nullopt;
-  for (std::uint32_t slot = 0; slot < plan->arrivals().size(); ++slot) {
-    if (executor_->outstanding(slot)) return plan->arrivals()[slot].source;
+  for (std::uint32_t arrival = 0; arrival < plan->arrivals().size(); ++arrival) {
+    if (executor_->outstanding(arrival)) return plan->arrivals()[arrival].source;
   }
   for (std::uint32_t send = 0; send < leaving_.size(); ++send) {
     if (leaving_[send].left > 0) return plan->sends()[send].target;

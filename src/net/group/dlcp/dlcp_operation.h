@@ -92,22 +92,22 @@ class DlcpOperation final : public PlannedOperation,
   [[nodiscard]] const std::vector<Peer>& ways_to(Rank rank) const;
   [[nodiscard]] double bound_of(plan::TransferKind kind) const;
   [[nodiscard]] std::vector<Part> parts_of(std::uint32_t buffer, const std::vector<Peer>& ways,
-                                           std::uint32_t slot) const;
+                                           std::uint32_t arrival) const;
   // The segments of a chunk that hold some of these elements of a part. Requires whole ones.
   [[nodiscard]] exec::Run segments_of(const Part& part, ElementRange range) const;
   // The elements of a part that these segments of its chunk hold; none if they are of other parts.
   [[nodiscard]] ElementRange elements_of(const Part& part, exec::Run segments) const;
   [[nodiscard]] std::chrono::nanoseconds longest() const;
 
-  // Posts the receives of one slot.
-  Status expect(std::uint32_t slot);
+  // Posts the receives of one arrival.
+  Status expect(std::uint32_t arrival);
   // Starts and continues the sends that are ready, and tells the owner if all is done. Unlocks
   // `lock`.
   void go_on(Lock& lock);
   Status start_send(const exec::SegmentExecutor::Ready& ready);
   void offer(const exec::SegmentExecutor::Ready& ready) const;
-  void on_arrival(std::uint32_t slot, const Part& part, std::span<const ElementRange> ranges);
-  void on_received(std::uint32_t slot, const Report& report);
+  void on_arrival(std::uint32_t arrival, const Part& part, std::span<const ElementRange> ranges);
+  void on_received(std::uint32_t arrival, const Report& report);
   void on_sent(std::uint32_t send, const Report& report);
 
   Options options_;
@@ -117,7 +117,7 @@ class DlcpOperation final : public PlannedOperation,
   // Guarded by the owner's mutex.
   std::unique_ptr<exec::SegmentExecutor> executor_;  // stays as long as a transfer may use it
   std::vector<Transfer> transfers_;                  // in flight or over
-  std::vector<std::size_t> arriving_;                // [slot]: parts that are not over
+  std::vector<std::size_t> arriving_;                // [arrival]: parts that are not over
   std::vector<Leaving> leaving_;                     // [send]
   std::vector<std::vector<SegmentTag>> tags_;        // [buffer][segment], if some may be lost
 };

@@ -57,7 +57,7 @@ struct Operation::State : proto::CollectiveCall {
     static const std::vector<Rank> none;
     return none;
   }
-  [[nodiscard]] bool takes(Rank /*peer*/, std::uint32_t /*slot*/,
+  [[nodiscard]] bool takes(Rank /*peer*/, std::uint32_t /*arrival*/,
                            std::uint32_t /*bytes*/) const override {
     return false;
   }

@@ -26,8 +26,8 @@ void StepNotes::on_send(std::uint32_t send, Time now) {
   if (std::exchange(sent_[send], 1) == 0) open_.push_back({send, true, now});
 }
 
-void StepNotes::on_arrival(std::uint32_t slot, Time now) {
-  if (std::exchange(arrived_[slot], 1) == 0) open_.push_back({slot, false, now});
+void StepNotes::on_arrival(std::uint32_t arrival, Time now) {
+  if (std::exchange(arrived_[arrival], 1) == 0) open_.push_back({arrival, false, now});
 }
 
 void StepNotes::look(const exec::StreamExecutor& executor, Time now) {

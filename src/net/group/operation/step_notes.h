@@ -50,12 +50,13 @@ class StepNotes {
 
   // The operation starts. The plan must outlive the writing of notes.
   void begin(const exec::RankPlan& plan);
-  // Some bytes of a send leave, or of a slot arrive. Both require begin().
+  // Some bytes of a send leave, or of an arrival arrive. Both require begin().
   void on_send(std::uint32_t send, Time now);
-  void on_arrival(std::uint32_t slot, Time now);
+  void on_arrival(std::uint32_t arrival, Time now);
   // Ends the transfers that are complete.
   void look(const exec::StreamExecutor& executor, Time now);
-  // Over DLCP a transfer is known only as a whole, when it is over. `index`: of a send, or a slot.
+  // Over DLCP a transfer is known only as a whole, when it is over. `index`: of a send, or an
+  // arrival.
   void add_transfer(bool sends, std::uint32_t index, const TransferReport& report, Time now);
   void add_loss(const Loss& loss);
   void add_stall(const Stall& stall);
@@ -69,7 +70,7 @@ class StepNotes {
 
  private:
   struct Open {
-    std::uint32_t index;  // of a send, or a slot
+    std::uint32_t index;  // of a send, or an arrival
     bool sends;
     Time start;
   };
@@ -77,7 +78,7 @@ class StepNotes {
 
   const exec::RankPlan* plan_ = nullptr;
   std::vector<char> sent_;     // [send]: some of it has left
-  std::vector<char> arrived_;  // [slot]: some of it has arrived
+  std::vector<char> arrived_;  // [arrival]: some of it has arrived
   std::vector<Open> open_;
   std::vector<Step> steps_;
   std::vector<Loss> losses_;

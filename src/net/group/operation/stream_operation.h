@@ -37,8 +37,8 @@ struct StreamOperation final : PlannedOperation, Streamed {
     result.reset();
   }
 
-  [[nodiscard]] bool takes(Rank peer, std::uint32_t slot, std::uint32_t bytes) const override {
-    return executor && executor->takes(peer, slot, bytes);
+  [[nodiscard]] bool takes(Rank peer, std::uint32_t arrival, std::uint32_t bytes) const override {
+    return executor && executor->takes(peer, arrival, bytes);
   }
   [[nodiscard]] bool has_data_for(Rank peer) const override {
     return executor && executor->has_data_for(peer);

@@ -107,7 +107,7 @@ void Mailbox::send(const std::shared_ptr<Op>& op) {
   const bool eager = bytes <= kEagerBytes && eager_[to] < kEagerMessages;
   const wire::Frame frame{.kind = wire::FrameKind::kMessage,
                           .operation = op->number,
-                          .slot = op->tag,
+                          .index = op->tag,
                           .signature = static_cast<std::uint64_t>(op->elements),
                           .started = eager ? 1U : 0U,
                           .rank = static_cast<std::uint32_t>(op->type)};
@@ -153,7 +153,7 @@ void Mailbox::receive(const std::shared_ptr<Op>& op) {
 }
 
 bool Mailbox::fits(const Op& receive, const Letter& letter) {
-  return receive.tag == letter.frame.slot &&
+  return receive.tag == letter.frame.index &&
          (receive.peer == kAnyPeer || receive.peer == letter.source);
 }
 
@@ -225,7 +225,7 @@ void Mailbox::on_spoiled(Connection& connection) {
   connection.drop_data(*this);
   if (options_.on_spoiled_frame) options_.on_spoiled_frame();
   connection.queue({.kind = wire::FrameKind::kAbort,
-                    .slot = static_cast<std::uint32_t>(ErrorCode::kInternal),
+                    .index = static_cast<std::uint32_t>(ErrorCode::kInternal),
                     .rank = wire::kNoFrameRank},
                    words_of_spoiled(connection, options_.rank));
   touch(stream);
@@ -278,7 +278,7 @@ void Mailbox::on_frame(Connection& connection, const wire::Frame& frame, const s
     return;
   }
   if (frame.kind == wire::FrameKind::kAbort) {
-    told_.emplace(&connection, Error(error_code_of(frame.slot), text));
+    told_.emplace(&connection, Error(error_code_of(frame.index), text));
     connection.break_off(text);
     return;
   }
@@ -308,7 +308,7 @@ void Mailbox::on_frame(Connection& connection, const wire::Frame& frame, const s
 Streamed* Mailbox::on_data(Connection& connection, const wire::Frame& frame) {
   for (const auto& op : moving_) {
     if (!op->sends && op->number == frame.operation && op->peer == connection.peer().value() &&
-        op->executor && !is_outgoing(connection) && frame.slot == 0 &&
+        op->executor && !is_outgoing(connection) && frame.index == 0 &&
         frame.length <= op->executor->outstanding(0)) {
       return op.get();
     }

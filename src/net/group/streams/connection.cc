@@ -67,7 +67,7 @@ void Connection::feed_kept(Handler& handler) {
 
 std::span<std::byte> Connection::direct_place() {
   if (target_ == nullptr || left_ == 0) return {};
-  const std::span<std::byte> place = checks_in() ? hold() : target_->executor->place(frame_.slot);
+  const std::span<std::byte> place = checks_in() ? hold() : target_->executor->place(frame_.index);
   const std::size_t most = std::min(place.size(), left_);
   return most >= kLeastDirect ? place.first(most) : std::span<std::byte>();
 }
@@ -78,7 +78,7 @@ void Connection::placed(std::size_t size, Handler& handler) {
     return;
   }
   left_ -= size;
-  target_->executor->placed(frame_.slot, size);
+  target_->executor->placed(frame_.index, size);
   handler.on_progress(*target_);
 }
 
@@ -168,7 +168,7 @@ void Connection::take_data(std::span<const std::byte> bytes, Handler& handler) {
   }
   left_ -= bytes.size();
   if (target_ == nullptr) return;
-  target_->executor->consume(frame_.slot, bytes);
+  target_->executor->consume(frame_.index, bytes);
   handler.on_progress(*target_);
 }
 

@@ -165,7 +165,7 @@ class Connection {
   [[nodiscard]] bool delivered() const;
 
   // Sets the shared memory. From now on the peer may send kShared and then use it.
-  void share(std::unique_ptr<SharedRings> link) { shared_ = std::move(link); }
+  void share(std::unique_ptr<SharedRings> rings) { shared_ = std::move(rings); }
   [[nodiscard]] SharedRings* shared() const { return shared_.get(); }
   // Sends kShared, after what is queued. Requires shared().
   void use_shared();

@@ -28,6 +28,7 @@ constexpr std::size_t kLeastFrames = 32;
 // Within a host a frame takes microseconds, and what counts is the work for each: a system call,
 // and half a microsecond for each record that is sealed.
 constexpr std::size_t kLeastFrameWithinHost = std::size_t{64} << 10;
+
 static_assert(kMostCheckedFrame <= wire::kMaxCheckedData && kLaneFrame <= wire::kMaxCheckedData);
 
 }  // namespace
@@ -93,7 +94,7 @@ wire::WireError Connection::decode_header() {
 
 std::span<std::byte> Connection::hold() {
   if (hold_.empty()) {
-    const std::span<std::byte> place = target_->executor->place(frame_.slot);
+    const std::span<std::byte> place = target_->executor->place(frame_.index);
     in_place_ = place.size() >= frame_.length;
     if (!in_place_ && held_.size() < frame_.length) held_.resize(frame_.length);
     hold_ = (in_place_ ? place : std::span(held_)).first(frame_.length);
@@ -119,9 +120,9 @@ void Connection::end_held(Handler& handler) {
     return;
   }
   if (in_place_) {
-    target_->executor->placed(frame_.slot, frame_.length);
+    target_->executor->placed(frame_.index, frame_.length);
   } else {
-    target_->executor->consume(frame_.slot, hold_);
+    target_->executor->consume(frame_.index, hold_);
   }
   handler.on_progress(*target_);
 }
@@ -144,7 +145,7 @@ void Connection::take_checked(std::span<const std::byte> bytes, Handler& handler
     spoil(fmt::format("{} bytes of data", frame_.length), handler);
     return;
   }
-  target_->executor->consume(frame_.slot, bytes);
+  target_->executor->consume(frame_.index, bytes);
   handler.on_progress(*target_);
 }
 

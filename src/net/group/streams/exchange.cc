@@ -158,8 +158,8 @@ bool Exchange::next_data(Connection& connection, wire::Frame& frame, Connection:
   const exec::RankPlan::Send& send = op.plan->sends()[next->send];
   const std::size_t most = connection.longest_frame(op.plan->buffers()[send.buffer].bytes);
   out = {&op, next->send, bytes.first(std::min(bytes.size(), most))};
-  frame =
-      proto::wire_frame(core_.header(op, send.slot, static_cast<std::uint32_t>(out.bytes.size())));
+  frame = proto::wire_frame(
+      core_.header(op, send.arrival, static_cast<std::uint32_t>(out.bytes.size())));
   return true;
 }
 
@@ -169,7 +169,7 @@ Streamed* Exchange::on_data(Connection& connection, const wire::Frame& frame) {
   switch (core_.on_data(connection.peer(), header, call)) {
     case proto::DataVerdict::kTake: {
       auto& op = static_cast<StreamOperation&>(*call);
-      if (op.notes) op.notes->on_arrival(header.slot, monotonic_now());
+      if (op.notes) op.notes->on_arrival(header.arrival, monotonic_now());
       return &op;
     }
     case proto::DataVerdict::kStall:
