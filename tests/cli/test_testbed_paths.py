@@ -24,12 +24,13 @@ def parts(before, after, leaf):
     return {spine: count / max(1, sum(sent.values())) for spine, count in sent.items()}
 
 
-def run(*words, paths=None):
+def run(*words, paths=None, streams=None):
     """Sums on all hosts; the program compares every sum with the serial one."""
     environment = dict(os.environ)
-    environment.pop("THALWEG_DLCP_PATHS", None)
-    if paths is not None:
-        environment["THALWEG_DLCP_PATHS"] = str(paths)
+    for name, number in (("THALWEG_DLCP_PATHS", paths), ("THALWEG_STREAMS", streams)):
+        environment.pop(name, None)
+        if number is not None:
+            environment[name] = str(number)
     return subprocess.Popen([PROGRAM, "testbed", "run", "--name", NAME, "--timeout", "100s", "--", SUM, *map(str, words)],
                             cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -63,6 +64,17 @@ def test_dlcp_uses_both_uplinks(up):
         after = uplinks()
         for leaf in ("leaf0", "leaf1"):
             assert least <= min(parts(before, after, leaf).values()) <= most, (paths, leaf, before, after)
+
+
+def test_tcp_uses_both_uplinks(up):
+    """One stream in a direction takes one route; of eight, all hash to one spine in 1 of 128 runs."""
+    up(RACKS)
+    for streams, least, most in ((1, 0.0, 0.15), (None, 0.15, 0.5)):
+        before = uplinks()
+        finish(run(8, 250_000, "tcp", streams=streams))
+        after = uplinks()
+        for leaf in ("leaf0", "leaf1"):
+            assert least <= min(parts(before, after, leaf).values()) <= most, (streams, leaf, before, after)
 
 
 def test_dlcp_is_exact_while_a_spine_is_slow_and_loses_packets(up):

@@ -28,9 +28,10 @@ namespace {
 
 using nlohmann::json;
 
-// DLCP's paths between two ranks where the network has several: its own number where routers are
-// between them.
+// What two ranks have where the network has several paths between them: DLCP's own number of paths
+// where routers are between them, and so many TCP streams that they rarely all take one path.
 constexpr const char* kPaths = "16";
+constexpr const char* kStreams = "8";
 
 // The numbers of the hosts that `text` names, as "0-3,6", in that order; all `count` if it is
 // empty.
@@ -144,9 +145,12 @@ Result<int> run_on_testbed(const TestbedRunOptions& options,
     ranks.variables.emplace("THALWEG_TOPOLOGY", place.topology());
   }
   // All hosts of a testbed share one IP network, so DLCP could not see that routers are between.
+  // TCP has several streams only where somebody says so.
   THALWEG_TRY(const topology::Topology topology, load_topology(place.topology()));
-  if (!net::process_environment()("THALWEG_DLCP_PATHS") && several_paths(topology, hosts)) {
-    ranks.variables.emplace("THALWEG_DLCP_PATHS", kPaths);
+  if (several_paths(topology, hosts)) {
+    const net::EnvironmentLookup given = net::process_environment();
+    if (!given("THALWEG_DLCP_PATHS")) ranks.variables.emplace("THALWEG_DLCP_PATHS", kPaths);
+    if (!given("THALWEG_STREAMS")) ranks.variables.emplace("THALWEG_STREAMS", kStreams);
   }
   ranks.variables.emplace(TestbedPlace::kFolderVariable, place.parent_folder());
   std::vector<launch::SupervisedProcess> processes;

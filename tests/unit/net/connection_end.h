@@ -18,6 +18,9 @@
 
 namespace thalweg::net {
 
+// The longest frame that these tests send over lanes.
+inline constexpr std::size_t kLaneFrame = std::size_t{128} << 10;
+
 inline std::array<int, 2> stream_pair() {
   std::array<int, 2> fds{};
   EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds.data()), 0);

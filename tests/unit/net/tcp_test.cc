@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "net/group/streams/connection.h"
+#include "net/group/streams/lanes.h"
 #include "net/io/address.h"
 #include "net/io/system.h"
 
@@ -52,6 +54,29 @@ TEST(LineRate, within_a_host__has_no_limit) {
   const Fd stream = stream_to("127.0.0.1", listener);
   keep_to_line_rate(stream.get(), 100'000'000);
   EXPECT_EQ(pace_of(stream.get()), kNoLimit);
+}
+
+TEST(LaneBacklog, two_ms_of_the_rate__within_limits) {
+  const auto backlog_at = [](std::int64_t line_bps) {
+    Fd listener;
+    const Fd stream = stream_to("127.0.0.2", listener);
+    keep_to_line_rate(stream.get(), line_bps);
+    return lane_backlog(stream.get());
+  };
+  EXPECT_EQ(backlog_at(100'000'000), 23'750);
+  EXPECT_EQ(backlog_at(1'000'000), 8 << 10);
+  EXPECT_EQ(backlog_at(2'000'000'000), 64 << 10);
+  EXPECT_EQ(backlog_at(0), 64 << 10);  // the rate is not known
+}
+
+TEST(LongestFrame, to_another_host__leaves_each_lane_a_part_of_the_transfer) {
+  Fd listener;
+  Connection connection(Rank(1));
+  connection.attach(stream_to("127.0.0.2", listener));
+  ASSERT_TRUE(connection.add_lane(1, stream_to("127.0.0.2", listener), {}));
+  EXPECT_EQ(connection.longest_frame(170'000), 8U << 10);
+  EXPECT_EQ(connection.longest_frame(1 << 20), 32U << 10);
+  EXPECT_EQ(connection.longest_frame(64 << 20), 128U << 10);
 }
 
 }  // namespace

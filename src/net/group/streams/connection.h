@@ -343,6 +343,7 @@ class Connection {
 
   std::vector<Lane> lanes_;  // [number - 1]; a lane without a socket does not exist yet
   Loans loans_;              // used with lanes
+  int backlog_ = 0;          // lane_backlog()
   std::uint32_t last_chosen_ = 0;
 };
 

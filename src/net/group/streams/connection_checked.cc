@@ -18,26 +18,25 @@ namespace {
 
 // The longest data frame.
 constexpr std::size_t kMostFrame = std::size_t{1} << 20;
-// With checksums, and sealed. The bytes of a frame are checked in the caches and then used from
-// there, so it is not longer than kMostCheckedFrame. A rank that sends sums on while they arrive
-// waits for a whole frame at every step, so a transfer is at least kLeastFrames frames, unless they
-// would be tiny.
-constexpr std::size_t kMostCheckedFrame = std::size_t{128} << 10;
-constexpr std::size_t kLeastCheckedFrame = std::size_t{8} << 10;
+// The same with checksums, sealed, or with lanes. The bytes of a frame are checked in the caches
+// and then used from there, so it is not longer than kMostPartFrame. A rank that sends sums on
+// while they arrive waits for a whole frame at every step, and lanes send one each at a time, so a
+// transfer is at least kLeastFrames frames, unless they would be tiny.
+constexpr std::size_t kMostPartFrame = std::size_t{128} << 10;
+constexpr std::size_t kLeastPartFrame = std::size_t{8} << 10;
 constexpr std::size_t kLeastFrames = 32;
 // Within a host a frame takes microseconds, and what counts is the work for each: a system call,
 // and half a microsecond for each record that is sealed.
 constexpr std::size_t kLeastFrameWithinHost = std::size_t{64} << 10;
 
-static_assert(kMostCheckedFrame <= wire::kMaxCheckedData && kLaneFrame <= wire::kMaxCheckedData);
+static_assert(kMostPartFrame <= wire::kMaxCheckedData);
 
 }  // namespace
 
 std::size_t Connection::longest_frame(std::size_t transfer) const {
-  if (has_lanes()) return kLaneFrame;
-  if (!checks_out()) return kMostFrame;
-  const std::size_t least = within_host_ ? kLeastFrameWithinHost : kLeastCheckedFrame;
-  return std::clamp(transfer / kLeastFrames, least, kMostCheckedFrame);
+  if (!checks_out() && !has_lanes()) return kMostFrame;
+  const std::size_t least = within_host_ ? kLeastFrameWithinHost : kLeastPartFrame;
+  return std::clamp(transfer / kLeastFrames, least, kMostPartFrame);
 }
 
 void Connection::set_check(wire::FrameCheck check, std::unique_ptr<wire::StreamSeal> seal) {

@@ -6,6 +6,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <system_error>
@@ -28,10 +29,20 @@ int unsent_of(int fd) {
 
 }  // namespace
 
+int lane_backlog(int fd) {
+  constexpr double kSeconds = 0.002;
+  constexpr double kLeast = 8 << 10;
+  constexpr double kMost = 64 << 10;
+  std::uint32_t bytes_per_second = ~std::uint32_t{0};
+  socklen_t size = sizeof(bytes_per_second);
+  getsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_per_second, &size);
+  return static_cast<int>(std::clamp(bytes_per_second * kSeconds, kLeast, kMost));
+}
+
 void prepare_lane(int fd) {
   // The system reports room when less than half of this is unsent: when unsent_of() is below
-  // kLaneBacklog.
-  set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, 2 * kLaneBacklog);
+  // lane_backlog().
+  set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, 2 * lane_backlog(fd));
   // Makes the receive buffer at least this large, for what arrives while another lane is read.
   // Unlike SO_RCVBUF, this lets the system enlarge the buffer further.
   set_option(fd, SOL_SOCKET, SO_RCVLOWAT, kLaneRoom);
@@ -60,6 +71,7 @@ bool Connection::add_lane(std::uint32_t number, Fd fd, std::vector<std::byte> du
   // This frame began when there was no lane.
   if (!has_lanes() && !out_.bytes.empty()) loans_.lend(0, out_.op, out_.send, out_.bytes.size());
   prepare_lane(fd.get());
+  backlog_ = lane_backlog(fd.get());
   if (connected()) prepare_lane(this->fd());
   if (lanes_.size() < number) lanes_.resize(number);
   Lane& lane = lanes_[number - 1];
@@ -193,11 +205,11 @@ std::optional<std::uint32_t> Connection::choose_stream(std::size_t bytes) {
   const bool idle =
       queue_.empty() && out_header_left_ == 0 && out_text_left_ == 0 && out_.bytes.empty();
   const bool first_has_room =
-      idle && !bytes_.paused() && !bytes_.repeats() && unsent_of(fd()) < kLaneBacklog;
+      idle && !bytes_.paused() && !bytes_.repeats() && unsent_of(fd()) < backlog_;
   blocked_ = !first_has_room;
   if (bytes < kLeastLaneFrame) return first_has_room ? std::optional(0U) : std::nullopt;
   std::optional<std::uint32_t> best;
-  int least = kLaneBacklog;
+  int least = backlog_;
   const auto streams = static_cast<std::uint32_t>(lanes_.size() + 1);
   // Starts after the stream that was chosen last, so that streams with equally few unsent bytes
   // take turns.
@@ -209,7 +221,7 @@ std::optional<std::uint32_t> Connection::choose_stream(std::size_t bytes) {
       if (!lane.fd.valid() || !lane.out.empty()) continue;
       if (lane.bytes.paused() || lane.bytes.repeats()) continue;
       unsent = unsent_of(lane.fd.get());
-      lane.blocked = unsent >= kLaneBacklog;
+      lane.blocked = unsent >= backlog_;
     } else {
       if (!first_has_room) continue;
       unsent = unsent_of(fd());

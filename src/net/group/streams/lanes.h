@@ -13,16 +13,15 @@
 
 namespace thalweg::net {
 
-// The longest data frame of a connection with lanes. The limit keeps a lane from being busy for
-// long.
-inline constexpr std::size_t kLaneFrame = std::size_t{128} << 10;
 // Shorter payloads go by the first stream.
-inline constexpr std::size_t kLeastLaneFrame = std::size_t{32} << 10;
-// A stream that has this many bytes that the system has not sent yet gets no other frame.
-inline constexpr int kLaneBacklog = 64 << 10;
+inline constexpr std::size_t kLeastLaneFrame = std::size_t{4} << 10;
 // Bytes that the system should buffer of one stream while another is read.
 inline constexpr int kLaneRoom = 2 << 20;
 
+// A stream that has this many bytes that the system has not sent yet gets no other frame: 2 ms at
+// the rate that it keeps to (keep_to_line_rate()), so that a slow path is not given what a faster
+// one could send sooner.
+[[nodiscard]] int lane_backlog(int fd);
 // Sets the options of one of several streams.
 void prepare_lane(int fd);
 // Whether the other end's system has answered nothing for a second, though it was asked several

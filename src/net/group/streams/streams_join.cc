@@ -171,6 +171,7 @@ void Streams::adopt(StreamPeer& peer, CheckedStream stream) {
 void Streams::adopt_lane(StreamPeer& peer, std::uint32_t number, Fd fd,
                          const std::optional<wire::SessionProof>& answer) {
   prepare_stream(fd.get());
+  keep_to_line_rate(fd.get(), options_.line_bps);
   std::vector<std::byte> due;
   if (answer) due.assign(answer->begin(), answer->end());
   if (peer.connection.add_lane(number, std::move(fd), std::move(due))) touch(peer);
