@@ -80,7 +80,9 @@ using SessionProof = std::array<std::byte, kSessionProofSize>;
 // GMAC under the key of one scope and KeyUse. Neither copied nor shared between threads.
 class Gmac {
  public:
-  Gmac(const JobKey& key, const KeyScope& scope, KeyUse use);
+  enum class Code : std::uint8_t { kFastest, kOpenSsl };
+
+  Gmac(const JobKey& key, const KeyScope& scope, KeyUse use, Code code = Code::kFastest);
   ~Gmac();
   Gmac(Gmac&&) noexcept;
   Gmac& operator=(Gmac&&) noexcept;
