@@ -104,8 +104,10 @@ bool sets_hold(const AtpHeader& header) {
   if (header.fan_in < 1 || header.fan_in > kAtpMostWorkersPerGroup) return false;
   if (header.group_count < 1 || header.group_count > kAtpMostGroups) return false;
   if (header.group >= header.group_count) return false;
-  if ((header.workers & ~atp_all(places_of(header))) != 0) return false;
-  if (std::popcount(header.workers) > header.fan_in) return false;
+  // There are at most fan_in + 1 places, so only the set of all of them can be too large.
+  const unsigned places = places_of(header);
+  if ((header.workers & ~atp_all(places)) != 0) return false;
+  if (places > header.fan_in && header.workers == atp_all(places)) return false;
   if ((header.groups & ~atp_all(header.group_count)) != 0) return false;
   if (header.workers == 0) return header.groups != 0;
   return (header.groups & atp_bit(header.group)) == 0;
