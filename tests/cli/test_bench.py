@@ -5,9 +5,10 @@ def test_kernels(thalweg):
     result = thalweg("bench", "kernels", "--json", "--size", "1MiB", "--seconds", "0.1").json()
     assert result["memcpy_gbps"] > 0
     kernels = {(k["dtype"], k["op"]): k for k in result["kernels"]}
-    assert len(kernels) == 10 * 5 + 6 + 1 + 1 + 3 * 3
+    assert len(kernels) == 10 * 5 + 6 + 1 + 3 + 3 * 3
     assert {("bfloat16", "tag"), ("float8_e4m3fn", "sum"), ("float8_e5m2", "tag"), ("float32", "tag (segments)"),
-            ("packets", "authenticate"), ("bfloat16", "exponents"), ("float16", "to fixed point"), ("float32", "from fixed point")} <= kernels.keys()
+            ("packets", "authenticate"), ("packets", "authenticate by OpenSSL"), ("packets", "checksum"), ("bfloat16", "exponents"),
+            ("float16", "to fixed point"), ("float32", "from fixed point")} <= kernels.keys()
     for kernel in kernels.values():
         assert kernel["gbps"] > 0
         assert abs(kernel["ratio"] - kernel["gbps"] / result["memcpy_gbps"]) < 0.02 * kernel["ratio"]

@@ -1,9 +1,10 @@
 // Every kernel runs over arrays beyond cache, in turn with memcpy over arrays of the same size, and
 // is rated against it. A rate counts the bytes that a program reads and writes, as STREAM does
 // (McCalpin): memcpy of n bytes moves 2n, dst = dst op b moves 3n, and the division that ends a
-// mean moves 2n. Tagging by magnitude, authenticating and finding the exponents of blocks only
-// read, and move n. A conversion to or from fixed point moves the n bytes of floats and as many
-// integers. It works on one packet of integers at a time, as a worker does: they stay in cache.
+// mean moves 2n. Tagging by magnitude, authenticating, checksums and finding the exponents of
+// blocks only read, and move n. A conversion to or from fixed point moves the n bytes of floats and
+// as many integers. It works on one packet of integers at a time, as a worker does: they stay in
+// cache.
 //
 // The memcpy before each kernel also restores the kernel's operand, so every repetition works on
 // the same numbers and none drifts to infinity or into subnormals.
@@ -29,6 +30,7 @@
 #include "tensor/reduce.h"
 #include "tensor/tags.h"
 #include "wire/authenticate.h"
+#include "wire/checksum.h"
 
 namespace thalweg::lab {
 namespace {
@@ -40,10 +42,9 @@ constexpr int kFixedWorkers = 8;
 
 constexpr const char* kDefinition =
     "1e9 bytes read and written per second, as STREAM counts: memcpy of n bytes moves 2n, "
-    "dst = dst op b moves 3n, the division that ends a mean 2n, tagging and authenticating n, "
-    "exponents of blocks n, fixed point 2n (3n for 16-bit floats; the integers, a packet of them "
-    "at "
-    "a time, stay in cache)";
+    "dst = dst op b moves 3n, the division that ends a mean 2n, tagging, authenticating and "
+    "checksums n, exponents of blocks n, fixed point 2n (3n for 16-bit floats; the integers, a "
+    "packet of them at a time, stay in cache)";
 constexpr const char* kArrayDefinition =
     "1e9 bytes of one array per second, however often the array is read and written";
 
@@ -157,23 +158,40 @@ Kernel fixed_point(DType type, bool forth) {
           }};
 }
 
-// Computes the keyed tags of packets that carry one segment each.
-Kernel authentication() {
+// Calls `check` for packets that carry one segment each, with the place of the segment and its
+// bytes. It returns a byte of the result.
+template <class Check>
+Kernel packets(const char* name, const char* op, const Check& check) {
+  return {
+      name, "packets", op, {1, {}}, [check](std::byte* dst, const std::byte* b, std::size_t size) {
+        const auto segment = static_cast<std::size_t>(kSegment.count());
+        std::byte any{};
+        for (std::size_t at = 0; at < size; at += segment) {
+          const std::span<const std::byte> payload(dst + at, std::min(segment, size - at));
+          any |= check(at, std::span(b, wire::kDataHeaderSize), payload);
+        }
+        CHECK(any != std::byte{} || size <= segment);
+      }};
+}
+
+// Computes the keyed tags of packets.
+Kernel authentication(const char* name, const char* op, wire::Gmac::Code code) {
   const wire::JobKey key(std::array<std::byte, wire::kJobKeySize>{});
-  return {"authenticate packets",
-          "packets",
-          "authenticate",
-          {1, {}},
-          [gmac = std::make_shared<wire::Gmac>(key, wire::KeyScope(), wire::KeyUse::kData)](
-              std::byte* dst, const std::byte* b, std::size_t size) {
-            const auto segment = static_cast<std::size_t>(kSegment.count());
-            std::byte any{};
-            for (std::size_t at = 0; at < size; at += segment) {
-              const std::span<const std::byte> payload(dst + at, std::min(segment, size - at));
-              any |= gmac->tag(at, {b, wire::kDataHeaderSize}, payload)[0];
-            }
-            CHECK(any != std::byte{} || size <= segment);
-          }};
+  return packets(
+      name, op,
+      [gmac = std::make_shared<wire::Gmac>(key, wire::KeyScope(), wire::KeyUse::kData, code)](
+          std::size_t at, std::span<const std::byte> head, std::span<const std::byte> payload) {
+        return gmac->tag(at, head, payload)[0];
+      });
+}
+
+// Computes the checksums of packets without a key.
+Kernel checksums() {
+  return packets(
+      "checksum of packets", "checksum",
+      [](std::size_t /*at*/, std::span<const std::byte> head, std::span<const std::byte> payload) {
+        return static_cast<std::byte>(wire::crc32c(head, payload));
+      });
 }
 
 using Clock = std::chrono::steady_clock;
@@ -207,7 +225,11 @@ std::vector<Kernel> all_kernels() {
     kernels.push_back(fixed_point(type, true));
     kernels.push_back(fixed_point(type, false));
   }
-  kernels.push_back(authentication());
+  kernels.push_back(
+      authentication("authenticate packets", "authenticate", wire::Gmac::Code::kFastest));
+  kernels.push_back(authentication("authenticate by OpenSSL", "authenticate by OpenSSL",
+                                   wire::Gmac::Code::kOpenSsl));
+  kernels.push_back(checksums());
   return kernels;
 }
 

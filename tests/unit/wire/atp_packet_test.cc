@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <vector>
 
 #include "base/prng.h"
@@ -204,6 +205,28 @@ JobKey atp_key_of(int seed) {
   std::array<std::byte, kJobKeySize> bytes{};
   bytes[3] = static_cast<std::byte>(seed);
   return JobKey(bytes);
+}
+
+// A server that is a worker may add its own gradients itself, so that the set has one place more
+// than the fan-in, but never one member more.
+TEST(AtpPacket, check__as_many_workers_as_the_fan_in_at_most) {
+  Prng prng(2);
+  for (int i = 0; i < 20'000; ++i) {
+    AtpHeader header = gradient();
+    header.kind = prng.chance(0.5) ? AtpKind::kGradient : AtpKind::kUpdate;
+    header.fan_in = static_cast<std::uint8_t>(1 + prng.below(kAtpMostWorkersPerGroup));
+    const unsigned places =
+        std::min(header.fan_in + (header.kind == AtpKind::kGradient ? 1U : 0U), 32U);
+    // Sets that are nearly full, so that many are full or too large.
+    header.workers = atp_all(std::min<unsigned>(places + 1, 32));
+    for (int holes = static_cast<int>(prng.below(3)); holes > 0; --holes) {
+      header.workers &= ~atp_bit(static_cast<unsigned>(prng.below(places + 1) % 32));
+    }
+    const bool may = header.workers != 0 && (header.workers & ~atp_all(places)) == 0 &&
+                     std::popcount(header.workers) <= header.fan_in;
+    ASSERT_EQ(check_atp_header(header) == WireError::kNone, may)
+        << header.workers << " of " << int{header.fan_in};
+  }
 }
 
 TEST(AtpPacket, repetition__goes_to_the_same_server) {

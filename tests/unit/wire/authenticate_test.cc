@@ -121,6 +121,7 @@ TEST(Gmac, tag__is_aes_128_gmac) {
                  derived.data(), nullptr),
             nullptr);
   Gmac gmac(job_key, kScope, KeyUse::kData);
+  Gmac usual(job_key, kScope, KeyUse::kData, Gmac::Code::kOpenSsl);
   for (const std::size_t size : {1U, 15U, 16U, 17U, 36U, 255U, 1400U, 8928U}) {
     SCOPED_TRACE(size);
     const std::vector<std::byte> bytes = data_packet(1, size);
@@ -142,6 +143,7 @@ TEST(Gmac, tag__is_aes_128_gmac) {
         EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_AEAD_GET_TAG, kKeyedTagSize, expected.data()),
         1);
     EXPECT_EQ(gmac.tag(0x1234, bytes, {}), expected);
+    EXPECT_EQ(usual.tag(0x1234, bytes, {}), expected);
   }
 }
 
@@ -192,6 +194,26 @@ TEST(Verifier, check_data__every_flipped_bit_is_refused) {
   EXPECT_GT(verifier.data_count(Refusal::kForged), 8 * 40U);
   // None of them moved the window.
   EXPECT_EQ(check_data(verifier, good), Refusal::kNone);
+}
+
+// Packets as large as those on the wire, and some with frames of 9000 bytes.
+TEST(Verifier, property__a_flipped_bit_of_a_large_packet_is_refused) {
+  constexpr std::uint64_t kSeed = 20'261'119;
+  Prng prng(kSeed);
+  Sealer sealer(key_of(), kScope);
+  Verifier verifier(kJob, key_of(), kScope);
+  for (std::uint64_t sequence = 0; sequence < 2000; ++sequence) {
+    const std::size_t payload = 1 + prng.below(sequence % 50 == 0 ? 8900 : 1400);
+    const std::vector<std::byte> good = sealed_data(sealer, sequence, payload);
+    std::vector<std::byte> bad = good;
+    bad[prng.below(bad.size())] ^= std::byte{1} << prng.below(8);
+    DataHeader header;
+    if (decode_data_header(bad, header) == WireError::kNone) {
+      ASSERT_NE(verifier.check_data(bad, header), Refusal::kNone) << sequence << ", " << kSeed;
+    }
+    ASSERT_EQ(check_data(verifier, good), Refusal::kNone) << sequence << ", seed " << kSeed;
+  }
+  EXPECT_GT(verifier.data_count(Refusal::kForged), 1500);
 }
 
 TEST(Verifier, check_data__counts_by_reason) {
