@@ -113,14 +113,17 @@ class Ranks {
     if (one.over[at]) return;
     one.over[at] = true;
     ++one.ended;
+    const bool settled = one.succession.settled();
     one.succession.over(at, told_[at], true);
-    if (one.succession.settled()) expect_all_ended(*jobs_[one.given - 1]);
+    if (!settled && one.succession.settled()) expect_all_ended(*jobs_[one.given - 1]);
   }
   // No rank is in an operation of an earlier job.
   void expect_all_ended(std::uint32_t job) {
     for (const One& one : ranks_) {
       for (std::size_t i = 0; i < jobs_.size() && jobs_[i]; ++i) {
-        if (*jobs_[i] < job) ASSERT_TRUE(one.over[i]) << "operation " << i << " of " << *jobs_[i];
+        if (*jobs_[i] < job) {
+          ASSERT_TRUE(one.over[i]) << "operation " << i << " of the job " << *jobs_[i];
+        }
       }
     }
   }
@@ -137,12 +140,12 @@ class Ranks {
 TEST(AtpSuccession, next__all_ranks_change_at_the_same_operation) {
   const std::uint64_t seed = test_seed();
   std::uint32_t changes = 0;
-  for (std::uint64_t i = 0; i < 200 && !HasFatalFailure(); ++i) {
+  for (std::uint64_t i = 0; i < 60 && !HasFatalFailure(); ++i) {
     Ranks ranks(seed + i, 1 + static_cast<int>(i % 5));
     ranks.run();
     changes += ranks.last_job();
   }
-  EXPECT_GT(changes, 100U);
+  EXPECT_GT(changes, 60U);
 }
 
 }  // namespace
