@@ -124,7 +124,7 @@ TEST(Returns, allreduce__many_in_flight_while_the_ranks_go_over) {
     const auto began = Clock::now();
     std::vector<std::int32_t> over{0};
     for (std::int32_t turn = 0; over[0] == 0; ++turn) {
-      // Of all sizes, and more than an operation waits for.
+      // Tensors of all sizes, and more operations than one waits for.
       std::vector<std::vector<std::int32_t>> tensors;
       std::vector<Operation> operations;
       for (std::int32_t i = 0; i < 100; ++i) {
