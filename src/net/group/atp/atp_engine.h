@@ -93,7 +93,8 @@ class AtpEngine final : public OperationHost {
   [[nodiscard]] std::uint64_t corrupt();
 
   // Starts an operation that has its tensor, elements, type and limit, and then calls compare(),
-  // which starts its comparison. All ranks start the same operations in the same order.
+  // which starts its comparison. That is the maximum of one int32, in its scratch memory, which
+  // this object writes and reads. All ranks start the same operations in the same order.
   void start(const std::shared_ptr<AtpOperation>& op,
              const std::shared_ptr<PlannedOperation>& comparison,
              const std::function<void()>& compare);
