@@ -109,7 +109,7 @@ TEST(BadSwitch, create__answers_that_no_switch_gives) {
   expect_named(changed([](json& answer) { answer["data"] = json::array(); }),
                "without a data address");
   for (const char* data : {"nowhere:1", "127.0.0.1:0", "0.0.0.0:1"}) {
-    expect_named(changed([data](json& answer) { answer["data"] = {data}; }),
+    expect_named(changed([data](json& answer) { answer["data"] = json::array({data}); }),
                  std::string("data: '") + data);
   }
   const std::string endless(net::kMaxControlAnswer + 5000, 'x');
@@ -119,7 +119,7 @@ TEST(BadSwitch, create__answers_that_no_switch_gives) {
 TEST(BadSwitch, create__the_data_address_of_a_member) {
   const auto answer = [&](const json& request, const ControlRelay::Ask& ask) {
     json said = ask(request);
-    if (request.at("op") == "create") said["data"] = {request.at("workers").at(0)};
+    if (request.at("op") == "create") said["data"] = json::array({request.at("workers").at(0)});
     return std::optional(ControlRelay::line_of(said));
   };
   expect_named(answer, "is a member of the job");
