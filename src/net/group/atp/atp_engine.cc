@@ -141,6 +141,7 @@ Result<AtpNodeOptions> AtpEngine::node_options(const AtpJob& job) const {
 }
 
 Status AtpEngine::join_next(std::uint32_t number) {
+  joined_ = number;  // also if it fails: there is one attempt
   THALWEG_TRY(const std::string text,
               options_.find(fmt::format("job/{}", number), monotonic_now() + kFindJobTime));
   THALWEG_TRY(const nlohmann::json fields, parse_control_line(text));
@@ -149,7 +150,6 @@ Status AtpEngine::join_next(std::uint32_t number) {
   THALWEG_TRY_STATUS(node_->join_next(node));
   if (node.rank < node.servers) is_server_ = true;
   has_switch_ = !node.shards.empty();
-  joined_ = number;
   return ok_status();
 }
 

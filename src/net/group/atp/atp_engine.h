@@ -153,7 +153,7 @@ class AtpEngine final : public OperationHost {
   std::atomic<bool> is_server_ = false;  // of some job
   int levels_ = 1;
   std::vector<std::string> members_;  // the address of each rank
-  std::uint32_t joined_ = 0;          // the last job that the node has joined
+  std::uint32_t joined_ = 0;          // the last job that the node was to join
   // What rank 0 makes jobs of.
   AtpLevelsOptions levels_options_;
   std::atomic<std::uint32_t> told_ = 0;  // the last job that it has made
