@@ -43,6 +43,7 @@ Result<AtpJob> AtpEngine::admit(const std::vector<std::string>& members, Time un
   levels.window = AtpNodeOptions().window;
   const std::uint64_t salt = random_number();
   THALWEG_TRY(AtpLevels admitted, admit_at_levels(levels_of(0, salt), until));
+  number_ = admitted.job.grant.id;
   std::unique_ptr<AtpReturns> returns;
   // Without an engine there is nobody to go over to another job.
   if (!levels.switches.empty() && !(options_.only_with_switch && admitted.leases.empty())) {
@@ -83,9 +84,13 @@ std::optional<AtpLevels> AtpEngine::make_next(std::size_t held) {
   const std::uint32_t number = told_ + 1;
   Result<std::optional<AtpLevels>> made = admit_at_more(levels_of(number, salt), held, until);
   if (!made.ok() || !*made) return std::nullopt;
+  // Packets of both jobs must differ. Switches that have neither may draw the same number.
+  const std::uint32_t drawn = (*made)->job.grant.id;
+  if (drawn == number_) return std::nullopt;
   const std::string job = to_json(job_of((*made)->job, salt)).dump();
   if (!options_.publish(fmt::format("job/{}", number), job, until).ok()) return std::nullopt;
   told_ = number;
+  number_ = drawn;
   fmt::print(stderr, "thalweg: the job {} goes over from {} switches to {}\n", options_.name, held,
              (*made)->leases.size());
   return std::move(*made);
