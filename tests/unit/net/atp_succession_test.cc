@@ -87,6 +87,7 @@ class Ranks {
     std::size_t called = 0;
     std::size_t given = 0;
     std::size_t ended = 0;
+    std::size_t first_open = 0;  // all before it are over
     std::vector<bool> over = std::vector<bool>(kOperations);
   };
 
@@ -108,8 +109,9 @@ class Ranks {
     }
     // Ends one of the operations that all ranks have begun.
     const std::size_t begun = std::ranges::min(ranks_, {}, &One::given).given;
-    if (begun == 0) return;
-    const std::size_t at = prng_.next() % begun;
+    while (one.first_open < begun && one.over[one.first_open]) ++one.first_open;
+    if (one.first_open == begun) return;
+    const std::size_t at = one.first_open + prng_.next() % (begun - one.first_open);
     if (one.over[at]) return;
     one.over[at] = true;
     ++one.ended;
