@@ -156,7 +156,8 @@ Result<json> Controller::on_request(const ControlServer::Requester& from, const 
   if (op == "list") return list();
   if (op == "remove") return remove(request);
   if (op == "stats") return statistics(request);
-  return Error(fmt::format("op: {}; create, list, remove or stats is allowed",
+  if (op == "room") return json{{"room", room_for(from.host).ok() && next_number().has_value()}};
+  return Error(fmt::format("op: {}; create, list, remove, room or stats is allowed",
                            op.dump(-1, ' ', true, json::error_handler_t::replace)));
 }
 
@@ -190,7 +191,7 @@ std::optional<Time> Controller::on_timeout(Time now) {
   return next;
 }
 
-Status Controller::admit(const net::JobRequest& request, const std::string& host) const {
+Status Controller::room_for(const std::string& host) const {
   if (jobs_.size() >= config_.max_jobs) {
     return Error(ErrorCode::kNoResource,
                  fmt::format("the switch has {} jobs, as many as it may have", jobs_.size()));
@@ -203,6 +204,11 @@ Status Controller::admit(const net::JobRequest& request, const std::string& host
                              "(max_jobs_per_host)",
                              host, of_host));
   }
+  return ok_status();
+}
+
+Status Controller::admit(const net::JobRequest& request, const std::string& host) const {
+  THALWEG_TRY_STATUS(room_for(host));
   if (request.limit > config_.aggregators) {
     return Error(fmt::format("limit: {}; the switch has {} aggregators", request.limit,
                              config_.aggregators));
@@ -221,11 +227,16 @@ Result<std::uint32_t> Controller::number_for(const net::JobRequest& request) con
     if (!given_[request.id]) return request.id;
     return Error(fmt::format("job: {}; {}, and each is given once", request.id, net::kNumberTaken));
   }
+  if (const std::optional<std::uint32_t> next = next_number()) return *next;
+  return Error(ErrorCode::kNoResource,
+               "the switch has given all identifiers of jobs: start it again");
+}
+
+std::optional<std::uint32_t> Controller::next_number() const {
   for (std::uint32_t id = last_id_ + 1; id <= net::kMaxJobId; ++id) {
     if (!given_[id]) return id;
   }
-  return Error(ErrorCode::kNoResource,
-               "the switch has given all identifiers of jobs: start it again");
+  return std::nullopt;
 }
 
 Result<json> Controller::create(const ControlServer::Requester& from, const json& request) {

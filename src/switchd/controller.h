@@ -117,9 +117,13 @@ class Controller final : public ControlServer::Requests {
   Result<nlohmann::json> remove(const nlohmann::json& request);
   Result<nlohmann::json> statistics(const nlohmann::json& request);
   [[nodiscard]] nlohmann::json list() const;
+  // Whether there is room for a job of this host.
+  [[nodiscard]] Status room_for(const std::string& host) const;
   [[nodiscard]] Status admit(const net::JobRequest& request, const std::string& host) const;
   [[nodiscard]] Duration idle_time() const { return Duration::seconds(config_.idle_seconds); }
   [[nodiscard]] Result<std::uint32_t> number_for(const net::JobRequest& request) const;
+  // The next number that the switch gives by itself; none: it has given all.
+  [[nodiscard]] std::optional<std::uint32_t> next_number() const;
   // The job that a request names in its field "job".
   Result<std::uint32_t> named(const nlohmann::json& request) const;
 

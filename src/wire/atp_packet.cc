@@ -212,6 +212,12 @@ void put_atp_header_check(std::span<std::byte> packet) {
   put_header(numbers_of(packet.data()), packet.first<kAtpHeaderSize>());
 }
 
+std::uint32_t atp_job_of(std::span<const std::byte> packet) {
+  constexpr std::size_t kJobAt = 4;
+  if (packet.size() < kAtpHeaderSize) return 0;
+  return ByteReader(packet.subspan(kJobAt, sizeof(std::uint32_t))).get<std::uint32_t>();
+}
+
 WireError decode_atp_header(std::span<const std::byte> packet, AtpHeader& out) {
   if (packet.size() < kAtpHeaderSize) return WireError::kShort;
   const std::byte* const bytes = packet.data();

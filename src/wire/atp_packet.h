@@ -146,6 +146,9 @@ void put_atp_header_check(std::span<std::byte> packet);
 // ignores `out`. kChecksum: the header changed on its way.
 [[nodiscard]] WireError decode_atp_header(std::span<const std::byte> packet, AtpHeader& out);
 
+// The job that a packet says it is of, before its header is verified; 0 if it is too short.
+[[nodiscard]] std::uint32_t atp_job_of(std::span<const std::byte> packet);
+
 // The elements of a packet that decode_atp_header() accepted; not aligned.
 [[nodiscard]] std::span<const std::byte> atp_payload(std::span<const std::byte> packet,
                                                      const AtpHeader& header);

@@ -1,8 +1,11 @@
 #include "net/atp/leases.h"
 
+#include <algorithm>
 #include <chrono>
+#include <future>
 #include <utility>
 
+#include "net/atp/levels.h"
 #include "net/io/system.h"
 
 namespace thalweg::net {
@@ -10,15 +13,15 @@ namespace {
 
 // How often the thread looks at the connections, and asks a switch that is away.
 constexpr auto kLookEvery = std::chrono::milliseconds(200);
-// How long it waits for one switch, and the destructor for it. A switch that creates the job and is
-// not heard in time has given the job's number away, and never gives it again: this must be long.
-constexpr Duration kAskTime = Duration::milliseconds(2'000);
+// How long one look waits for a switch. An answer that comes later is read at a later look.
+constexpr Duration kLookTime = Duration::milliseconds(200);
 
 }  // namespace
 
-AtpLeases::AtpLeases(std::vector<AtpLease> leases, std::string token)
-    : leases_(std::move(leases)), token_(std::move(token)) {
-  if (!leases_.empty()) thread_ = std::thread([this] { watch(); });
+AtpLeases::AtpLeases(std::vector<AtpLease> leases, std::string token,
+                     std::unique_ptr<AtpReturns> returns)
+    : leases_(std::move(leases)), token_(std::move(token)), returns_(std::move(returns)) {
+  if (!leases_.empty() || returns_) thread_ = std::thread([this] { watch(); });
 }
 
 AtpLeases::~AtpLeases() {
@@ -30,30 +33,71 @@ AtpLeases::~AtpLeases() {
   if (thread_.joinable()) thread_.join();
 }
 
+void AtpLeases::end_earlier() {
+  const std::lock_guard lock(mutex_);
+  gone_over_ = true;
+}
+
 void AtpLeases::watch() {
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, kLookEvery, [this] { return ending_; })) {
+    if (std::exchange(gone_over_, false)) {
+      goes_over_ = false;
+      earlier_.clear();
+    }
     lock.unlock();
-    std::erase_if(leases_, [this](AtpLease& lease) {
-      if (lease.client && lease.client->ended()) lease.client.reset();
-      return !lease.client && !renew(lease);
-    });
+    keep(leases_);
+    keep(earlier_);
+    if (returns_ && !goes_over_) find_better();
     lock.lock();
   }
 }
 
-bool AtpLeases::renew(AtpLease& lease) const {
-  const Time by = monotonic_now() + kAskTime;
-  Result<SwitchClient> client = SwitchClient::connect(lease.address, token_, by);
-  if (!client.ok()) return true;
-  const Result<JobGrant> grant = client->create(lease.request, by);
-  if (!grant.ok()) {
-    return !client->answered() || grant.error().code() == ErrorCode::kNoResource;
+void AtpLeases::keep(std::vector<AtpLease>& leases) {
+  // All at once, so that none waits for a switch that is silent.
+  std::vector<std::future<bool>> renewed(leases.size());
+  for (std::size_t i = 0; i < leases.size(); ++i) {
+    AtpLease& lease = leases[i];
+    if (lease.client && lease.client->ended()) lease.client.reset();
+    if (lease.client) continue;
+    renewed[i] = std::async(std::launch::async, [this, &lease] { return renew(lease); });
   }
+  std::vector<AtpLease> kept;
+  for (std::size_t i = 0; i < leases.size(); ++i) {
+    if (!renewed[i].valid() || renewed[i].get()) {
+      kept.push_back(std::move(leases[i]));
+    } else if (returns_ && &leases == &leases_) {
+      returns_->miss(leases[i].address);
+    }
+  }
+  leases = std::move(kept);
+}
+
+bool AtpLeases::renew(AtpLease& lease) const {
+  const Time by = monotonic_now() + kLookTime;
+  if (!lease.asked) {
+    Result<SwitchClient> client = SwitchClient::connect(lease.address, token_, by, true);
+    if (!client.ok() || !client->send_create(lease.request, by).ok()) return true;
+    lease.asked = std::make_unique<SwitchClient>(std::move(*client));
+  }
+  const Result<JobGrant> grant = lease.asked->created(lease.request, by);
+  const bool answered = lease.asked->answered();
+  if (!answered && grant.error().code() == ErrorCode::kTimeout) return true;
+  std::unique_ptr<SwitchClient> client = std::move(lease.asked);
+  if (!grant.ok()) return !answered || grant.error().code() == ErrorCode::kNoResource;
   // The ranks send to the addresses that the switch had, in packets of the size that it took.
   if (grant->data != lease.grant.data || grant->elements < lease.grant.elements) return false;
-  lease.client = std::make_unique<SwitchClient>(std::move(*client));
+  lease.client = std::move(client);
   return true;
+}
+
+void AtpLeases::find_better() {
+  const auto held = static_cast<std::size_t>(std::ranges::count_if(
+      leases_, [](const AtpLease& lease) { return lease.client != nullptr; }));
+  std::optional<AtpLevels> next = returns_->look(held);
+  if (!next) return;
+  earlier_ = std::exchange(leases_, std::move(next->leases));
+  goes_over_ = true;
 }
 
 }  // namespace thalweg::net

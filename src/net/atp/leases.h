@@ -3,18 +3,23 @@
 // there once more, under the same number, as soon as the switch answers. Until then the servers of
 // the job add everything (proto/atp/paths.h).
 //
-// A thread watches the connections. Destroying the object ends the job at all switches.
+// Where a switch could not take part, or will not have the job again, the job comes to it under
+// another number: a new job is made at all switches (AtpReturns), which the ranks go over to.
+//
+// A thread watches the connections. Destroying the object ends the jobs at all switches.
 #pragma once
 
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/units.h"
 #include "net/atp/job_message.h"
+#include "net/atp/returns.h"
 #include "net/atp/switch_client.h"
 
 namespace thalweg::net {
@@ -24,26 +29,42 @@ struct AtpLease {
   JobRequest request;   // with the number that the switch has given
   JobGrant grant;
   std::unique_ptr<SwitchClient> client;  // null: the job is not at the switch
+  // Was asked to create the job again, and has not answered yet. The request is not given up: a
+  // switch that creates the job and is not heard has given the number away, and gives it once.
+  std::unique_ptr<SwitchClient> asked = {};
 };
 
 class AtpLeases {
  public:
-  // `token`: of all switches; empty: none.
-  AtpLeases(std::vector<AtpLease> leases, std::string token);
+  // `token`: of all switches; empty: none. `returns`: null if there is to be no other job.
+  AtpLeases(std::vector<AtpLease> leases, std::string token,
+            std::unique_ptr<AtpReturns> returns = nullptr);
   ~AtpLeases();
   AtpLeases(const AtpLeases&) = delete;
   AtpLeases& operator=(const AtpLeases&) = delete;
 
+  // All ranks have gone over to the last job: that before it ends.
+  void end_earlier();
+
  private:
   void watch();
-  // Creates the job again. Returns false if the switch will not have it.
+  // Creates the job again where it is missing, and removes switches that will not have it.
+  void keep(std::vector<AtpLease>& leases);
+  // Returns false if the switch will not have the job again.
   bool renew(AtpLease& lease) const;
+  void find_better();
 
-  std::vector<AtpLease> leases_;  // of the thread
+  // The thread's.
+  std::vector<AtpLease> leases_;   // of the last job
+  std::vector<AtpLease> earlier_;  // of the job before it, until all ranks have left that
+  bool goes_over_ = false;         // some rank may not have left it
   std::string token_;
-  std::mutex mutex_;
+  std::unique_ptr<AtpReturns> returns_;
+
+  std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   bool ending_ = false;
+  bool gone_over_ = false;  // end_earlier() was called
   std::thread thread_;
 };
 

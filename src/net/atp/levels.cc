@@ -22,6 +22,8 @@ using nlohmann::json;
 // A switch that does not answer within this time counts as absent. Long enough for a busy machine,
 // since only a switch that is silent costs it.
 constexpr Duration kAnswerTime = Duration::milliseconds(5'000);
+// The same while a job runs without it: it has just answered, and there is another chance.
+constexpr Duration kLaterAnswerTime = Duration::milliseconds(1'000);
 // How many numbers a job over several switches tries, until all of them take one.
 constexpr int kNumberTries = 16;
 
@@ -45,7 +47,7 @@ Result<Present> find_switch(const ListedSwitch& at, const std::string& token, bo
   if (!asks) return present;
   const Result<json> about = present.client->ask({{"op", "list"}}, by);
   if (!about.ok() && !present.client->answered()) return Present{};
-  if (!about.ok()) return about.error().within(at.name);
+  if (!about.ok()) return about.error().within(at.text());
   const Result<JobGrant> said =
       job_grant_from({{"data", about->value("data", json())},
                       {"sources", about->value("sources", json::array())}});
@@ -56,8 +58,7 @@ Result<Present> find_switch(const ListedSwitch& at, const std::string& token, bo
   return present;
 }
 
-Result<std::vector<Present>> find_switches(const AtpLevelsOptions& options, Time until) {
-  const Time by = answer_time(until);
+Result<std::vector<Present>> find_switches(const AtpLevelsOptions& options, Time by) {
   const bool asks =
       options.switches.size() > 1 || options.members.size() > wire::kAtpMostWorkersPerGroup;
   std::vector<std::future<Result<Present>>> asked;
@@ -114,13 +115,17 @@ class Attempt {
       undo(number, until);
       const bool full = answered && refusal.code() == ErrorCode::kNoResource;
       if (full) without_room_.push_back(refusal.message());
-      if (!answered || full) switches_[at].client.reset();
-      const bool taken = refusal.message().find(kNumberTaken) != std::string::npos;
-      if (!answered || full || (number != 0 && taken)) return false;
+      const bool taken = number != 0 && refusal.message().find(kNumberTaken) != std::string::npos;
+      // What else the switch may have created ends with its connection.
+      if (!taken) switches_[at].client.reset();
+      if (!answered || full || taken) return false;
       return refusal;
     }
     return true;
   }
+
+  // The switches that the job would be at.
+  [[nodiscard]] std::size_t sites() const { return sites_.size(); }
 
   // Requires that create() returned true.
   AtpLevels take() {
@@ -250,9 +255,9 @@ AtpLevels on_servers_alone(const AtpLevelsOptions& options) {
   return levels;
 }
 
-}  // namespace
-
-Result<AtpLevels> admit_at_levels(const AtpLevelsOptions& options, Time until) {
+// At least at so many switches; 0: on the servers alone, too. None: there are fewer.
+Result<std::optional<AtpLevels>> admit(const AtpLevelsOptions& options, std::size_t least,
+                                       Duration answer, Time until) {
   if (options.members.size() > kMaxJobWorkers) {
     return Error(fmt::format(
         "ranks of a job over atp: {}; from 1 to {} are allowed, in {} groups of up to {}",
@@ -266,25 +271,45 @@ Result<AtpLevels> admit_at_levels(const AtpLevelsOptions& options, Time until) {
     THALWEG_TRY(network, atp_network(options.topology, options.hosts));
     THALWEG_TRY(nodes, nodes_of(options.switches, network->topology));
   }
-  THALWEG_TRY(std::vector<Present> switches, find_switches(options, until));
+  const Time by = std::min(until, monotonic_now() + answer);
+  THALWEG_TRY(std::vector<Present> switches, find_switches(options, by));
   const auto ranks = static_cast<int>(options.members.size());
   const int tries = kNumberTries + static_cast<int>(switches.size());
   std::vector<std::string> without_room;
+  std::vector<bool> present;
   const auto told = [&](AtpLevels levels) {
     levels.without_room = without_room;
-    return levels;
+    for (std::size_t at = 0; at < present.size(); ++at) {
+      if (!present[at]) levels.missing.push_back(options.switches[at]);
+    }
+    return std::optional(std::move(levels));
   };
   for (int i = 0; i < tries; ++i) {
-    std::vector<bool> present;
+    present.clear();
     for (const Present& one : switches) present.push_back(one.client != nullptr);
-    if (std::ranges::find(present, true) == present.end()) return told(on_servers_alone(options));
+    if (std::ranges::find(present, true) == present.end()) {
+      return least == 0 ? told(on_servers_alone(options)) : std::nullopt;
+    }
     THALWEG_TRY(const AtpPlacement placement,
                 place_atp_job(network ? &*network : nullptr, ranks, nodes, present));
     Attempt attempt(options, placement, switches, without_room);
+    if (attempt.sites() < least) return std::optional<AtpLevels>();
     THALWEG_TRY(const bool created, attempt.create(until));
     if (created) return told(attempt.take());
   }
   return Error(fmt::format("the switches took none of {} numbers for the job", tries));
+}
+
+}  // namespace
+
+Result<AtpLevels> admit_at_levels(const AtpLevelsOptions& options, Time until) {
+  THALWEG_TRY(std::optional<AtpLevels> levels, admit(options, 0, kAnswerTime, until));
+  return std::move(*levels);
+}
+
+Result<std::optional<AtpLevels>> admit_at_more(const AtpLevelsOptions& options, std::size_t held,
+                                               Time until) {
+  return admit(options, held + 1, kLaterAnswerTime, until);
 }
 
 }  // namespace thalweg::net

@@ -2,7 +2,9 @@
 // several racks and that of the servers (net/atp/placement.h). Called by rank 0.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,10 +39,16 @@ struct AtpLevels {
   std::vector<AtpLease> leases;
   // What each switch said that has no room for the job, which goes on without it.
   std::vector<std::string> without_room;
+  // The switches of the list that are not there or have no room.
+  std::vector<ListedSwitch> missing;
 };
 
 // A switch that cannot be reached, does not answer or has no room is left out, as if it were not in
 // the list. Any other refusal by a switch is an error that names it; nothing is left at the others.
 [[nodiscard]] Result<AtpLevels> admit_at_levels(const AtpLevelsOptions& options, Time until);
+
+// The same, but only at more switches than `held`. None: there are not as many.
+[[nodiscard]] Result<std::optional<AtpLevels>> admit_at_more(const AtpLevelsOptions& options,
+                                                             std::size_t held, Time until);
 
 }  // namespace thalweg::net

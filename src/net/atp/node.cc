@@ -67,56 +67,114 @@ class AtpNode::Core final : public EventLoop::Handler {
 
   Status join(const AtpNodeOptions& options) {
     THALWEG_TRY_STATUS(check(options));
-    member_.emplace(options, socket_);
-    if (!options.on_sum) worker_.emplace(*member_);
-    if (options.on_sum || (!options.server_apart && options.rank < options.servers)) {
-      server_.emplace(*member_);
-    }
-    if (options.own_sums && server_) {
-      server_->keep_own(*worker_);
-      worker_->keep_own(*server_);
-    }
+    join_next(options);
     THALWEG_TRY_STATUS(loop_->add(socket_.fd(), EPOLLIN, *this));
     thread_ = std::thread([this] { loop_->run([this] { return turn(); }); });
     return ok_status();
   }
-  void start(AtpReduction reduction) { worker_->start(std::move(reduction), monotonic_now()); }
+  // Requires options that check() accepts.
+  void join_next(const AtpNodeOptions& options) {
+    parts_.push_back(std::make_unique<Part>(options, socket_));
+    if (failed_ && parts_.back()->worker) parts_.back()->worker->fail(*failed_, monotonic_now());
+  }
+  void use_next() {
+    if (current_ + 1 < parts_.size()) ++current_;
+  }
+  void leave_earlier() {
+    for (; current_ > 0; --current_) {
+      parts_.front()->member.flush();
+      corrupt_ += parts_.front()->corrupt();
+      parts_.erase(parts_.begin());
+    }
+  }
+  void start(AtpReduction reduction) {
+    parts_[current_]->worker->start(std::move(reduction), monotonic_now());
+  }
   void fail(const Error& cause) {
-    if (worker_) worker_->fail(cause, monotonic_now());
+    if (!failed_) failed_ = cause;
+    for (const auto& part : parts_) {
+      if (part->worker) part->worker->fail(cause, monotonic_now());
+    }
   }
   [[nodiscard]] Counters counters() const {
-    return {.worker = worker_ ? worker_->counters() : proto::AtpWorkerCounters(),
-            .server_packets = server_ ? server_->packets() : 0,
-            .server_bytes = server_ ? server_->bytes() : 0,
-            .sent_direct = worker_ ? worker_->sent_direct() : 0,
+    const auto& worker = parts_[current_]->worker;
+    const auto& server = parts_[current_]->server;
+    std::uint64_t corrupt = corrupt_;
+    for (const auto& part : parts_) corrupt += part->corrupt();
+    return {.worker = worker ? worker->counters() : proto::AtpWorkerCounters(),
+            .server_packets = server ? server->packets() : 0,
+            .server_bytes = server ? server->bytes() : 0,
+            .sent_direct = worker ? worker->sent_direct() : 0,
             .refused = refused_,
-            .corrupt = corrupt_ + (worker_ ? worker_->counters().corrupt : 0) +
-                       (server_ ? server_->corrupt() : 0),
-            .switch_gone = worker_ && worker_->switch_gone()};
+            .corrupt = corrupt,
+            .switch_gone = worker && worker->switch_gone()};
   }
 
  private:
+  // What the node is in one job.
+  struct Part {
+    Part(const AtpNodeOptions& options, UdpSocket& socket)
+        : job(options.job), member(options, socket) {
+      if (!options.on_sum) worker.emplace(member);
+      if (options.on_sum || (!options.server_apart && options.rank < options.servers)) {
+        server.emplace(member);
+      }
+      if (options.own_sums && server) {
+        server->keep_own(*worker);
+        worker->keep_own(*server);
+      }
+    }
+    Part(const Part&) = delete;
+    Part& operator=(const Part&) = delete;
+    ~Part() = default;
+
+    [[nodiscard]] std::uint64_t corrupt() const {
+      return (worker ? worker->counters().corrupt : 0) + (server ? server->corrupt() : 0);
+    }
+
+    std::uint32_t job;
+    AtpMember member;
+    std::optional<AtpWorkerDriver> worker;
+    std::optional<AtpServerDriver> server;
+  };
+
   void on_ready(int /*fd*/, std::uint32_t /*events*/) override {
     const Time now = monotonic_now();
     UdpSocket::Arrival arrival;
     SocketAddress from;
     for (int i = 0; i < kRunsPerTurn; ++i) {
       if (socket_.receive(arrival, &from) != UdpSocket::Received::kPackets) return;
-      const AtpMember::Sender& sender = member_->sender(from);
       if (arrival.bytes.empty()) ++refused_;
+      Part* last = nullptr;
+      const AtpMember::Sender* sender = nullptr;
       for (std::size_t at = 0; at < arrival.bytes.size(); at += arrival.packet_size) {
-        on_packet(
-            arrival.bytes.subspan(at, std::min(arrival.packet_size, arrival.bytes.size() - at)),
-            sender, arrival.marked, now);
+        const std::span<const std::byte> packet =
+            arrival.bytes.subspan(at, std::min(arrival.packet_size, arrival.bytes.size() - at));
+        Part& part = part_of(packet);
+        if (&part != last) sender = &part.member.sender(from);
+        last = &part;
+        on_packet(part, packet, *sender, arrival.marked, now);
       }
     }
   }
 
-  void on_packet(std::span<const std::byte> packet, const AtpMember::Sender& sender, bool marked,
-                 Time now) {
+  // The part in the packet's job. Packets of any other job are for the current one, which refuses
+  // them.
+  [[nodiscard]] Part& part_of(std::span<const std::byte> packet) {
+    if (parts_.size() > 1) {
+      const std::uint32_t job = wire::atp_job_of(packet);
+      for (const auto& part : parts_) {
+        if (part->job == job) return *part;
+      }
+    }
+    return *parts_[current_];
+  }
+
+  void on_packet(Part& part, std::span<const std::byte> packet, const AtpMember::Sender& sender,
+                 bool marked, Time now) {
     wire::AtpHeader header;
     const AtpMember::Read read =
-        sender.known() ? member_->read(packet, header) : AtpMember::Read::kRefused;
+        sender.known() ? part.member.read(packet, header) : AtpMember::Read::kRefused;
     if (read != AtpMember::Read::kTaken) {
       ++(read == AtpMember::Read::kCorrupt ? corrupt_ : refused_);
       return;
@@ -126,38 +184,49 @@ class AtpNode::Core final : public EventLoop::Handler {
     // A member may send only its own gradient and, if it is a server, sums.
     const bool own =
         sender.is_switch ||
-        (up ? sender.rank && member_->ranks_of(header) == sender.alone : sender.is_server);
-    if (!own || (up ? !server_ : !worker_)) {
+        (up ? sender.rank && part.member.ranks_of(header) == sender.alone : sender.is_server);
+    if (!own || (up ? !part.server : !part.worker)) {
       ++refused_;
     } else if (up) {
-      server_->on_packet(header, packet, sender.is_switch, now);
+      part.server->on_packet(header, packet, sender.is_switch, now);
     } else {
-      worker_->on_packet(header, packet, sender.is_switch, now);
+      part.worker->on_packet(header, packet, sender.is_switch, now);
     }
   }
 
   std::optional<Time> turn() {
     const Time now = monotonic_now();
-    const auto due = [&](const std::optional<Time>& time) { return time && *time <= now; };
-    if (worker_ && due(worker_->next_timeout())) worker_->on_timeout(now);
-    if (server_ && due(server_->next_timeout())) {
-      server_->on_timeout(now);
-      server_->pump();
+    bool idle = true;
+    std::optional<Time> next;
+    for (const auto& part : parts_) {
+      idle = turn_of(*part, now) && idle;
+      if (part->worker) next = earlier(next, part->worker->next_timeout());
+      if (part->server) next = earlier(next, part->server->next_timeout());
     }
-    const bool idle = !worker_ || worker_->pump(now);
-    member_->flush();
-    if (!idle) return now;
-    return earlier(worker_ ? worker_->next_timeout() : std::optional<Time>(),
-                   server_ ? server_->next_timeout() : std::optional<Time>());
+    return idle ? next : now;
+  }
+
+  // Returns false if more packets must be sent at the next turn.
+  static bool turn_of(Part& part, Time now) {
+    const auto due = [&](const std::optional<Time>& time) { return time && *time <= now; };
+    if (part.worker && due(part.worker->next_timeout())) part.worker->on_timeout(now);
+    if (part.server && due(part.server->next_timeout())) {
+      part.server->on_timeout(now);
+      part.server->pump();
+    }
+    const bool idle = !part.worker || part.worker->pump(now);
+    part.member.flush();
+    return idle;
   }
 
   std::unique_ptr<EventLoop> loop_;
   UdpSocket socket_;
-  std::optional<AtpMember> member_;
-  std::optional<AtpWorkerDriver> worker_;
-  std::optional<AtpServerDriver> server_;
+  std::vector<std::unique_ptr<Part>> parts_;  // in the order of the jobs
+  std::size_t current_ = 0;                   // whose worker starts reductions
+  std::optional<Error> failed_;
   std::uint64_t refused_ = 0;
-  std::uint64_t corrupt_ = 0;  // packets whose headers were changed
+  // Packets whose headers were changed, and what the parts counted that are over.
+  std::uint64_t corrupt_ = 0;
   std::thread thread_;
 };
 
@@ -174,6 +243,17 @@ Result<std::unique_ptr<AtpNode>> AtpNode::bind(const SocketAddress& local) {
 
 SocketAddress AtpNode::address() const { return core_->address(); }
 Status AtpNode::join(const AtpNodeOptions& options) { return core_->join(options); }
+Status AtpNode::join_next(const AtpNodeOptions& options) {
+  THALWEG_TRY_STATUS(check(options));
+  core_->loop().post([core = core_.get(), options] { core->join_next(options); });
+  return ok_status();
+}
+void AtpNode::use_next() {
+  core_->loop().post([core = core_.get()] { core->use_next(); });
+}
+void AtpNode::leave_earlier() {
+  core_->loop().post([core = core_.get()] { core->leave_earlier(); });
+}
 bool AtpNode::reduce(AtpReduction reduction) {
   return core_->loop().post(
       [core = core_.get(), work = std::make_shared<AtpReduction>(std::move(reduction))] {

@@ -96,6 +96,14 @@ class AtpNode {
   // Joins the job and starts the thread. Call it once, before the methods below.
   [[nodiscard]] Status join(const AtpNodeOptions& options);
 
+  // The ranks go over to another job of the same members; any thread may call these. join_next():
+  // the node is a member of the next job, too, and its server there answers. use_next(): reductions
+  // that are started from now on are those of the next job. leave_earlier(): when all ranks have
+  // ended the reductions of earlier jobs, the node leaves these.
+  [[nodiscard]] Status join_next(const AtpNodeOptions& options);
+  void use_next();
+  void leave_earlier();
+
   // Starts a reduction; any thread may call it, but not on a separate server. Returns false if the
   // node is ending; `done` is then not called.
   bool reduce(AtpReduction reduction);

@@ -17,6 +17,15 @@ namespace thalweg::net {
 
 using nlohmann::json;
 
+namespace {
+
+// Bytes of an answer that an error shows.
+constexpr std::size_t kMaxShownAnswer = 60;
+// How many times ended() reads what nobody asked for, at most.
+constexpr int kMostUnaskedReads = 16;
+
+}  // namespace
+
 json refusal_of(const Error& error) {
   return {{"error", error.message()}, {"code", name_of(error.code())}};
 }
@@ -28,6 +37,11 @@ Error refusal_in(const json& fields) {
 }
 
 Result<json> ControlConnection::ask(const json& request, Time until) {
+  THALWEG_TRY_STATUS(send_request(request, until));
+  return answer(until);
+}
+
+Status ControlConnection::send_request(const json& request, Time until) {
   answered_ = false;
   const std::string line = request.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
   for (std::size_t sent = 0; sent < line.size();) {
@@ -43,25 +57,41 @@ Result<json> ControlConnection::ask(const json& request, Time until) {
       return system_error(fmt::format("cannot ask {}", name_), errno);
     }
   }
+  return ok_status();
+}
+
+Result<json> ControlConnection::answer(Time until) {
   THALWEG_TRY(const std::string text, hear(until));
-  Result<json> answer = parse_control_line(text);
-  if (!answer.ok()) return answer.error().within(name_);
   answered_ = true;
+  Result<json> answer = parse_control_line(text);
+  if (!answer.ok()) {
+    return Error(fmt::format("answers '{}'; a JSON object is allowed",
+                             printable(text.substr(0, kMaxShownAnswer))))
+        .within(name_);
+  }
   if (answer->value("error", json()).is_string()) return refusal_in(*answer).within(name_);
+  if (answer->value("ok", json(true)) != true) {
+    return Error("refuses without saying why").within(name_);
+  }
   answer->erase("ok");
   return answer;
 }
 
-bool ControlConnection::ended() const {
-  char byte = 0;
-  const ssize_t got = recv(fd_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+bool ControlConnection::ended() {
+  std::array<char, 4096> unasked;
+  for (int i = 0; i < kMostUnaskedReads; ++i) {
+    const ssize_t got = recv(fd_.get(), unasked.data(), unasked.size(), MSG_DONTWAIT);
+    if (got == 0) return true;
+    if (got < 0) return errno != EAGAIN && errno != EINTR;
+  }
+  return false;
 }
 
 Result<std::string> ControlConnection::hear(Time until) {
   std::size_t end = 0;
   while ((end = in_.find('\n')) == std::string::npos) {
     if (in_.size() > kMaxControlAnswer) {
+      answered_ = true;
       return Error(ErrorCode::kInternal,
                    fmt::format("{}: its answer is longer than {} bytes", name_, kMaxControlAnswer));
     }

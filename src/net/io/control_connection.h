@@ -34,10 +34,15 @@ class ControlConnection {
 
   // Sends the request and returns the answer without its "ok" field. A refusal is an error.
   [[nodiscard]] Result<nlohmann::json> ask(const nlohmann::json& request, Time until);
-  // Whether the last request got any answer; a refusal is one too.
+  // The two halves of ask(). If answer() fails because it was too early (kTimeout, and not
+  // answered()), it may be called again.
+  [[nodiscard]] Status send_request(const nlohmann::json& request, Time until);
+  [[nodiscard]] Result<nlohmann::json> answer(Time until);
+  // Whether the last request got any answer. A refusal is one too, and so is a line that is none.
   [[nodiscard]] bool answered() const { return answered_; }
-  // Whether the other end has closed the connection. Does not wait.
-  [[nodiscard]] bool ended() const;
+  // Whether the other end has closed the connection. Does not wait. Call it while no request is
+  // without its answer: what the other end sends unasked is dropped.
+  [[nodiscard]] bool ended();
 
   [[nodiscard]] const std::string& name() const { return name_; }
 

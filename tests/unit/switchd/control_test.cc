@@ -49,6 +49,23 @@ TEST(Control, create__ends_that_no_packet_can_reach_are_refused) {
   EXPECT_NE(twice.find("workers: '127.0.0.1:1' is there twice"), std::string::npos) << twice;
 }
 
+TEST(Control, room__says_whether_one_more_job_may_come) {
+  SwitchConfig config;
+  config.control = "127.0.0.1:0";
+  config.max_jobs = 2;
+  config.max_jobs_per_host = 1;
+  const auto daemon = SwitchDaemon::start(config);
+  ASSERT_TRUE(daemon.ok()) << daemon.error().message();
+  const auto room = [&] { return ask(**daemon, {{"op", "room"}})->at("room"); };
+  EXPECT_EQ(room(), true);
+  const json good = {"127.0.0.1:1"};
+  const Result<json> job = ask(**daemon, {{"op", "create"}, {"workers", good}, {"servers", good}});
+  ASSERT_TRUE(job.ok()) << job.error().message();
+  EXPECT_EQ(room(), false);
+  ASSERT_TRUE(ask(**daemon, {{"op", "remove"}, {"job", job->at("job")}}).ok());
+  EXPECT_EQ(room(), true);
+}
+
 TEST(Control, create__the_switch_itself_is_refused_as_a_member) {
   const auto daemon = start_switch(16, 2);
   const json good = {"127.0.0.1:1"};

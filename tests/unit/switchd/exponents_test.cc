@@ -197,6 +197,7 @@ TEST(AtpEngine, start__the_sum_is_there_before_anything_was_compared) {
     op->limit = Duration::milliseconds(60'000);
     auto comparison = std::make_shared<net::StreamOperation>();
     comparison->host = held;
+    comparison->scratch.resize(sizeof(std::int32_t));
     engines[w]->start(op, comparison, [&] { ++compared; });
   }
   EXPECT_EQ(compared, 2);

@@ -8,9 +8,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/messages.h"
 #include "base/prng.h"
 #include "net/ranks.h"
 #include "switchd/loopback_job.h"
@@ -76,10 +78,34 @@ inline void expect_exact_sum(const Communicator& all, std::uint64_t seed,
   }
 }
 
+// Creating a communicator of four ranks fails on each of them, with this cause.
+inline void expect_four_refused(const CommunicatorOptions& common, const std::string& cause) {
+  const std::string store = net::free_address();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 4; ++rank) {
+    threads.emplace_back([&, rank] {
+      CommunicatorOptions options = common;
+      options.store = store;
+      options.size = 4;
+      options.rank = rank;
+      const std::string message = message_of(Communicator::create(options));
+      EXPECT_NE(message.find(cause), std::string::npos) << message;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 inline nlohmann::json ask_switch(const SwitchDaemon& daemon, const char* op) {
   net::SwitchClient client =
       std::move(*net::SwitchClient::connect(daemon.control_address(), "", soon()));
   return std::move(*client.ask({{"op", op}}, soon()));
+}
+
+// The sequences that the job has completed which the switch was given last.
+inline std::uint64_t completed_at(const SwitchDaemon& daemon) {
+  const nlohmann::json stats = ask_switch(daemon, "stats");
+  if (stats.at("jobs").empty()) return 0;
+  return stats.at("jobs").back().at("counters").at("completed").get<std::uint64_t>();
 }
 
 // A counter of the only job of a switch.

@@ -190,23 +190,6 @@ TEST(TwoLevels, create__without_a_topology_the_first_switch_sums) {
   });
 }
 
-// Creating a communicator of four ranks fails on each of them, with this cause.
-void expect_four_refused(const CommunicatorOptions& common, const std::string& cause) {
-  const std::string store = net::free_address();
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 4; ++rank) {
-    threads.emplace_back([&, rank] {
-      CommunicatorOptions options = common;
-      options.store = store;
-      options.size = 4;
-      options.rank = rank;
-      const std::string message = message_of(Communicator::create(options));
-      EXPECT_NE(message.find(cause), std::string::npos) << message;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 TEST(TwoLevels, create__a_switch_without_room_is_left_out) {
   Leaves leaves(2);
   SwitchConfig config;

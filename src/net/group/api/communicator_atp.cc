@@ -114,7 +114,7 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::start_atp(
                           ranks);
     };
   }
-  // One byte goes around so that the ranks' calls are compared. Nobody uses its value.
+  // One number goes around so that the ranks' calls are compared; the engine says which.
   CallOptions comparison_options = options;
   op->on_over = std::exchange(comparison_options.on_over, nullptr);
   comparison_options.op = ReduceOp::kMax;
@@ -124,12 +124,12 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::start_atp(
               prepare({.collective = plan::Collective::kAllreduce,
                        .name = "comparison",
                        .elements = 1,
-                       .type = DType::kInt8,
+                       .type = DType::kInt32,
                        .reduces = true},
                       comparison_options, plan));
   comparison->text = text;
   comparison->signature = signature_of(text);
-  comparison->scratch.resize(1);
+  comparison->scratch.resize(sizeof(std::int32_t));
   net::lay_over(*comparison, plan.get(), comparison->scratch.data());
   op->limit = comparison->limit;
   watch(*op, {.name = "allreduce",

@@ -3,14 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <cstring>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "net/atp/levels.h"
+#include "base/check.h"
 #include "net/atp/member.h"
-#include "net/atp/switch_list.h"
 #include "net/auth/atp_key.h"
 #include "net/io/control_connection.h"
 #include "net/io/system.h"
@@ -23,16 +22,14 @@ constexpr Duration kRefusalTime = Duration::milliseconds(2'000);
 // How long a server stays for ranks that have not published that they are done.
 constexpr Duration kStayTime = Duration::milliseconds(5'000);
 constexpr Duration kStayTurn = Duration::milliseconds(50);
+// How long a rank looks for a job that rank 0 has told.
+constexpr Duration kFindJobTime = Duration::milliseconds(10'000);
 // How often the engine checks whether the communicator is broken.
 constexpr auto kLook = std::chrono::milliseconds(50);
 
 // The address in what a rank published: "host:port" and, after a space, the rank's host in the
 // topology.
 std::string address_in(const std::string& member) { return member.substr(0, member.find(' ')); }
-std::string host_in(const std::string& member) {
-  const std::size_t space = member.find(' ');
-  return space == std::string::npos ? std::string() : member.substr(space + 1);
-}
 
 // The address of each rank, as rank 0 told it.
 Result<std::vector<std::string>> members_in(const nlohmann::json& fields, int size) {
@@ -45,6 +42,18 @@ Result<std::vector<std::string>> members_in(const nlohmann::json& fields, int si
                  fmt::format("members: rank 0 did not tell the addresses of {} ranks", size));
   }
   return members.get<std::vector<std::string>>();
+}
+
+// Comparisons carry the number of rank 0's newest job, as the largest of the ranks' numbers.
+void set_told(PlannedOperation& comparison, std::uint32_t job) {
+  const auto number = static_cast<std::int32_t>(job);
+  CHECK(comparison.scratch.size() == sizeof(number));
+  std::memcpy(comparison.scratch.data(), &number, sizeof(number));
+}
+std::uint32_t told_in(const PlannedOperation& comparison) {
+  std::int32_t number = 0;
+  std::memcpy(&number, comparison.scratch.data(), sizeof(number));
+  return static_cast<std::uint32_t>(number);
 }
 
 }  // namespace
@@ -85,11 +94,12 @@ Result<bool> AtpEngine::set_up(Time until) {
     return refusal_in(fields);
   }
   THALWEG_TRY(const AtpJob job, atp_job_from(fields));
-  THALWEG_TRY(const std::vector<std::string> members, members_in(fields, options_.size));
+  THALWEG_TRY(members_, members_in(fields, options_.size));
   has_switch_ = !job.grant.data.empty();
   if (options_.only_with_switch && !has_switch_) return false;
-  THALWEG_TRY(const AtpNodeOptions node, node_options(job, members));
+  THALWEG_TRY(const AtpNodeOptions node, node_options(job));
   elements_ = node.elements;
+  succession_.emplace(std::int64_t{node.window} * node.elements);
   options_.servers = node.servers;
   is_server_ = node.rank < node.servers;
   levels_ =
@@ -98,16 +108,15 @@ Result<bool> AtpEngine::set_up(Time until) {
   return true;
 }
 
-Result<AtpNodeOptions> AtpEngine::node_options(const AtpJob& job,
-                                               const std::vector<std::string>& members) const {
+Result<AtpNodeOptions> AtpEngine::node_options(const AtpJob& job) const {
   std::vector<std::string> ordered;
   AtpNodeOptions node;
   node.rank = options_.rank;
-  for (std::size_t i = 0; i < members.size(); ++i) {
+  for (std::size_t i = 0; i < members_.size(); ++i) {
     const std::size_t rank = i < job.order.size() ? job.order[i] : i;
-    if (rank >= members.size()) return Error(fmt::format("the job has no rank {}", rank));
+    if (rank >= members_.size()) return Error(fmt::format("the job has no rank {}", rank));
     if (rank == static_cast<std::size_t>(options_.rank)) node.rank = static_cast<int>(i);
-    ordered.push_back(members[rank]);
+    ordered.push_back(members_[rank]);
   }
   THALWEG_TRY(node.members, numeric_addresses(ordered));
   THALWEG_TRY(node.shards, numeric_addresses(job.grant.data));
@@ -131,6 +140,19 @@ Result<AtpNodeOptions> AtpEngine::node_options(const AtpJob& job,
   return node;
 }
 
+Status AtpEngine::join_next(std::uint32_t number) {
+  joined_ = number;  // also if it fails: there is one attempt
+  THALWEG_TRY(const std::string text,
+              options_.find(fmt::format("job/{}", number), monotonic_now() + kFindJobTime));
+  THALWEG_TRY(const nlohmann::json fields, parse_control_line(text));
+  THALWEG_TRY(const AtpJob job, atp_job_from(fields));
+  THALWEG_TRY(const AtpNodeOptions node, node_options(job));
+  THALWEG_TRY_STATUS(node_->join_next(node));
+  if (node.rank < node.servers) is_server_ = true;
+  has_switch_ = !node.shards.empty();
+  return ok_status();
+}
+
 // Rank 0 waits for the others because the store may run in its process.
 void AtpEngine::meet(const std::string& where, Time until) const {
   const auto key = [&](int rank) { return fmt::format("{}/{}", where, rank); };
@@ -140,56 +162,22 @@ void AtpEngine::meet(const std::string& where, Time until) const {
   }
 }
 
-Result<AtpJob> AtpEngine::admit(const std::vector<std::string>& members, Time until) {
-  AtpLevelsOptions levels;
-  Result<std::vector<ListedSwitch>> switches = read_switch_list(options_.switches);
-  if (!switches.ok()) return switches.error().within("the switches");
-  levels.switches = std::move(*switches);
-  levels.token = options_.switch_token;
-  levels.topology = options_.topology;
-  levels.name = options_.name;
-  const std::uint64_t salt = random_number();
-  if (options_.job_key) levels.key = hex_of(atp_key(*options_.job_key, salt));
-  for (const std::string& member : members) {
-    levels.members.push_back(address_in(member));
-    levels.hosts.push_back(host_in(member));
-  }
-  levels.servers = options_.servers;
-  levels.elements = options_.elements;
-  levels.window = AtpNodeOptions().window;
-  THALWEG_TRY(AtpLevels admitted, admit_at_levels(levels, until));
-  leases_ = std::make_unique<AtpLeases>(std::move(admitted.leases), options_.switch_token);
-  // The others make the key themselves: it must not lie in the store.
-  admitted.job.grant.key.clear();
-  if (options_.job_key) admitted.job.salt = salt;
-  admitted.job.checks = options_.checks;
-  for (const std::string& reason : admitted.without_room) {
-    fmt::print(stderr, "thalweg: warning: the job {} goes on without a switch: {}\n", options_.name,
-               reason);
-  }
-  return std::move(admitted.job);
-}
-
 void AtpEngine::start(const std::shared_ptr<AtpOperation>& op,
                       const std::shared_ptr<PlannedOperation>& comparison,
                       const std::function<void()>& compare) {
-  const auto entry = std::make_shared<Entry>(Entry{.op = op, .comparison = comparison});
-  AtpReduction reduction;
-  reduction.type = op->type;
-  reduction.data = op->tensor;
-  reduction.elements = op->elements;
-  reduction.purpose = static_cast<std::uint8_t>(op->op);
-  reduction.deadline = op->limit;
-  reduction.done = [this, entry](Status status) {
-    const std::lock_guard lock(mutex_);
-    entry->sum = std::move(status);
-    pass_on(entry);
-  };
+  const auto entry = std::make_shared<Entry>(
+      Entry{.op = op, .comparison = comparison, .limit = monotonic_now() + op->limit});
+  if (options_.rank == 0) set_told(*comparison, told_);
   bool given = false;
   {
     const std::lock_guard lock(mutex_);
-    given = !leaving_ && node_->reduce(std::move(reduction));
-    if (given) ++in_flight_;
+    given = !leaving_;
+    if (given) {
+      entry->number = succession_->call(op->elements);
+      waiting_.push_back(entry);
+      ++in_flight_;
+      give();
+    }
   }
   // Nobody else has seen the operation yet.
   if (!given) op->end(has_left().within(op->text));
@@ -199,6 +187,35 @@ void AtpEngine::start(const std::shared_ptr<AtpOperation>& op,
   entry->compares = true;
   pass_on(entry);
   changed_.notify_all();  // the thread watches operations in flight
+}
+
+void AtpEngine::give() {
+  while (!waiting_.empty()) {
+    const std::optional<std::uint32_t> job = leaving_ ? job_ : succession_->next();
+    if (!job) return;
+    if (std::exchange(job_, *job) != *job) node_->use_next();
+    const std::shared_ptr<Entry> entry = std::move(waiting_.front());
+    waiting_.pop_front();
+    give(entry);
+  }
+}
+
+void AtpEngine::give(const std::shared_ptr<Entry>& entry) {
+  const AtpOperation& op = *entry->op;
+  AtpReduction reduction;
+  reduction.type = op.type;
+  reduction.data = op.tensor;
+  reduction.elements = op.elements;
+  reduction.purpose = static_cast<std::uint8_t>(op.op);
+  reduction.deadline = std::max(entry->limit - monotonic_now(), Duration::milliseconds(1));
+  reduction.done = [this, entry](Status status) {
+    const std::lock_guard lock(mutex_);
+    entry->sum = std::move(status);
+    pass_on(entry);
+  };
+  if (node_->reduce(std::move(reduction))) return;
+  entry->sum = has_left();
+  pass_on(entry);
 }
 
 void AtpEngine::pass_on(const std::shared_ptr<Entry>& entry) {
@@ -257,8 +274,22 @@ void AtpEngine::finish(const Entry& entry) {
   const Status status =
       compared.ok() && !entry.sum->ok() ? Status(entry.sum->error().within(op.text)) : compared;
   if (status.ok() && op.last_step) op.last_step();
+  std::optional<std::uint32_t> told;
+  if (compared.ok()) told = told_in(*entry.comparison);
+  if (told.value_or(0) > joined_) {
+    // Operations of the next job fail, and with them the job on all ranks, at their deadlines.
+    const Status joined = join_next(*told);
+    if (!joined.ok()) node_->fail(joined.error().within("the change to a job at more switches"));
+  }
   {
     const std::lock_guard lock(mutex_);
+    const bool changing = !succession_->settled();
+    succession_->over(entry.number, told, status.ok());
+    if (changing && succession_->settled()) {
+      node_->leave_earlier();
+      if (leases_) leases_->end_earlier();
+    }
+    give();
     op.end(status);
   }
   changed_.notify_all();
@@ -281,14 +312,18 @@ void AtpEngine::leave() {
   }
   if (!thread_.joinable()) return;
   node_->fail(has_left());
+  {
+    const std::lock_guard lock(mutex_);
+    give();
+  }
   changed_.notify_all();
   thread_.join();
+  leases_.reset();  // its thread may make a job for this object
   {
     const std::lock_guard lock(asking_);
     corrupt_ = node_->counters().corrupt;
     node_.reset();
   }
-  leases_.reset();
 }
 
 // Stays for ranks whose last sum was lost and which ask a server for it again.

@@ -5,8 +5,12 @@
 // Each operation comes with a comparison: a small allreduce over the streams of the TCP engine that
 // finds out when the ranks' calls differ. It runs beside the operation. No data waits for it; only
 // the operation's end does, so that nobody uses the sum of different calls.
+//
+// When more switches can take part than did when the job was made, rank 0 makes another job
+// (net/atp/returns.h), and all ranks go over to it at the same operation (AtpSuccession).
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -22,7 +26,9 @@
 
 #include "base/units.h"
 #include "net/atp/leases.h"
+#include "net/atp/levels.h"
 #include "net/atp/node.h"
+#include "net/group/atp/atp_succession.h"
 #include "net/group/operation/planned_operation.h"
 #include "net/io/address.h"
 #include "wire/authenticate.h"
@@ -77,16 +83,18 @@ class AtpEngine final : public OperationHost {
   AtpEngine& operator=(const AtpEngine&) = delete;
 
   [[nodiscard]] int servers() const { return options_.servers; }
+  // Whether the job is at a switch now.
   [[nodiscard]] bool has_switch() const { return has_switch_; }
-  // Levels of switches that sum: 1 or 2.
+  // The first job's, so that all ranks plan alike. Levels of switches that sum: 1 or 2.
   [[nodiscard]] int levels() const { return levels_; }
-  // Elements in a block. Each block has its own exponent.
+  // The first job's: elements in a block. Each block has its own exponent.
   [[nodiscard]] std::uint32_t elements() const { return elements_; }
   // Packets that arrived at this rank changed; any thread may ask.
   [[nodiscard]] std::uint64_t corrupt();
 
   // Starts an operation that has its tensor, elements, type and limit, and then calls compare(),
-  // which starts its comparison. All ranks start the same operations in the same order.
+  // which starts its comparison. That is the maximum of one int32, in its scratch memory, which
+  // this object writes and reads. All ranks start the same operations in the same order.
   void start(const std::shared_ptr<AtpOperation>& op,
              const std::shared_ptr<PlannedOperation>& comparison,
              const std::function<void()>& compare);
@@ -102,6 +110,8 @@ class AtpEngine final : public OperationHost {
   struct Entry {
     std::shared_ptr<AtpOperation> op;
     std::shared_ptr<PlannedOperation> comparison;
+    Time limit = {};
+    std::uint64_t number = 0;        // AtpSuccession's
     bool compares = false;           // the comparison has started
     std::optional<Status> sum = {};  // how the node ended it
   };
@@ -109,16 +119,28 @@ class AtpEngine final : public OperationHost {
   explicit AtpEngine(AtpEngineOptions options) : options_(std::move(options)) {}
   // False: there is to be no engine.
   Result<bool> set_up(Time until);
-  // Called by rank 0. Returns the job as the switches admitted it, or the job without a switch.
-  // `members`: what each rank published.
+  // The methods of rank 0. admit(): returns the job as the switches admitted it, or the job without
+  // a switch. `members`: what each rank published.
   [[nodiscard]] Result<AtpJob> admit(const std::vector<std::string>& members, Time until);
-  // The node's options for this rank. `members`: the address of each rank.
-  [[nodiscard]] Result<AtpNodeOptions> node_options(const AtpJob& job,
-                                                    const std::vector<std::string>& members) const;
+  // What a job is to be: levels_options_ with what is its own.
+  [[nodiscard]] AtpLevelsOptions levels_of(std::uint32_t number, std::uint64_t salt) const;
+  // What all ranks must know of a job that was admitted.
+  [[nodiscard]] AtpJob job_of(const AtpJob& admitted, std::uint64_t salt) const;
+  // Makes the next job, at more switches than this, and tells the ranks where they find it. Called
+  // by the thread of leases_.
+  [[nodiscard]] std::optional<AtpLevels> make_next(std::size_t held);
+
+  // The node's options for this rank.
+  [[nodiscard]] Result<AtpNodeOptions> node_options(const AtpJob& job) const;
+  // Joins the job of this number, which rank 0 has told.
+  [[nodiscard]] Status join_next(std::uint32_t number);
   // All ranks call it. For rank 0 it returns when all ranks have called it with the same `where`,
   // or at `until`; for the others at once.
   void meet(const std::string& where, Time until) const;
   void run();
+  // Gives the node the operations whose job is known; when it is leaving, all. Requires the mutex.
+  void give();
+  void give(const std::shared_ptr<Entry>& entry);
   // Passes an entry to the thread if the node has ended it and its comparison has started. Requires
   // the mutex.
   void pass_on(const std::shared_ptr<Entry>& entry);
@@ -127,9 +149,15 @@ class AtpEngine final : public OperationHost {
 
   AtpEngineOptions options_;
   std::uint32_t elements_ = 0;
-  bool has_switch_ = false;
-  bool is_server_ = false;
+  std::atomic<bool> has_switch_ = false;
+  std::atomic<bool> is_server_ = false;  // of some job
   int levels_ = 1;
+  std::vector<std::string> members_;  // the address of each rank
+  std::uint32_t joined_ = 0;          // the last job that the node was to join
+  // What rank 0 makes jobs of.
+  AtpLevelsOptions levels_options_;
+  std::atomic<std::uint32_t> told_ = 0;  // the last job that it has made
+  std::uint32_t number_ = 0;             // of that job in packets
   // The job lasts as long as these.
   std::unique_ptr<AtpLeases> leases_;  // of rank 0
   std::unique_ptr<AtpNode> node_;
@@ -138,8 +166,11 @@ class AtpEngine final : public OperationHost {
 
   std::mutex mutex_;  // guards what follows, and the operations' results
   std::condition_variable changed_;
+  std::optional<AtpSuccession> succession_;
+  std::uint32_t job_ = 0;                       // of the last operation that the node was given
+  std::deque<std::shared_ptr<Entry>> waiting_;  // for the node to get them
   std::deque<std::shared_ptr<Entry>> ended_;
-  int in_flight_ = 0;  // given to the node
+  int in_flight_ = 0;  // started and not ended
   bool leaving_ = false;
   bool left_ = false;
   bool failed_ = false;  // the node was told that the communicator is broken
