@@ -2,7 +2,7 @@
 // continue without it.
 //
 //   thalweg run -n 4 --keep-going -- build/release/examples/allreduce [iterations [elements
-//   [seconds [tcp|dlcp]]]]
+//   [seconds [tcp|dlcp|atp]]]]
 //
 // It also runs under torchrun, mpirun and srun: rank and size come from the environment.
 #include <chrono>
@@ -29,8 +29,9 @@ int main(int argc, char** argv) {
   const std::chrono::seconds deadline(argc > 3 ? std::atoi(argv[3]) : 5);
   const std::string transport(argc > 4 ? argv[4] : "tcp");
 
-  if (transport != "tcp" && transport != "dlcp") {
-    std::fprintf(stderr, "'%s' is no transport of this example: tcp or dlcp\n", transport.c_str());
+  if (transport != "tcp" && transport != "dlcp" && transport != "atp") {
+    std::fprintf(stderr, "'%s' is no transport of this example: tcp, dlcp or atp\n",
+                 transport.c_str());
     return 2;
   }
   if (iterations < 1 || elements < 1 || deadline < 1s) {
@@ -39,6 +40,7 @@ int main(int argc, char** argv) {
   }
   thalweg::CommunicatorOptions options;
   if (transport == "dlcp") options.transport = thalweg::Transport::kDlcp;
+  if (transport == "atp") options.transport = thalweg::Transport::kAtp;  // by THALWEG_SWITCH
   auto created = thalweg::Communicator::create(options);
   if (!created.ok()) {
     std::fprintf(stderr, "%s\n", created.error().message().c_str());

@@ -19,7 +19,9 @@ run() { # NAME TRANSPORT [kill]
     start switch s "$program" switch --config "$folder/switch.yaml"
     switch=$started
     wait_for switch '^data' 1
-    printf 'switch: %s:7700\n' "$(address s)" >>"$folder/ps.yaml"
+    # The secret that the switch has drawn.
+    wait_for switch '^token' 1
+    printf 'switch: %s:7700\ntoken: "%s"\n' "$(address s)" "$(awk '/^token/ { print $2 }' "$folder/switch")" >>"$folder/ps.yaml"
   fi
   start ps p "$program" ps --config "$folder/ps.yaml"
   server=$started

@@ -16,6 +16,9 @@ if [ "${1:-}" = --xdp ]; then xdp=1; shift; fi
 iterations=${1:-60}
 elements=${2:-100000}
 worker=build/release/examples/atp_sum
+# The secret of the switch, for it and for whoever asks it.
+THALWEG_SWITCH_TOKEN=$(od -An -N8 -tx8 /dev/urandom | tr -d ' ')
+export THALWEG_SWITCH_TOKEN
 
 # XDP is to see packets, not runs of them, and to be told the way.
 inside hub ethtool -K s gso off tx-udp-segmentation off
@@ -32,6 +35,7 @@ start_switch() { # AGGREGATORS
   cat >"$folder/switch.yaml" <<EOF
 data: $(address s):7800
 control: $(address s):7700
+token: "$THALWEG_SWITCH_TOKEN"
 aggregators: $1
 EOF
   # In the driver a virtual device would send only if its other end had a program too.

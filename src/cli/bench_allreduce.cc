@@ -10,11 +10,12 @@
 #include "cli/commands.h"
 #include "lab/bench/allreduce/bench.h"
 #include "lab/bench/allreduce/libraries.h"
+#include "launch/signals.h"
 
 namespace thalweg::cli {
 namespace {
 
-Result<int> run_bench_allreduce(const lab::allreduce::Options& options) {
+Result<int> measure_allreduce(const lab::allreduce::Options& options) {
   THALWEG_TRY(const lab::allreduce::Settings settings, lab::allreduce::settings_of(options));
   THALWEG_TRY(const std::optional<lab::EmulatedNetwork> network,
               lab::allreduce::network_of(options, settings));
@@ -30,6 +31,13 @@ Result<int> run_bench_allreduce(const lab::allreduce::Options& options) {
   }
   if (options.json) fmt::print("{}\n", lab::allreduce::to_json(reports).dump(2));
   return right ? 0 : kExitNo;
+}
+
+Result<int> run_bench_allreduce(const lab::allreduce::Options& options) {
+  Result<int> code = measure_allreduce(options);
+  // The benchmark blocks the signals that end it until its processes have ended.
+  if (!code.ok()) launch::end_by_blocked_signal();
+  return code;
 }
 
 }  // namespace

@@ -26,9 +26,10 @@ Result<int> run_ps(const std::string& path) {
   THALWEG_TRY_STATUS(lab::print_now(fmt::format("listen {}\n", server->address())));
   ends.wait();
   const ps::ParameterServer::Counters counted = server->counters();
-  THALWEG_TRY_STATUS(lab::print_now(fmt::format(
-      "pushes {}\npulls {}\npush_bytes {}\nlost_elements {}\nrefused {}\n", counted.pushes,
-      counted.pulls, counted.push_bytes, counted.lost_elements, counted.refused)));
+  THALWEG_TRY_STATUS(lab::print_now(
+      fmt::format("pushes {}\npulls {}\npush_bytes {}\nlost_elements {}\nrefused {}\nchanged {}\n",
+                  counted.pushes, counted.pulls, counted.push_bytes, counted.lost_elements,
+                  counted.refused, counted.changed)));
   return 0;
 }
 

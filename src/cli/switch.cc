@@ -26,6 +26,7 @@ Result<int> run_switch(const SwitchArguments& arguments) {
                 net::read_small_file(arguments.config, "the configuration", net::kMaxConfigFile));
     THALWEG_TRY(config, switchd::SwitchConfig::parse(text, arguments.config));
   }
+  const bool drawn = config.draw_token();
   launch::EndSignals ends;
   THALWEG_TRY(const std::unique_ptr<switchd::SwitchDaemon> daemon,
               switchd::SwitchDaemon::start(config));
@@ -34,6 +35,7 @@ Result<int> run_switch(const SwitchArguments& arguments) {
   for (const std::string& address : daemon->data_addresses()) {
     addresses += fmt::format("data {}\n", address);
   }
+  if (drawn) addresses += fmt::format("token {}\n", *config.token);
   THALWEG_TRY_STATUS(lab::print_now(addresses));
   ends.wait();
   return 0;

@@ -4,10 +4,21 @@
 #include <signal.h>
 
 #include <condition_variable>
+#include <cstdio>
 #include <mutex>
 #include <thread>
 
 namespace thalweg::launch {
+
+// Ends the process by a signal that it has blocked and that has come meanwhile, if there is one.
+// For programs that were told to stop and have removed what they made.
+inline void end_by_blocked_signal() {
+  sigset_t ends;
+  sigemptyset(&ends);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&ends, signal);
+  std::fflush(stdout);
+  pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);
+}
 
 // SIGINT and SIGTERM end the process as usual until started() is called, and from then on wait().
 // Make it before there are other threads, so that all of them block the signals. A thread of its

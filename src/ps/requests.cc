@@ -264,11 +264,18 @@ void ParameterServer::Core::refuse(Client& client, const Error& error) {
 
 void ParameterServer::Core::reply(Client& client, const wire::PsHeader& header,
                                   std::span<const std::byte> body) {
+  const bool checked = client.state.reader.answer_checked();
   client.state.waiting = Waiting::kNothing;
   client.state.reader.next();
-  std::array<std::byte, wire::kPsHeaderSize> bytes;
-  wire::encode_ps_header(header, bytes);
-  streams_.send(client, bytes, body);
+  std::array<std::byte, wire::kCheckedPsHeaderSize> bytes;
+  if (checked) {
+    wire::encode_checked_ps_header(header, wire::crc32c(body), bytes);
+    streams_.send(client, bytes, body);
+  } else {
+    const auto bare = std::span(bytes).first<wire::kPsHeaderSize>();
+    wire::encode_ps_header(header, bare);
+    streams_.send(client, bare, body);
+  }
 }
 
 }  // namespace thalweg::ps

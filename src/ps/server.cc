@@ -1,7 +1,9 @@
 #include "ps/server.h"
 
+#include <fmt/core.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cerrno>
 #include <future>
 #include <utility>
@@ -18,6 +20,11 @@ namespace {
 constexpr std::size_t kBytesPerTurn = std::size_t{8} << 20;
 // The interval between two looks for a client's DLCP connection.
 constexpr Duration kLook = Duration::milliseconds(1);
+
+Error changed_request(const char* what) {
+  return {ErrorCode::kInternal,
+          fmt::format("{} changed on the way from the worker: its CRC-32C is wrong", what)};
+}
 
 }  // namespace
 
@@ -60,6 +67,11 @@ ParameterServer::Counters ParameterServer::Core::counters() {
 }
 
 bool ParameterServer::Core::on_readable(Client& client) {
+  if (client.state.spoiled) {
+    std::array<std::byte, std::size_t{64} << 10> ignored;
+    const ssize_t got = recv(client.fd.get(), ignored.data(), ignored.size(), 0);
+    return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
+  }
   RequestReader& reader = client.state.reader;
   for (std::size_t read = 0; read < kBytesPerTurn;) {
     const std::span<std::byte> room = reader.room();
@@ -69,20 +81,41 @@ bool ParameterServer::Core::on_readable(Client& client) {
     // A client must wait for the answer before its next request; otherwise it is closed.
     if (client.state.waiting != Waiting::kNothing || client.unsent() > 0) return false;
     read += static_cast<std::size_t>(got);
-    switch (reader.on_received(static_cast<std::size_t>(got))) {
-      case RequestReader::Progress::kMore:
-        break;
-      case RequestReader::Progress::kNamed:
-        if (const Status may = check(client); !may.ok()) reader.refuse(may.error());
-        break;
-      case RequestReader::Progress::kComplete:
-        if (!serve(client)) return false;
-        break;
-      case RequestReader::Progress::kBad:
-        return false;
-    }
+    if (!on_received(client, static_cast<std::size_t>(got))) return false;
+    if (client.state.spoiled) return true;
   }
   return true;
+}
+
+bool ParameterServer::Core::on_received(Client& client, std::size_t bytes) {
+  RequestReader& reader = client.state.reader;
+  switch (reader.on_received(bytes)) {
+    case RequestReader::Progress::kMore:
+      return true;
+    case RequestReader::Progress::kNamed:
+      if (const Status may = check(client); !may.ok()) reader.refuse(may.error());
+      return true;
+    case RequestReader::Progress::kComplete:
+      return serve(client);
+    case RequestReader::Progress::kChanged:
+      ++counters_.changed;
+      refuse(client, changed_request("the payload of a request"));
+      return true;
+    case RequestReader::Progress::kSpoiled:
+      ++counters_.changed;
+      end_spoiled(client);
+      return true;  // what comes now is not looked at
+    case RequestReader::Progress::kBad:
+      return false;
+  }
+  return false;
+}
+
+void ParameterServer::Core::end_spoiled(Client& client) {
+  refuse(client, changed_request("the header of a request"));
+  // Closing a socket with bytes that were not read would take the answer back.
+  shutdown(client.fd.get(), SHUT_WR);
+  client.state.spoiled = true;
 }
 
 void ParameterServer::Core::on_closed(Client& client) {

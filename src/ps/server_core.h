@@ -38,6 +38,8 @@ struct PsClientState {
   std::string peer_name;                // of its DLCP connection
   Waiting waiting = Waiting::kNothing;
   Time peer_by;  // kPeer: when the request is refused
+  // A header of it changed on the way: what it sends is not looked at any more.
+  bool spoiled = false;
 };
 
 class ParameterServer::Core final : public net::StreamServer<PsClientState>::Owner {
@@ -61,6 +63,10 @@ class ParameterServer::Core final : public net::StreamServer<PsClientState>::Own
   void on_closed(Client& client) override;
   std::optional<Time> turn();
 
+  // Handles the bytes that have come. Returns false if the connection is over.
+  [[nodiscard]] bool on_received(Client& client, std::size_t bytes);
+  // Tells the client that its header changed on the way, and takes nothing more from it.
+  void end_spoiled(Client& client);
   // Whether the request is acceptable, as far as known before its body arrives.
   [[nodiscard]] Status check(const Client& client) const;
   // Serves a complete request. Returns false if its kind is not a request; the connection is then

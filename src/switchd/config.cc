@@ -8,6 +8,7 @@
 
 #include "net/atp/job_message.h"
 #include "net/io/address.h"
+#include "net/io/system.h"
 #include "net/io/udp_socket.h"
 #include "topology/format/text.h"
 #include "topology/format/yaml_document.h"
@@ -21,6 +22,7 @@ constexpr std::int64_t kMaxShards = 64;
 constexpr std::int64_t kMaxAggregators = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxElements = 2048;  // fit a packet in a jumbo frame
 constexpr std::int64_t kMaxJobs = 4096;
+constexpr std::int64_t kMaxRequests = 1'000'000;
 constexpr std::int64_t kMaxIdleSeconds = 24 * 3600;
 constexpr std::int64_t kMaxReceiveBuffer = std::int64_t{1} << 30;
 // Limits the memory for elements and for packets that leave together: in each shard, each end of
@@ -34,17 +36,16 @@ class ConfigReader : private topology::YamlSource {
   explicit ConfigReader(std::string_view source) : topology::YamlSource(source) {}
 
   Result<SwitchConfig> read(const YAML::Node& root) {
-    static constexpr std::array<std::string_view, 14> kOptional{
+    static constexpr std::array<std::string_view, 15> kOptional{
         "data",        "control",           "advertise",    "token",    "shards",
         "xdp_generic", "aggregators",       "elements",     "max_jobs", "receive_buffer",
-        "xdp",         "max_jobs_per_host", "idle_seconds", "paths"};
+        "xdp",         "max_jobs_per_host", "idle_seconds", "paths",    "requests_per_second"};
     THALWEG_TRY(const Fields fields, fields_of(root, "a switch", {}, kOptional));
     SwitchConfig config;
     for (const auto& [field, out] :
          {std::pair<std::string_view, std::string*>{"data", &config.data},
           {"control", &config.control},
-          {"advertise", &config.advertise},
-          {"token", &config.token}}) {
+          {"advertise", &config.advertise}}) {
       const auto found = fields.find(field);
       if (found == fields.end()) continue;
       THALWEG_TRY(*out, text_of(found->second, field));
@@ -53,6 +54,9 @@ class ConfigReader : private topology::YamlSource {
         return error(found->second, fmt::format("'{}': {}", field, parsed.error().message()));
       }
     }
+    if (const auto found = fields.find("token"); found != fields.end()) {
+      THALWEG_TRY(config.token, text_of(found->second, "token"));
+    }
     THALWEG_TRY_STATUS(whole_into(fields, "shards", 1, kMaxShards, config.shards));
     THALWEG_TRY_STATUS(whole_into(fields, "paths", 1, wire::kAtpMostPaths, config.paths));
     THALWEG_TRY_STATUS(whole_into(fields, "aggregators", 1, kMaxAggregators, config.aggregators));
@@ -60,6 +64,8 @@ class ConfigReader : private topology::YamlSource {
     THALWEG_TRY_STATUS(whole_into(fields, "max_jobs", 1, kMaxJobs, config.max_jobs));
     THALWEG_TRY_STATUS(
         whole_into(fields, "max_jobs_per_host", 1, kMaxJobs, config.max_jobs_per_host));
+    THALWEG_TRY_STATUS(
+        whole_into(fields, "requests_per_second", 1, kMaxRequests, config.requests_per_second));
     THALWEG_TRY_STATUS(whole_into(fields, "idle_seconds", 1, kMaxIdleSeconds, config.idle_seconds));
     THALWEG_TRY_STATUS(
         whole_into(fields, "receive_buffer", 1, kMaxReceiveBuffer, config.receive_buffer));
@@ -105,6 +111,14 @@ class ConfigReader : private topology::YamlSource {
 };
 
 }  // namespace
+
+bool SwitchConfig::draw_token() {
+  const Result<net::SocketAddress> address = net::SocketAddress::resolve(control);
+  // "*" is no address: it means all of this host.
+  if (token || (address.ok() && address->loopback())) return false;
+  token = fmt::format("{:016x}{:016x}", net::random_number(), net::random_number());
+  return true;
+}
 
 Result<SwitchConfig> SwitchConfig::parse(std::string_view text, std::string_view source) {
   THALWEG_TRY_STATUS(topology::check_text(text, source));

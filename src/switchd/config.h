@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,13 +15,13 @@ struct SwitchConfig {
   // "host:port" of the first shard's data socket; shard i uses that port + i. With port 0 each
   // shard takes any free port.
   std::string data = "127.0.0.1:0";
-  // "host:port" of the control socket, or "*:port". Without a token, everyone who can reach it may
-  // create jobs.
+  // "host:port" of the control socket, or "*:port".
   std::string control = "127.0.0.1:7700";
   // The host that the switch names when it tells jobs its data addresses. Empty: that of `data`.
   std::string advertise = {};
-  // A secret that requests must carry; empty: none.
-  std::string token = {};
+  // A secret that requests must carry. Empty: everyone who can reach the control socket may create
+  // and remove jobs. None: as if empty, unless draw_token() draws one.
+  std::optional<std::string> token = {};
   // Threads, each with a data socket and a part of the slots.
   int shards = 1;
   // The number of UDP ports from which the first shard sends to other switches of a job, so that
@@ -34,6 +35,8 @@ struct SwitchConfig {
   std::uint32_t max_jobs = 64;
   // Jobs at a time that clients of one address may have, so that no host takes all of max_jobs.
   std::uint32_t max_jobs_per_host = 32;
+  // Requests a second that the control socket serves of clients of one address.
+  std::uint32_t requests_per_second = 1000;
   // A job that was created without a lease ends when no packet of it has come for this long.
   std::uint32_t idle_seconds = 3600;
   // Buffer of each data socket, in bytes.
@@ -45,6 +48,10 @@ struct SwitchConfig {
 
   // Reads YAML; errors name the file and the line.
   static Result<SwitchConfig> parse(std::string_view text, std::string_view source);
+
+  // Draws a random token if none was given, not even an empty one, and other hosts can reach the
+  // control socket. Returns whether it did.
+  bool draw_token();
 };
 
 }  // namespace thalweg::switchd

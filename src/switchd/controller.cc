@@ -144,12 +144,19 @@ switches::AggregateJob aggregate_job(const AdmittedJob& job) {
 }
 
 Result<json> Controller::on_request(const ControlServer::Requester& from, const json& request) {
-  const json token = request.value("token", json(""));
-  const auto bytes = [](const std::string& text) { return std::as_bytes(std::span(text)); };
-  if (!config_.token.empty() &&
-      !(token.is_string() &&
-        wire::same_secret(bytes(token.get_ref<const std::string&>()), bytes(config_.token)))) {
-    return Error("token: it is not the switch's");
+  if (!rate_.admit(from.host, from.now)) {
+    return Error(ErrorCode::kNoResource,
+                 fmt::format("{} has sent more than {} requests in a second, as many as the switch "
+                             "serves of one host (requests_per_second): ask less often",
+                             from.host, config_.requests_per_second));
+  }
+  if (!may_ask(request)) {
+    return Error(fmt::format(
+        "token: {}; the one of this switch is allowed, which is in its configuration or which it "
+        "printed at its start (for jobs: THALWEG_SWITCH_TOKEN; for `thalweg job`: --token; for "
+        "`thalweg ps`: 'token')",
+        request.value("token", json("")) == "" ? "the request has none"
+                                               : "it is not the switch's"));
   }
   const json op = request.value("op", json());
   if (op == "create") return create(from, request);
@@ -159,6 +166,14 @@ Result<json> Controller::on_request(const ControlServer::Requester& from, const 
   if (op == "room") return json{{"room", room_for(from.host).ok() && next_number().has_value()}};
   return Error(fmt::format("op: {}; create, list, remove, room or stats is allowed",
                            op.dump(-1, ' ', true, json::error_handler_t::replace)));
+}
+
+bool Controller::may_ask(const json& request) const {
+  const std::string own = config_.token.value_or("");
+  const json token = request.value("token", json(""));
+  const auto bytes = [](const std::string& text) { return std::as_bytes(std::span(text)); };
+  return own.empty() || (token.is_string() &&
+                         wire::same_secret(bytes(token.get_ref<const std::string&>()), bytes(own)));
 }
 
 void Controller::on_closed(std::uint64_t client) {

@@ -9,7 +9,8 @@
 // 3. A job with a lease ends with the client's stream that created it. Any other job ends when no
 //    packet of it has come for SwitchConfig::idle_seconds, so that jobs without a client do not
 //    stay for ever.
-// 4. Clients of one address have at most SwitchConfig::max_jobs_per_host jobs.
+// 4. Clients of one address have at most SwitchConfig::max_jobs_per_host jobs, and at most
+//    SwitchConfig::requests_per_second requests of theirs are looked at.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,7 @@
 #include "switch/aggregation/aggregate.h"
 #include "switchd/config.h"
 #include "switchd/control_server.h"
+#include "switchd/request_rate.h"
 #include "wire/authenticate.h"
 
 namespace thalweg::switchd {
@@ -94,7 +96,8 @@ class SwitchPlane {
 class Controller final : public ControlServer::Requests {
  public:
   // The plane must outlive the controller.
-  Controller(const SwitchConfig& config, SwitchPlane& plane) : config_(config), plane_(plane) {}
+  Controller(const SwitchConfig& config, SwitchPlane& plane)
+      : config_(config), rate_(config.requests_per_second), plane_(plane) {}
 
   [[nodiscard]] Result<nlohmann::json> on_request(const ControlServer::Requester& from,
                                                   const nlohmann::json& request) override;
@@ -127,7 +130,11 @@ class Controller final : public ControlServer::Requests {
   // The job that a request names in its field "job".
   Result<std::uint32_t> named(const nlohmann::json& request) const;
 
+  // Whether the request carries the switch's token.
+  [[nodiscard]] bool may_ask(const nlohmann::json& request) const;
+
   SwitchConfig config_;
+  RequestRate rate_;
   SwitchPlane& plane_;
   std::map<std::uint32_t, Job> jobs_;
   // Which identifiers were given, by number.

@@ -2,6 +2,7 @@
 
 #include <isa-l/crc.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "base/check.h"
@@ -11,11 +12,16 @@ namespace thalweg::wire {
 namespace {
 
 std::uint32_t extend(std::uint32_t crc, std::span<const std::byte> bytes) {
-  CHECK(bytes.size() <= std::numeric_limits<int>::max());
-  // ISA-L only reads, though its prototype does not say so.
-  auto* data =
-      const_cast<std::byte*>(bytes.data());  // NOLINT(cppcoreguidelines-pro-type-const-cast)
-  return crc32_iscsi(reinterpret_cast<unsigned char*>(data), static_cast<int>(bytes.size()), crc);
+  constexpr std::size_t kMost = std::numeric_limits<int>::max();
+  while (!bytes.empty()) {
+    const std::span<const std::byte> part = bytes.first(std::min(bytes.size(), kMost));
+    // ISA-L only reads, though its prototype does not say so.
+    auto* data =
+        const_cast<std::byte*>(part.data());  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+    crc = crc32_iscsi(reinterpret_cast<unsigned char*>(data), static_cast<int>(part.size()), crc);
+    bytes = bytes.subspan(part.size());
+  }
+  return crc;
 }
 
 std::uint32_t on_the_wire(std::uint32_t crc) { return crc == 0 ? ~crc : crc; }
@@ -27,6 +33,20 @@ std::uint32_t crc32c(std::span<const std::byte> first, std::span<const std::byte
 }
 
 void Crc32c::add(std::span<const std::byte> bytes) { state_ = extend(state_, bytes); }
+
+void put_header_checks(std::span<std::byte> header, std::uint32_t payload) {
+  CHECK(header.size() > kHeaderChecksSize);
+  ByteWriter(header.last(kHeaderChecksSize)).put(payload);
+  ByteWriter(header.last(kChecksumSize)).put(crc32c(header.first(header.size() - kChecksumSize)));
+}
+
+std::optional<std::uint32_t> take_header_checks(std::span<const std::byte> header) {
+  CHECK(header.size() > kHeaderChecksSize);
+  const auto covered = header.first(header.size() - kChecksumSize);
+  const auto sent = ByteReader(header.last(kChecksumSize)).get<std::uint32_t>();
+  if (sent != crc32c(covered)) return std::nullopt;
+  return ByteReader(header.last(kHeaderChecksSize)).get<std::uint32_t>();
+}
 
 void put_checksum(std::span<std::byte> first, std::span<const std::byte> second) {
   CHECK(first.size() >= kChecksumSize);

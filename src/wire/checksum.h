@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 namespace thalweg::wire {
@@ -30,6 +31,14 @@ class Crc32c {
  private:
   std::uint32_t state_ = ~std::uint32_t{0};
 };
+
+// The checks of a header that stands before a payload on a stream: the payload's checksum, 0 if
+// there is no payload, and that of all bytes of the header before it.
+inline constexpr std::size_t kHeaderChecksSize = 2 * kChecksumSize;
+// Writes them in the last kHeaderChecksSize bytes of `header`.
+void put_header_checks(std::span<std::byte> header, std::uint32_t payload);
+// The payload's checksum; none if the header changed on its way.
+[[nodiscard]] std::optional<std::uint32_t> take_header_checks(std::span<const std::byte> header);
 
 // Writes it in the last kChecksumSize bytes of `first`, which it does not cover.
 void put_checksum(std::span<std::byte> first, std::span<const std::byte> second = {});

@@ -1,6 +1,7 @@
 #include "wire/frame.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/check.h"
 #include "wire/byte_io.h"
@@ -51,11 +52,7 @@ std::array<std::byte, kCheckedFrameSize> encode_checked_frame(const Frame& frame
                                                               std::uint32_t payload) {
   std::array<std::byte, kCheckedFrameSize> bytes;
   std::ranges::copy(encode_frame(frame), bytes.begin());
-  const std::span<std::byte, kCheckedFrameSize> all(bytes);
-  ByteWriter writer(all.subspan<kFrameSize>());
-  writer.put(payload);
-  writer.put(crc32c(all.first<kCheckedFrameSize - kChecksumSize>()));
-  CHECK(writer.ok() && writer.used() == 2 * kChecksumSize);
+  put_header_checks(bytes, payload);
   return bytes;
 }
 
@@ -63,10 +60,9 @@ WireError decode_checked_frame(std::span<const std::byte, kCheckedFrameSize> byt
                                std::uint32_t& payload) {
   // Another version may have other headers.
   if (bytes.front() != std::byte{kFrameVersion}) return WireError::kVersion;
-  ByteReader reader(bytes.subspan<kFrameSize>());
-  payload = reader.get<std::uint32_t>();
-  const auto covered = bytes.first<kCheckedFrameSize - kChecksumSize>();
-  if (reader.get<std::uint32_t>() != crc32c(covered)) return WireError::kChecksum;
+  const std::optional<std::uint32_t> of_payload = take_header_checks(bytes);
+  if (!of_payload) return WireError::kChecksum;
+  payload = *of_payload;
   const WireError error = decode_frame(bytes.first<kFrameSize>(), out);
   if (error == WireError::kNone && out.length > kMaxCheckedData) return WireError::kLength;
   return error;

@@ -114,7 +114,7 @@ inline constexpr std::uint32_t kMaxFrameData = 1U << 30;
 // With checksums or sealed, a data frame is at most this long, because its receiver keeps all of it
 // until it is checked.
 inline constexpr std::uint32_t kMaxCheckedData = 1U << 20;
-inline constexpr std::size_t kCheckedFrameSize = kFrameSize + 2 * kChecksumSize;
+inline constexpr std::size_t kCheckedFrameSize = kFrameSize + kHeaderChecksSize;
 
 [[nodiscard]] std::array<std::byte, kFrameSize> encode_frame(const Frame& frame);
 [[nodiscard]] WireError decode_frame(std::span<const std::byte, kFrameSize> bytes, Frame& out);

@@ -1,5 +1,7 @@
 #include "wire/ps_message.h"
 
+#include <optional>
+
 #include "base/check.h"
 #include "wire/byte_io.h"
 
@@ -49,6 +51,7 @@ WireError check(const PsHeader& header) {
   const Shape shape = shape_of(header.kind);
   if (!shape.known) return WireError::kKind;
   if (header.text > kMaxPsText || (header.text > 0) != shape.text) return WireError::kField;
+  if (header.checks && header.kind != PsKind::kHello) return WireError::kReserved;
   if ((header.worker > 0 && !shape.worker) || (header.clock > 0 && !shape.clock)) {
     return WireError::kField;
   }
@@ -62,9 +65,9 @@ WireError check(const PsHeader& header) {
 void encode_ps_header(const PsHeader& header, std::span<std::byte, kPsHeaderSize> out) {
   CHECK(check(header) == WireError::kNone);
   ByteWriter writer(out);
-  writer.put(kWireVersion);
+  writer.put(kPsVersion);
   writer.put(static_cast<std::uint8_t>(header.kind));
-  writer.put(std::uint16_t{0});
+  writer.put(static_cast<std::uint16_t>(header.checks));
   writer.put(header.worker);
   writer.put(header.text);
   writer.put(header.bytes);
@@ -75,16 +78,33 @@ void encode_ps_header(const PsHeader& header, std::span<std::byte, kPsHeaderSize
 
 WireError decode_ps_header(std::span<const std::byte, kPsHeaderSize> in, PsHeader& out) {
   ByteReader reader(in);
-  if (reader.get<std::uint8_t>() != kWireVersion) return WireError::kVersion;
+  if (reader.get<std::uint8_t>() != kPsVersion) return WireError::kVersion;
   out.kind = static_cast<PsKind>(reader.get<std::uint8_t>());
-  const auto reserved = reader.get<std::uint16_t>();
+  const auto checks = reader.get<std::uint16_t>();
   out.worker = reader.get<std::uint32_t>();
   out.text = reader.get<std::uint32_t>();
   out.bytes = reader.get<std::uint32_t>();
   out.elements = reader.get<std::uint64_t>();
   out.clock = reader.get<std::uint64_t>();
-  if (reserved != 0) return WireError::kReserved;
+  if (checks > (out.kind == PsKind::kHello ? 1 : 0)) return WireError::kReserved;
+  out.checks = checks == 1;
   return check(out);
+}
+
+void encode_checked_ps_header(const PsHeader& header, std::uint32_t payload,
+                              std::span<std::byte, kCheckedPsHeaderSize> out) {
+  encode_ps_header(header, out.first<kPsHeaderSize>());
+  put_header_checks(out, payload);
+}
+
+WireError decode_checked_ps_header(std::span<const std::byte, kCheckedPsHeaderSize> in,
+                                   PsHeader& out, std::uint32_t& payload) {
+  // Another version may have other headers.
+  if (in.front() != std::byte{kPsVersion}) return WireError::kVersion;
+  const std::optional<std::uint32_t> of_payload = take_header_checks(in);
+  if (!of_payload) return WireError::kChecksum;
+  payload = *of_payload;
+  return decode_ps_header(in.first<kPsHeaderSize>(), out);
 }
 
 }  // namespace thalweg::wire

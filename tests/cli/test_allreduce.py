@@ -1,4 +1,5 @@
 """examples/allreduce: a rank dies, hangs or leaves, and the others continue."""
+import contextlib
 import os
 import re
 import signal
@@ -20,11 +21,11 @@ WINDOW_S = 2  # of the example's shrink()
 class Job:
     """`thalweg run` of the example; its lines can be read while it runs."""
 
-    def __init__(self, tmp_path, *more, ranks=RANKS, iterations=10**9):
+    def __init__(self, tmp_path, *more, ranks=RANKS, iterations=10**9, **variables):
         self.output = tmp_path / "output"
         self.process = subprocess.Popen(
             [PROGRAM, "run", "-n", str(ranks), "--keep-going", "--", EXAMPLE, str(iterations), *more],
-            stdout=self.output.open("w"), stderr=subprocess.STDOUT, cwd=ROOT)
+            stdout=self.output.open("w"), stderr=subprocess.STDOUT, cwd=ROOT, env={**os.environ, **variables})
 
     def lines(self):
         return by_rank(re.sub(r"(?m)^(?!\[\d+\] ).*\n?", "", self.output.read_text()))
@@ -121,23 +122,41 @@ def test_hang__survivors_name_the_rank_at_the_deadline(job, rank):
     job.wait_for(lambda lines: any("came too late" in line or "lost" in line for line in failures(lines[rank])))
 
 
-@pytest.mark.parametrize("transport", ["tcp", "dlcp"])
-def test_hang_amid_a_large_sum__all_name_the_rank_that_stopped(tmp_path, transport):
-    """32 MB in flight between three ranks: the neighbours of the stopped one wait for it, and it is the one that is named."""
-    job = Job(tmp_path, str(8 << 20), str(DEADLINE_S), transport, ranks=3)
+@contextlib.contextmanager
+def running_switch(folder):
+    """Runs a switch, and gives the address of its control socket."""
+    config = folder / "switch.yaml"
+    config.write_text("control: 127.0.0.1:0\n")
+    process = subprocess.Popen([PROGRAM, "switch", "--config", config], stdout=subprocess.PIPE, text=True)
     try:
-        job.wait_for(lambda lines: len(lines) == 3 and all(lines.values()), 60)
-        pid = job.pid_of(1)
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            job.wait_for(lambda lines: failures(lines[0]) and failures(lines[2]), 3 * DEADLINE_S)
-            said = [failures(job.lines()[rank])[0].partition(": ")[2] for rank in (0, 2)]
-            assert "rank 1 is connected and does not answer: it hangs" in said[0], said
-            assert said[0] == said[1], said
-        finally:
-            os.kill(pid, signal.SIGCONT)
+        yield process.stdout.readline().split()[1]
     finally:
-        job.stop()
+        process.terminate()
+        process.wait(timeout=10)
+
+
+@pytest.mark.parametrize("rank", range(3))
+@pytest.mark.parametrize("transport", ["tcp", "dlcp", "atp"])
+def test_hang_amid_a_large_sum__all_name_the_rank_that_stopped(tmp_path, transport, rank):
+    """32 MB in flight between three ranks: the neighbours of the stopped one wait for it, and it is the one that is named."""
+    with running_switch(tmp_path) if transport == "atp" else contextlib.nullcontext() as address:
+        job = Job(tmp_path, str(8 << 20), str(DEADLINE_S), transport, ranks=3, THALWEG_SWITCH=address or "")
+        survivors = [other for other in range(3) if other != rank]
+        try:
+            job.wait_for(lambda lines: len(lines) == 3 and all(lines.values()), 60)
+            pid = job.pid_of(rank)
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                job.wait_for(lambda lines: all(failures(lines[one]) for one in survivors), 3 * DEADLINE_S)
+                said = [failures(job.lines()[one])[0].partition(": ")[2] for one in survivors]
+                # The rank next to the stopped one says that it hangs, and the other one, if its words come first, whom that one
+                # waits for.
+                assert re.search(rf"(: rank {rank} is connected and does not answer: it hangs|waits for rank {rank})$", said[0]), said
+                assert said[0] == said[1], said
+            finally:
+                os.kill(pid, signal.SIGCONT)
+        finally:
+            job.stop()
 
 
 def test_two_die_one_after_the_other__the_rest_goes_on(job):

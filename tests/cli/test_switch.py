@@ -87,6 +87,48 @@ def test_token(thalweg, switch):
     assert thalweg("job", "list", "--switch", address, "--token", "secret").code == 0
 
 
+def started(process):
+    """What a switch prints at its start."""
+    lines = {}
+    while not {"control", "data"} <= lines.keys():
+        name, value = process.stdout.readline().split()
+        lines[name] = value
+    return lines
+
+
+def test_a_switch_that_other_hosts_reach_draws_a_token_unless_one_is_given(thalweg, tmp_path):
+    config = tmp_path / "switch.yaml"
+    for text, secret in [("", True), ("token: secret\n", False), ('token: ""\n', False)]:
+        config.write_text("control: 0.0.0.0:0\n" + text)
+        process = subprocess.Popen([PROGRAM, "switch", "--config", config], stdout=subprocess.PIPE, text=True)
+        lines = started(process)
+        address = lines["control"].replace("0.0.0.0", "127.0.0.1")
+        without = thalweg("job", "list", "--switch", address)
+        if secret:
+            name, token = process.stdout.readline().split()
+            assert name == "token" and len(token) == 32
+            assert without.code == 2 and "THALWEG_SWITCH_TOKEN" in without.err and "printed at its start" in without.err
+            assert thalweg("job", "list", "--switch", address, "--token", token).code == 0
+        else:
+            assert (without.code == 0) == ("secret" not in text)
+        process.terminate()
+        rest = process.stdout.read()
+        assert process.wait(timeout=10) == 0 and "token" not in rest
+
+
+def test_requests_of_one_address_are_limited(thalweg, switch):
+    address = switch("control: 127.0.0.1:0\nrequests_per_second: 20\n")
+    host, port = address.rsplit(":", 1)
+    with socket.create_connection((host, int(port))) as stream:
+        stream.sendall(b'{"op": "list"}\n' * 200)
+        answers = [json.loads(line) for _, line in zip(range(200), stream.makefile())]
+    served = sum(answer["ok"] for answer in answers)
+    assert 20 <= served < 100
+    refused = answers[-1]
+    assert not refused["ok"] and refused["code"] == "no resource"
+    assert "127.0.0.1 has sent more than 20 requests in a second" in refused["error"] and "ask less often" in refused["error"]
+
+
 def test_control_socket_survives_nonsense(thalweg, switch):
     address = switch()
     host, port = address.rsplit(":", 1)
@@ -113,6 +155,7 @@ def test_control_socket_survives_nonsense(thalweg, switch):
     ("elements: 4096", "'elements'"),
     ("max_jobs: 4096\nshards: 64", "'max_jobs'"),
     ("data: 0.0.0.0:0", "without 'advertise'"),
+    ("requests_per_second: 0", "'requests_per_second'"),
 ])
 def test_bad_configuration(thalweg, tmp_path, text, error):
     config = tmp_path / "switch.yaml"

@@ -75,7 +75,12 @@ def test_switches_aggregate_exactly_under_loss(up):
     up("leaf-spine:racks=2,hosts=2,spines=1,host=50M,uplink=50M", "--aggregate", "leaf0")
     now = stats()
     control = now["aggregators"][0]["control"]
-    assert now["aggregators"] == [{"switch": "leaf0", "control": "10.77.0.5:7700"}]
+    assert [(one["switch"], one["control"]) for one in now["aggregators"]] == [("leaf0", "10.77.0.5:7700")]
+    # The testbed hands the switch's secret to the programs that it starts.
+    stranger = bed("exec", 0, "--", "env", "-u", "THALWEG_SWITCH_TOKEN", PROGRAM, "job", "list", "--switch", control,
+                   check=False)
+    assert stranger.returncode == 2 and "the request has none" in stranger.stderr
+    assert bed("exec", 0, "--", PROGRAM, "job", "list", "--switch", control).returncode == 0
     assert len(now["hosts"]) == 4 and not any("aggregator" in link["name"] for link in now["links"])
     job = subprocess.Popen([PROGRAM, "testbed", "run", "--name", NAME, "--timeout", "100s", "--",
                             ROOT / "build/release/examples/atp_sum", "300", "10000"],

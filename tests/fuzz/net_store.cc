@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "net/store/store_message.h"
 #include "net/store/store_table.h"
+#include "wire/checked_bytes.h"
 
 namespace thalweg::net {
 namespace {
@@ -38,6 +39,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       CHECK(std::ranges::equal(encode_store_hello(hello), bytes));
     }
   }
+  std::vector<std::byte> plain;
+  auto left = stream;
+  static_cast<void>(wire::take_checked_bytes(left, plain));
+  CHECK(plain.size() <= stream.size() - left.size());
+  std::vector<std::byte> covered;
+  wire::put_checked_bytes(plain, covered);
+  std::vector<std::byte> again;
+  std::span<const std::byte> all(covered);
+  CHECK(wire::take_checked_bytes(all, again) == wire::WireError::kNone && again == plain);
   take_all<StoreReply>(stream, [](const StoreReply&) {});
   StoreTable table({.keys = 8, .bytes = 4096, .waiting = 4});
   StoreTable::Replies replies;

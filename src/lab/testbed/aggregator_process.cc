@@ -28,11 +28,13 @@ constexpr std::size_t kMostLastWords = 2000;
 Result<std::unique_ptr<AggregatorProcess>> AggregatorProcess::start(const std::string& switch_name,
                                                                     const std::string& address,
                                                                     int space,
-                                                                    const TestbedPlace& place) {
+                                                                    const TestbedPlace& place,
+                                                                    const std::string& token) {
   const std::string stem = fmt::format("{}/{}-aggregator", place.folder(), switch_name);
   std::ofstream config(stem + ".yaml");
-  config << fmt::format("data: \"{0}:{1}\"\ncontrol: \"{0}:{2}\"\npaths: {3}\n", address,
-                        kAggregatorDataPort, kAggregatorControlPort, wire::kAtpMostPaths)
+  config << fmt::format("data: \"{0}:{1}\"\ncontrol: \"{0}:{2}\"\npaths: {3}\ntoken: \"{4}\"\n",
+                        address, kAggregatorDataPort, kAggregatorControlPort, wire::kAtpMostPaths,
+                        token)
          << std::flush;
   if (!config) return Error(fmt::format("cannot write {}.yaml", stem));
   std::unique_ptr<AggregatorProcess> made(

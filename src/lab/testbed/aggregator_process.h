@@ -20,10 +20,10 @@ namespace thalweg::lab {
 class AggregatorProcess final : public Restartable {
  public:
   // Starts the process and returns when it can be reached at `address`. `space`: a descriptor of
-  // the host's network namespace, which must outlive this object.
+  // the host's network namespace, which must outlive this object. `token`: its secret.
   [[nodiscard]] static Result<std::unique_ptr<AggregatorProcess>> start(
       const std::string& switch_name, const std::string& address, int space,
-      const TestbedPlace& place);
+      const TestbedPlace& place, const std::string& token);
   ~AggregatorProcess() override { stop(); }
   AggregatorProcess(const AggregatorProcess&) = delete;
   AggregatorProcess& operator=(const AggregatorProcess&) = delete;

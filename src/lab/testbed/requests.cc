@@ -127,7 +127,8 @@ json Switchboard::statistics() {
     const Rank rank(host_count() + static_cast<std::int32_t>(i));
     aggregators.push_back(
         {{"switch", settings_.aggregate[i]},
-         {"control", fmt::format("{}:{}", address_of(rank), kAggregatorControlPort)}});
+         {"control", fmt::format("{}:{}", address_of(rank), kAggregatorControlPort)},
+         {"token", settings_.switch_token}});
   }
   const sim::NetworkCounters& counters = network_.counters();
   const LiveFabric::Lateness& late = network_.lateness();

@@ -32,6 +32,7 @@ using nlohmann::json;
 // where routers are between them, and so many TCP streams that they rarely all take one path.
 constexpr const char* kPaths = "16";
 constexpr const char* kStreams = "8";
+constexpr const char* kSwitchToken = "THALWEG_SWITCH_TOKEN";
 
 // The numbers of the hosts that `text` names, as "0-3,6", in that order; all `count` if it is
 // empty.
@@ -95,6 +96,9 @@ std::string switch_list(const json& aggregators) {
   return list;
 }
 
+// The secret that all of them have.
+std::string token_of(const json& aggregators) { return aggregators[0]["token"].get<std::string>(); }
+
 // Whether some of these hosts have several shortest paths between them.
 bool several_paths(const topology::Topology& topology, const std::vector<std::size_t>& hosts) {
   const topology::Routing routing(topology);
@@ -142,6 +146,7 @@ Result<int> run_on_testbed(const TestbedRunOptions& options,
   add_device(ranks.variables);
   if (!stats["aggregators"].empty()) {
     ranks.variables.emplace("THALWEG_SWITCH", switch_list(stats["aggregators"]));
+    ranks.variables.emplace(kSwitchToken, token_of(stats["aggregators"]));
     ranks.variables.emplace("THALWEG_TOPOLOGY", place.topology());
   }
   // All hosts of a testbed share one IP network, so DLCP could not see that routers are between.
@@ -172,6 +177,10 @@ Status exec_on_testbed(const std::string& name, const std::string& host,
   THALWEG_TRY(const json stats, place.ask(json{{"do", "stats"}}));
   THALWEG_TRY(const std::size_t number, host_in(host, stats["hosts"]));
   THALWEG_TRY_STATUS(enter(stats, number));
+  // Programs that ask these switches need no more than their address.
+  if (!stats["aggregators"].empty()) {
+    setenv(kSwitchToken, token_of(stats["aggregators"]).c_str(), 0);
+  }
   std::vector<char*> words;
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);

@@ -51,6 +51,7 @@ struct TestbedSettings {
   double frames_per_second = 0;  // that this machine can carry (capacity.h)
   // Switches whose aggregators are the last hosts of the topology (aggregators.h), in that order.
   std::vector<std::string> aggregate = {};
+  std::string switch_token = {};  // the secret of all aggregators
 };
 
 class Switchboard final : net::EventLoop::Handler,

@@ -113,10 +113,10 @@ class Testbed {
     std::vector<std::unique_ptr<Restartable>> started;
     const std::size_t first = hosts.size() - settings_.aggregate.size();
     for (std::size_t i = 0; i < settings_.aggregate.size(); ++i) {
-      THALWEG_TRY(auto one,
-                  AggregatorProcess::start(settings_.aggregate[i],
-                                           address_of(Rank(static_cast<std::int32_t>(first + i))),
-                                           hosts[first + i].space.get(), place_));
+      THALWEG_TRY(auto one, AggregatorProcess::start(
+                                settings_.aggregate[i],
+                                address_of(Rank(static_cast<std::int32_t>(first + i))),
+                                hosts[first + i].space.get(), place_, settings_.switch_token));
       started.push_back(std::move(one));
     }
     return started;
@@ -210,7 +210,8 @@ Status bring_up_testbed(const TestbedUpOptions& options, const AnnounceTestbed& 
                            .folder = place.folder(),
                            .mtu = options.mtu,
                            .scale = options.scale,
-                           .aggregate = options.aggregate};
+                           .aggregate = options.aggregate,
+                           .switch_token = fmt::format("{:016x}", net::random_number())};
   THALWEG_TRY(const topology::Topology topology, with_aggregators(links, settings.aggregate));
   THALWEG_TRY(settings.network, network_options_from(options.settings));
   settings.network.seed = options.seed;

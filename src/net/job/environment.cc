@@ -48,6 +48,13 @@ Error bad_value(const std::string& name, const std::string& value, const std::st
   return Error(fmt::format("{}: '{}' is not allowed: {}", name, value, allowed));
 }
 
+// Whether the text of the address says so: a name may mean a loopback address on its own host only.
+bool is_loopback_text(const std::string& store) {
+  if (store.starts_with("localhost:")) return true;
+  const Result<SocketAddress> address = SocketAddress::numeric(store);
+  return address.ok() && address->loopback();
+}
+
 // FNV-1a: the same on every machine.
 std::uint64_t token_from(std::string_view text) {
   std::uint64_t hash = 0xcbf2'9ce4'8422'2325;
@@ -163,6 +170,8 @@ Status VariableReader::read_token() {
   const std::optional<std::string> text = get("THALWEG_TOKEN");
   if (!text) {
     e_.token = token_from(job_name() + " " + e_.store);
+    // A newcomer has the store's address only, and no launcher.
+    e_.token_desk = fmt::format("thalweg.{:016x}", token_from(e_.store));
     return ok_status();
   }
   const auto [end, failure] =
@@ -224,12 +233,9 @@ Result<bool> VariableReader::switched_on(const std::string& name) {
 }
 
 Status VariableReader::read_checksum() {
-  const std::string text = get("THALWEG_CHECKSUM").value_or("1");
-  if (text != "0" && text != "1" && text != "always") {
-    return bad_value("THALWEG_CHECKSUM", text, "0, 1 or always");
-  }
-  e_.checksum = text != "0";
-  e_.checksum_within_host = text == "always";
+  THALWEG_TRY(const StreamChecks checks, stream_checks_from(lookup_));
+  e_.checksum = checks != StreamChecks::kNone;
+  e_.checksum_within_host = checks == StreamChecks::kAll;
   return ok_status();
 }
 
@@ -326,6 +332,7 @@ Result<Environment> VariableReader::read() {
     THALWEG_TRY_STATUS(read_ranks(*found));
   }
   THALWEG_TRY_STATUS(read_store());
+  e_.one_host = is_loopback_text(e_.store) || (e_.size > 1 && e_.local_size == e_.size);
   THALWEG_TRY_STATUS(read_token());
   THALWEG_TRY_STATUS(read_interfaces());
   THALWEG_TRY_STATUS(read_streams());
@@ -344,6 +351,14 @@ Result<Environment> VariableReader::read() {
 
 Result<Environment> environment_from(const EnvironmentLookup& lookup) {
   return VariableReader(lookup).read();
+}
+
+Result<StreamChecks> stream_checks_from(const EnvironmentLookup& lookup) {
+  const std::string text = lookup("THALWEG_CHECKSUM").value_or("");
+  if (text.empty() || text == "1") return StreamChecks::kBetweenHosts;
+  if (text == "0") return StreamChecks::kNone;
+  if (text == "always") return StreamChecks::kAll;
+  return bad_value("THALWEG_CHECKSUM", text, "0, 1 or always");
 }
 
 Result<std::optional<wire::JobKey>> job_key_from(const EnvironmentLookup& lookup) {

@@ -14,6 +14,7 @@
 
 #include <thalweg/result.h>
 
+#include "net/io/stream_check.h"
 #include "net/job/debug_log.h"
 #include "wire/authenticate.h"
 #include "wire/wire.h"
@@ -39,8 +40,13 @@ struct Environment {
   // True: rank 0 starts the store, at store_listen_address(). False: the launcher runs it.
   bool rank0_starts_store = true;
   // Equal on all ranks of the job. Without THALWEG_TOKEN it is derived from the launcher's name for
-  // the job: such a token keeps jobs apart but is not secret.
+  // the job: such a token keeps jobs apart but is not secret, and it is used only where rank 0
+  // cannot hand out a random one.
   wire::JobToken token = 0;
+  // Where rank 0 hands out a random token (net/store/token_desk.h); empty: THALWEG_TOKEN gives it.
+  std::string token_desk;
+  // All ranks are on this host: the launcher says so, or they meet at a loopback address.
+  bool one_host = false;
   std::string key_file;  // file with the job key; empty: no key
   // Interfaces to use, by name or address, each once. Empty: the one that reaches the store.
   std::vector<std::string> interfaces;
@@ -52,9 +58,14 @@ struct Environment {
   bool trials = true;         // Transport::kAuto may try several ways
   bool checksum = true;       // of frames on TCP; of DLCP's packets of data, without a job key
   bool checksum_within_host = false;  // also of frames on TCP that stay on this host
-  bool encrypt = true;                // TCP streams between ranks, if there is a job key
-  std::string switches;               // a list of switches (net/atp/switch_list.h); empty: none
-  std::string switch_token;           // the switch's secret; empty: none
+  // The same two, of TCP streams.
+  [[nodiscard]] StreamChecks stream_checks() const {
+    if (!checksum) return StreamChecks::kNone;
+    return checksum_within_host ? StreamChecks::kAll : StreamChecks::kBetweenHosts;
+  }
+  bool encrypt = true;       // TCP streams between ranks, if there is a job key
+  std::string switches;      // a list of switches (net/atp/switch_list.h); empty: none
+  std::string switch_token;  // the switch's secret; empty: none
   // The network, for several switches: a shorthand or the path of a file; empty: not told. The host
   // of this process there, by name or number; empty: the one whose number is this rank.
   std::string topology;
@@ -68,6 +79,9 @@ struct Environment {
 
 // The job key in the file that THALWEG_KEY_FILE names; none if the variable is not set.
 [[nodiscard]] Result<std::optional<wire::JobKey>> job_key_from(const EnvironmentLookup& lookup);
+
+// What THALWEG_CHECKSUM says of TCP streams.
+[[nodiscard]] Result<StreamChecks> stream_checks_from(const EnvironmentLookup& lookup);
 
 // Looks up the variables of this process.
 [[nodiscard]] EnvironmentLookup process_environment();

@@ -12,7 +12,6 @@
 #include "net/io/system.h"
 #include "net/store/late_store.h"
 #include "net/store/rendezvous_store.h"
-#include "net/store/store_client.h"
 
 namespace thalweg::net {
 namespace {
@@ -50,11 +49,22 @@ Result<Environment> environment_of(const CommunicatorOptions& options) {
 // If the caller gives the rank, as PyTorch's backend does, the launcher may still tell the number
 // of ranks on this host.
 void ask_launcher(Environment& environment) {
-  if (environment.local_size) return;
+  if (environment.local_size && environment.one_host) return;
   const Result<Environment> launched = environment_from(process_environment());
   if (!launched.ok() || launched->launcher.empty()) return;
+  environment.one_host |= launched->one_host;
+  if (environment.local_size) return;
   environment.local_rank = launched->local_rank;
   environment.local_size = launched->local_size;
+}
+
+// Opens connections to the store of the job, whose token is known.
+OpenStore opener(const Environment& environment, const std::optional<wire::JobKey>& key) {
+  return [store = environment.store, token = environment.token, key,
+          checks = environment.stream_checks()](Time by) -> Result<std::unique_ptr<Store>> {
+    THALWEG_TRY(StoreClient another, StoreClient::connect(store, token, by, key, checks));
+    return std::unique_ptr<Store>(std::make_unique<StoreClient>(std::move(another)));
+  };
 }
 
 }  // namespace
@@ -92,20 +102,29 @@ Result<std::shared_ptr<Job>> Job::join(const CommunicatorOptions& options, Time 
     THALWEG_TRY_STATUS(job->meet_by(options, until));
     return job;
   }
-  if (environment.rank == 0 && environment.rank0_starts_store) {
-    THALWEG_TRY(const std::string listen, store_listen_address(environment.store));
-    THALWEG_TRY(job->server, StoreServer::start(listen, environment.token, job->job_key));
-  }
-  THALWEG_TRY(StoreClient client,
-              StoreClient::connect(environment.store, environment.token, until, job->job_key));
-  job->own_address = client.local_address();
-  job->client = std::make_unique<StoreClient>(std::move(client));
-  job->open = [store = environment.store, token = environment.token,
-               key = job->job_key](Time by) -> Result<std::unique_ptr<Store>> {
-    THALWEG_TRY(StoreClient another, StoreClient::connect(store, token, by, key));
-    return std::unique_ptr<Store>(std::make_unique<StoreClient>(std::move(another)));
-  };
+  THALWEG_TRY_STATUS(job->meet_at_store(until));
   return job;
+}
+
+Status Job::meet_at_store(Time until) {
+  if (environment.rank == 0 && environment.rank0_starts_store) {
+    Status opened = ok_status();
+    if (!environment.token_desk.empty() && environment.one_host) {
+      environment.token = random_number();
+      auto made = TokenDesk::open(environment.token_desk, environment.token);
+      if (made.ok()) desk = *std::move(made);
+      if (!made.ok()) opened = made.error();
+    }
+    THALWEG_TRY(const std::string listen, store_listen_address(environment.store));
+    // If another process is rank 0 of this job, the store's error says it in better words.
+    THALWEG_TRY(server, StoreServer::start(listen, environment.token, job_key));
+    THALWEG_TRY_STATUS(opened);
+  }
+  THALWEG_TRY(StoreClient made, connect_store(environment, until, job_key));
+  own_address = made.local_address();
+  client = std::make_unique<StoreClient>(std::move(made));
+  open = opener(environment, job_key);
+  return ok_status();
 }
 
 Result<std::shared_ptr<Job>> Job::join_places(const CommunicatorOptions& options) {
@@ -145,11 +164,7 @@ Result<std::shared_ptr<Job>> Job::join_places(const CommunicatorOptions& options
   THALWEG_TRY(job->sockets, options.place->core().take(options.places[own]));
   job->own_address = job->sockets->addresses.front();
   for (const PlaceAddress& place : places) job->streams.push_back(place.streams);
-  job->open = [store = environment.store, token = environment.token,
-               key = job->job_key](Time by) -> Result<std::unique_ptr<Store>> {
-    THALWEG_TRY(StoreClient another, StoreClient::connect(store, token, by, key));
-    return std::unique_ptr<Store>(std::make_unique<StoreClient>(std::move(another)));
-  };
+  job->open = opener(environment, job->job_key);
   job->client = std::make_unique<LateStore>(job->open);
   if (own == 0) job->place = options.place;
   return job;
@@ -175,6 +190,18 @@ Status Job::meet_by(const CommunicatorOptions& options, Time until) {
     }
   }
   return ok_status();
+}
+
+Result<StoreClient> connect_store(Environment& environment, Time until,
+                                  const std::optional<wire::JobKey>& key) {
+  const auto find_token = [&environment] {
+    if (!environment.token_desk.empty()) {
+      environment.token = TokenDesk::ask(environment.token_desk).value_or(environment.token);
+    }
+    return environment.token;
+  };
+  return StoreClient::connect(environment.store, find_token, until, key,
+                              environment.stream_checks());
 }
 
 Status Job::set(const std::string& key, const std::string& value, Time until) {

@@ -14,7 +14,9 @@
 #include "net/job/environment.h"
 #include "net/job/meeting_place.h"
 #include "net/store/store.h"
+#include "net/store/store_client.h"
 #include "net/store/store_server.h"
+#include "net/store/token_desk.h"
 
 namespace thalweg::net {
 
@@ -34,6 +36,9 @@ struct Job {
   DebugLog log;
   // The key that store and streams must prove; none if the job has no key.
   std::optional<wire::JobKey> job_key;
+  // Where this process hands out a random token. Opened before the store listens and closed after
+  // it, so that who reaches the store finds its token.
+  std::unique_ptr<TokenDesk> desk;
   std::optional<StoreServer> server;
   // The address of this host that reaches the store. Its port has no meaning.
   SocketAddress own_address;
@@ -51,6 +56,8 @@ struct Job {
   // The part of join() for ranks that have meeting places. Connects to nothing: the store is for
   // what the ranks say to each other later.
   static Result<std::shared_ptr<Job>> join_places(const CommunicatorOptions& options);
+  // The part of join() for ranks that meet by Thalweg's store, which rank 0 may start.
+  Status meet_at_store(Time until);
   // The part of join() for a job that meets by the caller's store.
   Status meet_by(const CommunicatorOptions& options, Time until);
 
@@ -59,5 +66,10 @@ struct Job {
   Status set(const std::string& key, const std::string& value, Time until);
   Result<std::string> get(const std::string& key, Time until);
 };
+
+// Connects to the store of the job. If rank 0 hands out a random token, sets environment.token to
+// it.
+[[nodiscard]] Result<StoreClient> connect_store(Environment& environment, Time until,
+                                                const std::optional<wire::JobKey>& key);
 
 }  // namespace thalweg::net

@@ -19,6 +19,7 @@
 #include "net/io/tcp.h"
 #include "net/job/environment.h"
 #include "net/job/interfaces.h"
+#include "net/job/job.h"
 #include "net/store/store_client.h"
 
 namespace thalweg::net {
@@ -132,10 +133,9 @@ Status echo(PairStream& stream, int pings) {
 class Meeting {
  public:
   static Result<Meeting> make(const Communicator& all, Time until) {
-    THALWEG_TRY(const Environment environment, environment_from(process_environment()));
+    THALWEG_TRY(Environment environment, environment_from(process_environment()));
     THALWEG_TRY(const std::optional<wire::JobKey> key, job_key_from(process_environment()));
-    THALWEG_TRY(StoreClient store,
-                StoreClient::connect(environment.store, environment.token, until, key));
+    THALWEG_TRY(StoreClient store, connect_store(environment, until, key));
     THALWEG_TRY(const std::vector<SocketAddress> addresses,
                 rank_addresses(environment.interfaces, store.local_address()));
     SocketAddress own = addresses.front();

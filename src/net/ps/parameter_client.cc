@@ -6,6 +6,7 @@
 
 #include "net/io/home_process.h"
 #include "net/io/system.h"
+#include "net/job/environment.h"
 #include "net/ps/ps_transport.h"
 #include "net/ps/stream.h"
 
@@ -92,7 +93,8 @@ Result<ParameterClient> ParameterClient::connect(const ParameterClientOptions& o
     return Error(fmt::format("timeout: {} ns; it must be above 0", options.timeout.count()));
   }
   const Time until = net::monotonic_now() + Duration::nanoseconds(options.timeout.count());
-  THALWEG_TRY(net::PsStream stream, net::PsStream::connect(options.server, until));
+  THALWEG_TRY(const net::StreamChecks checks, net::stream_checks_from(net::process_environment()));
+  THALWEG_TRY(net::PsStream stream, net::PsStream::connect(options.server, until, checks));
   auto core = std::make_unique<Core>(options, std::move(stream));
   THALWEG_TRY_STATUS(core->greet(options));
   return ParameterClient(std::move(core));

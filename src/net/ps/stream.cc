@@ -4,8 +4,10 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include "base/error_code.h"
 #include "net/io/system.h"
@@ -13,12 +15,13 @@
 
 namespace thalweg::net {
 
-Result<PsStream> PsStream::connect(const std::string& server, Time until) {
+Result<PsStream> PsStream::connect(const std::string& server, Time until, StreamChecks checks) {
   THALWEG_TRY(const SocketAddress remote, SocketAddress::resolve(server));
   std::string name = "the server at " + server;
   THALWEG_TRY(Fd fd, connect_tcp(remote, name, until));
   prepare_stream(fd.get());
-  return PsStream(std::move(fd), std::move(name), until);
+  const bool checked = has_checks(checks, fd.get());
+  return PsStream(std::move(fd), std::move(name), until, checked);
 }
 
 Error PsStream::fail(ErrorCode code, const std::string& why) {
@@ -30,19 +33,51 @@ Status PsStream::send(wire::PsHeader header, const std::string& text,
                       std::span<const std::byte> body) {
   if (failed_) return *failed_;
   header.text = static_cast<std::uint32_t>(text.size());
-  std::array<std::byte, wire::kPsHeaderSize> bytes;
-  wire::encode_ps_header(header, bytes);
-  THALWEG_TRY_STATUS(send_all(bytes));
-  THALWEG_TRY_STATUS(send_all(std::as_bytes(std::span(text))));
+  header.checks = header.kind == wire::PsKind::kHello && checks_;
+  const std::span<const std::byte> name = std::as_bytes(std::span(text));
+  std::array<std::byte, wire::kCheckedPsHeaderSize> bytes;
+  std::span<const std::byte> sent(bytes);
+  if (!greeted_ || checks_) {
+    wire::encode_checked_ps_header(header, wire::crc32c(name, body), bytes);
+  } else {
+    const auto bare = std::span(bytes).first<wire::kPsHeaderSize>();
+    wire::encode_ps_header(header, bare);
+    sent = bare;
+  }
+  greeted_ = true;
+  THALWEG_TRY_STATUS(send_all(sent));
+  THALWEG_TRY_STATUS(send_all(name));
   return send_all(body);
 }
 
-Result<wire::PsHeader> PsStream::answer() {
-  std::array<std::byte, wire::kPsHeaderSize> bytes;
-  THALWEG_TRY_STATUS(receive(bytes));
+Result<wire::PsHeader> PsStream::receive_header() {
+  if (failed_) return *failed_;
+  payload_.reset();
   wire::PsHeader header;
-  if (wire::decode_ps_header(bytes, header) != wire::WireError::kNone)
-    return fail(ErrorCode::kInternal, "does not make sense");
+  wire::WireError error = wire::WireError::kNone;
+  std::array<std::byte, wire::kCheckedPsHeaderSize> bytes;
+  if (std::exchange(answered_, true) && !checks_) {
+    const auto bare = std::span(bytes).first<wire::kPsHeaderSize>();
+    THALWEG_TRY_STATUS(receive_all(bare));
+    error = wire::decode_ps_header(bare, header);
+  } else {
+    THALWEG_TRY_STATUS(receive_all(bytes));
+    std::uint32_t expected = 0;
+    error = wire::decode_checked_ps_header(bytes, header, expected);
+    if (error == wire::WireError::kChecksum) return changed();
+    payload_ = {.left = header.payload(), .expected = expected};
+  }
+  if (error != wire::WireError::kNone) return fail(ErrorCode::kInternal, "does not make sense");
+  return header;
+}
+
+Error PsStream::changed() {
+  return fail(ErrorCode::kInternal,
+              "has sent an answer whose bytes changed on the way: its CRC-32C is wrong");
+}
+
+Result<wire::PsHeader> PsStream::answer() {
+  THALWEG_TRY(const wire::PsHeader header, receive_header());
   if (header.kind != wire::PsKind::kError) return header;
   std::string text(header.text, '\0');
   THALWEG_TRY_STATUS(receive(std::as_writable_bytes(std::span(text))));
@@ -88,6 +123,15 @@ Status PsStream::send_all(std::span<const std::byte> bytes) {
 
 Status PsStream::receive(std::span<std::byte> bytes) {
   if (failed_) return *failed_;
+  THALWEG_TRY_STATUS(receive_all(bytes));
+  if (!payload_) return ok_status();
+  payload_->sum.add(bytes);
+  payload_->left -= std::min(payload_->left, bytes.size());
+  if (payload_->left == 0 && payload_->sum.value() != payload_->expected) return changed();
+  return ok_status();
+}
+
+Status PsStream::receive_all(std::span<std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t got = recv(fd_.get(), bytes.data(), bytes.size(), 0);
     if (got > 0) {

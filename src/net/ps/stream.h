@@ -1,5 +1,8 @@
 // A client's end of the stream to a parameter server: each request is answered in turn. Not
 // thread-safe. After an error of the connection every call fails with that error.
+//
+// On a stream with checksums (wire/ps_message.h) the last receive() of an answer fails if the
+// answer changed on its way. What was received of it before must not be used until then.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +17,8 @@
 #include "base/units.h"
 #include "net/io/address.h"
 #include "net/io/fd.h"
+#include "net/io/stream_check.h"
+#include "wire/checksum.h"
 #include "wire/ps_message.h"
 
 namespace thalweg::net {
@@ -21,7 +26,8 @@ namespace thalweg::net {
 class PsStream {
  public:
   // `server`: "host:port".
-  [[nodiscard]] static Result<PsStream> connect(const std::string& server, Time until);
+  [[nodiscard]] static Result<PsStream> connect(const std::string& server, Time until,
+                                                StreamChecks checks);
 
   // The time at which calls end with an error.
   void set_limit(Time until) { until_ = until; }
@@ -31,8 +37,8 @@ class PsStream {
   // "the server at host:port".
   [[nodiscard]] const std::string& name() const { return name_; }
 
-  // Sends header, text and body. Sets header.text to the length of `text`; the caller sets the
-  // fields for the body.
+  // Sends header, text and body. Sets header.text to the length of `text`, and in a hello whether
+  // the stream has checksums; the caller sets the fields for the body.
   [[nodiscard]] Status send(wire::PsHeader header, const std::string& text = {},
                             std::span<const std::byte> body = {});
   // Returns the header of the answer; the caller must then receive() its body. A refusal by the
@@ -48,13 +54,27 @@ class PsStream {
   Error fail(ErrorCode code, const std::string& why);
 
  private:
-  PsStream(Fd fd, std::string name, Time until)
-      : fd_(std::move(fd)), name_(std::move(name)), until_(until) {}
+  PsStream(Fd fd, std::string name, Time until, bool checks)
+      : fd_(std::move(fd)), name_(std::move(name)), until_(until), checks_(checks) {}
   Status send_all(std::span<const std::byte> bytes);
+  Status receive_all(std::span<std::byte> bytes);
+  Result<wire::PsHeader> receive_header();
+  Error changed();
 
   Fd fd_;
   std::string name_;
   Time until_;
+  bool checks_;           // of messages after the hello and its answer, which always have checksums
+  bool greeted_ = false;  // the hello was sent
+  bool answered_ = false;  // its answer has come
+  // The answer that is received: its bytes that are still to come, the checksum that its header has
+  // of them, and theirs so far. None: it has no checksums.
+  struct Payload {
+    std::size_t left = 0;
+    std::uint32_t expected = 0;
+    wire::Crc32c sum = {};
+  };
+  std::optional<Payload> payload_;
   std::optional<Error> failed_;  // why the connection failed; none while it works
 };
 

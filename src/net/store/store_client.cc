@@ -53,20 +53,29 @@ Status check_sizes(const std::string& key, const std::string& value) {
 }  // namespace
 
 Result<StoreClient> StoreClient::connect(const std::string& address, wire::JobToken token,
-                                         Time deadline, const std::optional<wire::JobKey>& key) {
+                                         Time deadline, const std::optional<wire::JobKey>& key,
+                                         StreamChecks checks) {
+  return connect(address, [token] { return token; }, deadline, key, checks);
+}
+
+Result<StoreClient> StoreClient::connect(const std::string& address, const FindToken& find_token,
+                                         Time deadline, const std::optional<wire::JobKey>& key,
+                                         StreamChecks checks) {
   const std::string name = fmt::format("the store at {}", address);
   THALWEG_TRY(const SocketAddress remote, SocketAddress::resolve(address));
   THALWEG_TRY(Fd fd, connect_tcp(remote, name, deadline));
   set_signal_options(fd.get(), kStoreTimeoutMs);
   StoreClient client(std::move(fd), name);
-  THALWEG_TRY_STATUS(client.greet(token, deadline, key));
+  const StoreHello own{.token = find_token(),
+                       .keyed = key.has_value(),
+                       .checks = !key && has_checks(checks, client.fd_.get())};
+  THALWEG_TRY_STATUS(client.greet(own, deadline, key));
   return client;
 }
 
-Status StoreClient::greet(wire::JobToken token, Time deadline,
+Status StoreClient::greet(const StoreHello& own, Time deadline,
                           const std::optional<wire::JobKey>& key) {
-  THALWEG_TRY_STATUS(
-      send_all(encode_store_hello({HelloStatus::kHello, token, key.has_value()}), deadline));
+  THALWEG_TRY_STATUS(send_all(encode_store_hello(own), deadline));
   while (in_.size() < kStoreHelloSize) THALWEG_TRY_STATUS(read_more("hello", deadline));
   StoreHello hello;
   const wire::WireError error =
@@ -80,7 +89,12 @@ Status StoreClient::greet(wire::JobToken token, Time deadline,
     return lost(code_of(hello.status), fmt::format("it refused us: {}", describe(hello.status)));
   }
   in_.erase(in_.begin(), in_.begin() + kStoreHelloSize);
-  return key ? prove(StreamKey(*key, token, 0, true), hello.token, deadline) : ok_status();
+  if (key) return prove(StreamKey(*key, own.token, 0, true), hello.token, deadline);
+  if (hello.checks != own.checks) {
+    return lost(ErrorCode::kInternal, "bytes changed on the way: the hellos do not fit");
+  }
+  if (own.checks) cover_.emplace();
+  return ok_status();
 }
 
 Status StoreClient::prove(const StreamKey& key, std::uint64_t challenge, Time deadline) {
@@ -98,17 +112,15 @@ Status StoreClient::prove(const StreamKey& key, std::uint64_t challenge, Time de
     return lost(ErrorCode::kMismatch, "wrong key: it holds another job key");
   }
   in_.erase(in_.begin(), in_.begin() + wire::kSessionProofSize);
-  seal_ = std::make_unique<wire::BytesSeal>(opening.secrets->out, opening.secrets->in);
-  sealed_ = std::exchange(in_, {});
-  return open_sealed();
+  cover_.emplace(*opening.secrets);
+  covered_ = std::exchange(in_, {});
+  return uncover();
 }
 
-Status StoreClient::open_sealed() {
-  std::span<const std::byte> left(sealed_);
-  const wire::WireError error = seal_->in.open(left, in_);
-  sealed_.erase(sealed_.begin(), sealed_.end() - static_cast<std::ptrdiff_t>(left.size()));
-  if (error == wire::WireError::kNone || error == wire::WireError::kShort) return ok_status();
-  return lost(ErrorCode::kInternal, "bytes changed on the way from it: their AES-GCM tag is wrong");
+Status StoreClient::uncover() {
+  if (cover_->take(covered_, in_)) return ok_status();
+  return lost(ErrorCode::kInternal,
+              fmt::format("bytes changed on the way from it: their {} is wrong", cover_->check()));
 }
 
 Error StoreClient::lost(ErrorCode code, const std::string& why) {
@@ -139,12 +151,12 @@ Status StoreClient::read_more(const std::string& waiting_for, Time deadline) {
     if (!wait_for_socket(fd_.get(), POLLIN, deadline)) {
       return Error(ErrorCode::kTimeout, fmt::format("{}: no {} in time", name_, waiting_for));
     }
-    std::vector<std::byte>& in = seal_ ? sealed_ : in_;
+    std::vector<std::byte>& in = cover_ ? covered_ : in_;
     const std::size_t had = in.size();
     in.resize(had + kClientReadSize);
     const ssize_t got = recv(fd_.get(), &in[had], kClientReadSize, 0);
     in.resize(had + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-    if (got > 0) return seal_ ? open_sealed() : ok_status();
+    if (got > 0) return cover_ ? uncover() : ok_status();
     if (got == 0) return lost(ErrorCode::kPeerLost, "it closed the connection");
     if (errno != EAGAIN && errno != EINTR) {
       return lost(ErrorCode::kPeerLost,
@@ -165,6 +177,8 @@ Result<StoreReply> StoreClient::receive(std::uint32_t number, const std::string&
     } else if (error != wire::WireError::kNone) {
       return lost(ErrorCode::kInternal, fmt::format("it sent a reply that makes no sense ({})",
                                                     thalweg::wire::name_of(error)));
+    } else if (reply.outcome == Outcome::kChanged) {
+      return lost(ErrorCode::kInternal, "bytes changed on the way to it: their CRC-32C is wrong");
     } else if (reply.number == number) {
       return reply;
     }
@@ -179,9 +193,9 @@ Result<StoreReply> StoreClient::ask(StoreRequest request, Time deadline) {
   request.number = next_number_++;
   std::vector<std::byte> bytes;
   encode_store(request, bytes);
-  if (seal_) {
+  if (cover_) {
     const std::vector<std::byte> plain = std::exchange(bytes, {});
-    seal_->out.seal(plain, bytes);
+    cover_->put(plain, bytes);
   }
   THALWEG_TRY_STATUS(send_all(bytes, deadline));
   THALWEG_TRY(StoreReply reply, receive(request.number, request.key, deadline));

@@ -7,7 +7,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,19 +19,28 @@
 #include "net/auth/stream_key.h"
 #include "net/io/address.h"
 #include "net/io/fd.h"
+#include "net/io/stream_check.h"
 #include "net/store/store.h"
+#include "net/store/store_cover.h"
 #include "net/store/store_message.h"
-#include "wire/sealed_bytes.h"
 
 namespace thalweg::net {
 
 class StoreClient final : public Store {
  public:
   // Connects, trying until the deadline, since the store may start later. A refusal by the store is
-  // an error at once. `key`: the job key, if the job has one; the store must hold it too.
-  [[nodiscard]] static Result<StoreClient> connect(const std::string& address, wire::JobToken token,
-                                                   Time deadline,
-                                                   const std::optional<wire::JobKey>& key = {});
+  // an error at once. `key`: the job key, if the job has one; the store must hold it too. `checks`:
+  // whether the connection has checksums, if the job has no key.
+  [[nodiscard]] static Result<StoreClient> connect(
+      const std::string& address, wire::JobToken token, Time deadline,
+      const std::optional<wire::JobKey>& key = {},
+      StreamChecks checks = StreamChecks::kBetweenHosts);
+  // The same, where the token is asked for once the store listens.
+  using FindToken = std::function<wire::JobToken()>;
+  [[nodiscard]] static Result<StoreClient> connect(const std::string& address,
+                                                   const FindToken& find_token, Time deadline,
+                                                   const std::optional<wire::JobKey>& key,
+                                                   StreamChecks checks);
 
   // Keys have 1 to kMaxStoreKey bytes, values at most kMaxStoreValue. Both may hold any bytes.
   [[nodiscard]] Status set(const std::string& key, const std::string& value,
@@ -54,18 +63,18 @@ class StoreClient final : public Store {
  private:
   StoreClient(Fd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
 
-  Status greet(wire::JobToken token, Time deadline, const std::optional<wire::JobKey>& key);
+  Status greet(const StoreHello& own, Time deadline, const std::optional<wire::JobKey>& key);
   Status prove(const StreamKey& key, std::uint64_t challenge, Time deadline);
   Result<std::optional<std::string>> ask_for(StoreRequest::What what, const std::string& key,
                                              Time patience, Time deadline);
   Result<std::string> wait_for(StoreRequest::What what, const std::string& key, Time deadline);
   Result<StoreReply> ask(StoreRequest request, Time deadline);
   Result<StoreReply> receive(std::uint32_t number, const std::string& key, Time deadline);
-  // Reads at least one more byte, into in_ or, if it is sealed, into sealed_. `waiting_for` is for
-  // the error message.
+  // Reads at least one more byte, into in_ or, if there is a cover, into covered_. `waiting_for` is
+  // for the error message.
   Status read_more(const std::string& waiting_for, Time deadline);
-  // Opens what is complete of sealed_.
-  Status open_sealed();
+  // Takes what is complete of covered_.
+  Status uncover();
   Status send_all(std::span<const std::byte> bytes, Time deadline);
   Error lost(ErrorCode code, const std::string& why);
 
@@ -73,8 +82,9 @@ class StoreClient final : public Store {
   std::string name_;           // "the store at host:port"
   std::optional<Error> lost_;  // why the connection was lost; none while it lives
   std::vector<std::byte> in_;
-  std::unique_ptr<wire::BytesSeal> seal_;  // set as soon as all that follows is sealed
-  std::vector<std::byte> sealed_;          // bytes that were read and not opened yet
+  // Set as soon as all that follows is sealed or has checksums.
+  std::optional<StoreCover> cover_;
+  std::vector<std::byte> covered_;  // bytes that were read and not taken yet
   std::uint32_t next_number_ = 0;
 };
 

@@ -53,7 +53,7 @@ std::array<std::byte, kStoreHelloSize> encode_store_hello(const StoreHello& hell
   writer.put(kStoreVersion);
   writer.put(static_cast<std::uint8_t>(hello.status));
   writer.put(static_cast<std::uint8_t>(hello.keyed));
-  writer.put(std::uint8_t{0});
+  writer.put(static_cast<std::uint8_t>(hello.checks));
   writer.put(hello.token);
   return bytes;
 }
@@ -66,9 +66,12 @@ wire::WireError decode_store_hello(std::span<const std::byte, kStoreHelloSize> b
   const auto status = reader.get<std::uint8_t>();
   if (status >= kHelloStatusCount) return wire::WireError::kField;
   const auto keyed = reader.get<std::uint8_t>();
-  if (keyed > 1 || reader.get<std::uint8_t>() != 0) return wire::WireError::kReserved;
+  const auto checks = reader.get<std::uint8_t>();
+  if (keyed > 1 || checks > 1) return wire::WireError::kReserved;
+  if (keyed == 1 && checks == 1) return wire::WireError::kField;
   out.status = static_cast<HelloStatus>(status);
   out.keyed = keyed == 1;
+  out.checks = checks == 1;
   out.token = reader.get<std::uint64_t>();
   return wire::WireError::kNone;
 }

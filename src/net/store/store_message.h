@@ -8,12 +8,14 @@
 //   4      1     version of the protocol; bytes 0 to 4 have this layout in all versions
 //   5      1     0: hello; otherwise a refusal and its cause (HelloStatus)
 //   6      1     client: 1 if it holds the job key, otherwise 0; server: 0
-//   7      1     0
+//   7      1     1: all that follows, both ways, carries checksums; only without a key. The client
+//                says it, and the server repeats it
 //   8      8     client: job token; server: its challenge, 0 without a key
 //
 // With a key the client then sends an opening, and the server its answer (net/auth/stream_key.h);
-// all that follows is sealed (wire/sealed_bytes.h). After that the client sends requests, and the
-// server sends one reply to each, in any order. A request:
+// all that follows is sealed (wire/sealed_bytes.h). With checksums all that follows is in records
+// of wire/checked_bytes.h. After that the client sends requests, and the server sends one reply to
+// each, in any order. A request:
 //
 //   0      4     bytes of the request after these four
 //   4      1     operation (StoreRequest::What)
@@ -58,6 +60,7 @@ struct StoreHello {
   HelloStatus status = HelloStatus::kHello;
   wire::JobToken token = 0;  // in the server's hello: its challenge
   bool keyed = false;
+  bool checks = false;
   bool operator==(const StoreHello&) const = default;
 };
 inline constexpr std::size_t kStoreHelloSize = 16;
@@ -87,8 +90,9 @@ struct StoreReply {
     kDifferent,  // compare_and_set: the key has another value than expected
     kNoNumber,   // add: the value is not a decimal number, or the sum is too large
     kFull,       // the store's limit of keys, bytes or waiting requests is reached
+    kChanged,    // the client's bytes changed on their way: the store takes nothing more from it
   };
-  static constexpr int kOutcomeCount = 5;
+  static constexpr int kOutcomeCount = 6;
 
   Outcome outcome = Outcome::kDone;
   std::uint32_t number = 0;

@@ -19,7 +19,7 @@
 #include "net/io/system.h"
 #include "net/io/tcp.h"
 #include "net/io/tcp_listener.h"
-#include "wire/sealed_bytes.h"
+#include "net/store/store_cover.h"
 
 namespace thalweg::net {
 namespace {
@@ -33,8 +33,8 @@ constexpr std::size_t kServerReadSize = std::size_t{1} << 16;
 // The server does not read from a client that has more than this many bytes of replies to read.
 constexpr std::size_t kMaxUnread = std::size_t{4} << 20;
 
-void send_hello(int fd, HelloStatus status, std::uint64_t challenge = 0) {
-  const auto bytes = encode_store_hello({status, challenge});
+void send_hello(int fd, HelloStatus status, std::uint64_t challenge = 0, bool checks = false) {
+  const auto bytes = encode_store_hello({.status = status, .token = challenge, .checks = checks});
   // The hello fits the socket's buffer, which is empty. If the client is gone, the next read or
   // write fails.
   [[maybe_unused]] const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -47,8 +47,10 @@ struct Connection {
   bool greeted = false;
   std::optional<StreamKey> key = {};  // set while the client, after its hello, must prove its key
   bool blocked = false;               // the socket did not take all of `out`
-  std::unique_ptr<wire::BytesSeal> seal = {};  // set as soon as all that follows is sealed
-  std::vector<std::byte> sealed = {};          // bytes that were read and not opened yet
+  // Set as soon as all that follows is sealed or has checksums.
+  std::optional<StoreCover> cover = {};
+  std::vector<std::byte> covered = {};  // bytes that were read and not taken yet
+  bool spoiled = false;  // its bytes changed on the way: what it sends is not looked at any more
   std::vector<std::byte> in;
   std::vector<std::byte> out;
   std::size_t sent = 0;  // bytes of `out` that the socket took
@@ -109,7 +111,9 @@ class StoreServer::Core final : public EventLoop::Handler {
   bool receive(Connection& c);
   bool greet(Connection& c);
   bool check_key(Connection& c);
-  bool open_sealed(Connection& c);
+  bool uncover(Connection& c);
+  // Tells the client that its bytes changed on the way.
+  bool end_spoiled(Connection& c);
   bool serve(Connection& c);
   bool flush(Connection& c);
   void deliver(const StoreTable::Replies& replies);
@@ -192,14 +196,14 @@ void StoreServer::Core::add(Fd fd) {
 
 bool StoreServer::Core::receive(Connection& c) {
   while (c.unsent() <= kMaxUnread) {
-    std::vector<std::byte>& in = c.seal ? c.sealed : c.in;
+    std::vector<std::byte>& in = c.cover ? c.covered : c.in;
     const std::size_t had = in.size();
     in.resize(had + kServerReadSize);
     const ssize_t got = recv(c.fd.get(), &in[had], kServerReadSize, 0);
     in.resize(had + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
     if (got == 0) return false;
     if (got < 0) return errno == EAGAIN || errno == EINTR;
-    if (c.seal && !open_sealed(c)) return false;
+    if (c.cover && !uncover(c)) return false;
     if (!c.greeted && !greet(c)) return false;
     if (c.greeted && !serve(c)) return false;
     if (static_cast<std::size_t>(got) < kServerReadSize) return true;
@@ -217,14 +221,17 @@ bool StoreServer::Core::greet(Connection& c) {
   if (error == wire::WireError::kNone && hello.token == token_ && same_key) {
     c.in.erase(c.in.begin(), c.in.begin() + kStoreHelloSize);
     const std::uint64_t challenge = key_ ? random_number() : 0;
-    send_hello(c.fd.get(), HelloStatus::kHello, challenge);
+    send_hello(c.fd.get(), HelloStatus::kHello, challenge, hello.checks);
     if (key_) {
       c.key.emplace(*key_, token_, challenge);
       return check_key(c);
     }
     c.greeted = true;
     --greeting_;
-    return true;
+    if (!hello.checks) return true;
+    c.cover.emplace();
+    c.covered = std::exchange(c.in, {});
+    return uncover(c);
   }
   ++refused_;
   if (error == wire::WireError::kVersion) send_hello(c.fd.get(), HelloStatus::kWrongVersion);
@@ -247,19 +254,35 @@ bool StoreServer::Core::check_key(Connection& c) {
   c.key.reset();
   c.greeted = true;
   --greeting_;
-  c.seal = std::make_unique<wire::BytesSeal>(admission->secrets->out, admission->secrets->in);
-  c.sealed = std::exchange(c.in, {});
+  c.cover.emplace(*admission->secrets);
+  c.covered = std::exchange(c.in, {});
   c.out.insert(c.out.end(), admission->answer.begin(), admission->answer.end());
-  return flush(c) && open_sealed(c);
+  return flush(c) && uncover(c);
 }
 
-bool StoreServer::Core::open_sealed(Connection& c) {
-  std::span<const std::byte> left(c.sealed);
-  const wire::WireError error = c.seal->in.open(left, c.in);
-  c.sealed.erase(c.sealed.begin(), c.sealed.end() - static_cast<std::ptrdiff_t>(left.size()));
-  if (error == wire::WireError::kNone || error == wire::WireError::kShort) return true;
+bool StoreServer::Core::uncover(Connection& c) {
+  if (c.spoiled) {
+    c.covered.clear();
+    return true;
+  }
+  if (c.cover->take(c.covered, c.in)) return true;
   ++refused_;
-  return false;
+  // Who changed sealed bytes learns nothing.
+  return !c.cover->sealed() && end_spoiled(c);
+}
+
+bool StoreServer::Core::end_spoiled(Connection& c) {
+  table_.on_gone(c.id);
+  c.spoiled = true;
+  c.covered.clear();
+  c.in.clear();
+  std::vector<std::byte> plain;
+  encode_store(StoreReply{.outcome = StoreReply::Outcome::kChanged}, plain);
+  c.cover->put(plain, c.out);
+  if (!flush(c)) return false;
+  // Closing a socket with bytes that were not read would take the reply back.
+  if (c.unsent() == 0) shutdown(c.fd.get(), SHUT_WR);
+  return true;
 }
 
 bool StoreServer::Core::serve(Connection& c) {
@@ -285,10 +308,10 @@ void StoreServer::Core::deliver(const StoreTable::Replies& replies) {
     const auto found = descriptors_.find(client);
     if (found == descriptors_.end()) continue;
     Connection& c = connections_.at(found->second);
-    if (c.seal) {
+    if (c.cover) {
       std::vector<std::byte> plain;
       encode_store(reply, plain);
-      c.seal->out.seal(plain, c.out);
+      c.cover->put(plain, c.out);
     } else {
       encode_store(reply, c.out);
     }

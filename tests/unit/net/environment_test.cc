@@ -160,6 +160,19 @@ TEST(Environment, token__the_same_within_a_job_only) {
             ~wire::JobToken{0});
 }
 
+TEST(Environment, token__rank_0_hands_one_out_where_all_ranks_are_on_its_host) {
+  EXPECT_FALSE(read(kTorchrun)->token_desk.empty());
+  EXPECT_EQ(read(with(kOurs, {{"THALWEG_TOKEN", "1"}}))->token_desk, "") << "it is given";
+  EXPECT_EQ(read(with(kTorchrun, {{"RANK", "0"}}))->token_desk, read(kTorchrun)->token_desk);
+  EXPECT_FALSE(read(kTorchrun)->one_host) << "4 of 8 ranks";
+  EXPECT_TRUE(read(with(kTorchrun, {{"LOCAL_WORLD_SIZE", "8"}}))->one_host);
+  EXPECT_TRUE(read(with(kTorchrun, {{"MASTER_ADDR", "::1"}}))->one_host);
+  EXPECT_TRUE(read(with(kTorchrun, {{"MASTER_ADDR", "localhost"}}))->one_host);
+  EXPECT_TRUE(read(kOpenMpi)->one_host);
+  EXPECT_FALSE(read(kSlurm)->one_host);
+  EXPECT_FALSE(read({{"THALWEG_STORE", "ten:7000"}})->one_host) << "alone, until others join";
+}
+
 TEST(Environment, batch_script__is_no_task_of_slurm) {
   Variables batch = kSlurm;
   batch.erase("SLURM_STEP_NODELIST");

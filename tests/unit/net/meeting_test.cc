@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <iostream>
-#include <optional>
+#include <memory>
+#include <string>
+#include <utility>
 
 #include "net/io/system.h"
 #include "net/job/environment.h"
 #include "net/job/interfaces.h"
+#include "net/job/job.h"
 #include "net/store/store_client.h"
 #include "net/store/store_server.h"
 
@@ -17,20 +20,21 @@ namespace {
 TEST(Meeting, environment__all_ranks_meet) {
   const Result<Environment> e = environment_from(process_environment());
   ASSERT_TRUE(e.ok()) << e.error().message();
-  std::string address = e->store;
-  std::optional<StoreServer> server;
-  if (e->rank == 0 && e->rank0_starts_store) {
-    const std::string listen =
-        address.empty() ? "127.0.0.1:0" : store_listen_address(address).value();
-    Result<StoreServer> started = StoreServer::start(listen, e->token);
-    ASSERT_TRUE(started.ok()) << started.error().message();
-    server = std::move(*started);
-    if (address.empty()) address = server->address();
-  }
   const Time deadline = monotonic_now() + Duration::milliseconds(20'000);
-  Result<StoreClient> client = StoreClient::connect(address, e->token, deadline);
-  ASSERT_TRUE(client.ok()) << client.error().message();
-  const auto addresses = rank_addresses(e->interfaces, client->local_address());
+  const Result<std::shared_ptr<Job>> job = Job::join({}, deadline);
+  ASSERT_TRUE(job.ok()) << job.error().message();
+  const bool random = e->size > 1 && e->one_host && e->rank0_starts_store && !e->token_desk.empty();
+  EXPECT_EQ((*job)->environment.token != e->token, random);
+  if ((*job)->client == nullptr) {
+    ASSERT_EQ(e->size, 1);
+    StoreServer server = StoreServer::start("127.0.0.1:0", e->token).value();
+    StoreClient client = StoreClient::connect(server.address(), e->token, deadline).value();
+    (*job)->own_address = client.local_address();
+    (*job)->client = std::make_unique<StoreClient>(std::move(client));
+    (*job)->server = std::move(server);
+  }
+  Store* const client = (*job)->client.get();
+  const auto addresses = rank_addresses(e->interfaces, (*job)->own_address);
   ASSERT_TRUE(addresses.ok()) << addresses.error().message();
   const std::string mine = "rank " + std::to_string(e->rank);
   ASSERT_TRUE(client->set(mine, addresses->at(0).to_string(), deadline).ok());
@@ -43,7 +47,7 @@ TEST(Meeting, environment__all_ranks_meet) {
   if (*left == e->size) {
     EXPECT_TRUE(client->set("all have left", "", deadline).ok());
   }
-  if (server) {
+  if ((*job)->server) {
     EXPECT_TRUE(client->wait("all have left", deadline).ok());
   }
   // The output is for the test that counts the ranks that met.

@@ -99,7 +99,7 @@ TEST(StoreMessage, nonsense__is_refused_with_the_reason) {
     StoreReply out;
     return take_store(left, out);
   };
-  EXPECT_EQ(reply_with(4, 5), wire::WireError::kField);
+  EXPECT_EQ(reply_with(4, 6), wire::WireError::kField);
   EXPECT_EQ(reply_with(6, 1), wire::WireError::kReserved);
   EXPECT_EQ(reply_with(12, 2), wire::WireError::kLength);
   EXPECT_EQ(reply_with(3, 9), wire::WireError::kLength);
@@ -118,7 +118,13 @@ TEST(StoreHello, encode_decode__and_what_has_no_meaning) {
   EXPECT_EQ(with(0, 'x'), wire::WireError::kKind);
   EXPECT_EQ(with(4, 2), wire::WireError::kVersion);
   EXPECT_EQ(with(5, 99), wire::WireError::kField);
-  EXPECT_EQ(with(7, 1), wire::WireError::kReserved);
+  EXPECT_EQ(with(7, 2), wire::WireError::kReserved);
+  EXPECT_EQ(with(7, 1), wire::WireError::kNone);
+  EXPECT_TRUE(out.checks);
+  // With a key everything is sealed, and checksums have no place.
+  auto keyed = encode_store_hello({.keyed = true});
+  keyed[7] = std::byte{1};
+  EXPECT_EQ(decode_store_hello(keyed, out), wire::WireError::kField);
 }
 
 // A table whose clients ask in virtual time.

@@ -10,7 +10,6 @@
 #include "net/ps/stream.h"
 #include "net/ps/words.h"
 #include "ps/parameter_table.h"
-#include "ps/request_reader.h"
 #include "ps/server.h"
 #include "ps/workers.h"
 #include "wire/ps_message.h"
@@ -164,99 +163,6 @@ TEST(ParameterTable, bad_input) {
   EXPECT_FALSE(table.pull(0, "other").ok());
 }
 
-TEST(PsMessage, decode__what_was_encoded_and_nothing_else) {
-  std::array<std::byte, wire::kPsHeaderSize> bytes;
-  const wire::PsHeader header{.kind = wire::PsKind::kPush, .text = 5, .elements = 77};
-  wire::encode_ps_header(header, bytes);
-  wire::PsHeader read;
-  ASSERT_EQ(wire::decode_ps_header(bytes, read), wire::WireError::kNone);
-  EXPECT_EQ(read, header);
-  for (const std::size_t wrong : {0U, 1U, 2U, 4U, 9U, 12U, 23U, 24U}) {
-    auto broken = bytes;
-    broken[wrong] ^= std::byte{0xf0};
-    EXPECT_NE(wire::decode_ps_header(broken, read), wire::WireError::kNone) << wrong;
-  }
-}
-
-TEST(PsMessage, decode__an_error_brings_its_code_and_the_worker_to_blame) {
-  std::array<std::byte, wire::kPsHeaderSize> bytes;
-  for (const std::uint32_t worker : {0U, 3U, wire::kNoPsWorker}) {
-    const wire::PsHeader error{
-        .kind = wire::PsKind::kError, .worker = worker, .text = 5, .clock = 2};
-    wire::encode_ps_header(error, bytes);
-    wire::PsHeader read;
-    ASSERT_EQ(wire::decode_ps_header(bytes, read), wire::WireError::kNone);
-    EXPECT_EQ(read, error);
-  }
-}
-
-// Feeds a request in pieces of `step` bytes.
-RequestReader::Progress feed(RequestReader& reader, std::span<const std::byte> bytes,
-                             std::size_t step) {
-  RequestReader::Progress last = RequestReader::Progress::kMore;
-  while (!bytes.empty()) {
-    const std::span<std::byte> room = reader.room();
-    const std::size_t now = std::min({step, room.size(), bytes.size()});
-    std::ranges::copy(bytes.first(now), room.begin());
-    bytes = bytes.subspan(now);
-    last = reader.on_received(now);
-    if (last == RequestReader::Progress::kBad) return last;
-  }
-  return last;
-}
-
-std::vector<std::byte> request_bytes(wire::PsHeader header, const std::string& text,
-                                     std::span<const float> elements) {
-  header.text = static_cast<std::uint32_t>(text.size());
-  std::vector<std::byte> bytes(wire::kPsHeaderSize);
-  wire::encode_ps_header(header, std::span(bytes).first<wire::kPsHeaderSize>());
-  for (const auto part : {std::as_bytes(std::span(text)), std::as_bytes(elements)}) {
-    bytes.insert(bytes.end(), part.begin(), part.end());
-  }
-  return bytes;
-}
-
-TEST(RequestReader, requests__in_pieces_of_any_size) {
-  const Values elements = gradient_of(0, 0, 1000);
-  const auto bytes =
-      request_bytes({.kind = wire::PsKind::kPush, .elements = elements.size()}, "layer", elements);
-  for (const std::size_t step : {1U, 7U, 33U, 100'000U}) {
-    RequestReader reader;
-    for (int i = 0; i < 2; ++i) {
-      ASSERT_EQ(feed(reader, bytes, step), RequestReader::Progress::kComplete);
-      EXPECT_EQ(reader.text(), "layer");
-      EXPECT_TRUE(std::ranges::equal(reader.elements(), elements));
-      reader.next();
-    }
-  }
-  RequestReader reader;
-  const std::vector<std::byte> nonsense(wire::kPsHeaderSize, std::byte{0xff});
-  EXPECT_EQ(feed(reader, nonsense, 5), RequestReader::Progress::kBad);
-}
-
-TEST(RequestReader, memory__is_for_what_has_arrived) {
-  RequestReader reader;
-  const auto bytes =
-      request_bytes({.kind = wire::PsKind::kInit, .elements = wire::kMaxPsElements}, "w", {});
-  ASSERT_EQ(feed(reader, bytes, 100), RequestReader::Progress::kNamed);
-  EXPECT_EQ(reader.room().size(), RequestReader::kStep);
-}
-
-TEST(RequestReader, refuse__reads_to_the_end) {
-  RequestReader reader;
-  constexpr std::uint64_t kElements = 2'000'000;
-  const auto bytes = request_bytes({.kind = wire::PsKind::kPush, .elements = kElements}, "w", {});
-  ASSERT_EQ(feed(reader, bytes, 100), RequestReader::Progress::kNamed);
-  reader.refuse(Error("no"));
-  const Values elements(kElements, 1);
-  EXPECT_EQ(feed(reader, std::as_bytes(std::span(elements)), RequestReader::kStep),
-            RequestReader::Progress::kComplete);
-  ASSERT_TRUE(reader.refusal());
-  reader.next();
-  EXPECT_FALSE(reader.refusal());
-  EXPECT_EQ(feed(reader, bytes, 100), RequestReader::Progress::kNamed);
-}
-
 TEST(PsWords, welcome__what_was_said_and_nothing_else) {
   const net::PsWelcome said{.transport = Transport::kDlcp,
                             .port = 77,
@@ -374,7 +280,7 @@ TEST(ParameterServer, bad_input__a_second_request_before_the_answer_ends_the_con
   Values values{1};
   expect_ok(other.init("w", values));
   const Time until = net::monotonic_now() + Duration::milliseconds(30'000);
-  auto stream = net::PsStream::connect(server->address(), until);
+  auto stream = net::PsStream::connect(server->address(), until, net::StreamChecks::kBetweenHosts);
   ASSERT_TRUE(stream.ok());
   expect_ok(stream->send({.kind = wire::PsKind::kHello}));
   EXPECT_TRUE(stream->bytes(wire::PsKind::kWelcome, net::kMaxPsWords).ok());
@@ -387,7 +293,8 @@ TEST(ParameterServer, bad_input__a_second_request_before_the_answer_ends_the_con
   const Status second = stream->send({.kind = wire::PsKind::kPull}, "a name that is longer");
   EXPECT_FALSE(second.ok() && stream->value(values).ok());
   // A client that sends no hello.
-  auto stranger = net::PsStream::connect(server->address(), until);
+  auto stranger =
+      net::PsStream::connect(server->address(), until, net::StreamChecks::kBetweenHosts);
   ASSERT_TRUE(stranger.ok());
   expect_ok(stranger->send({.kind = wire::PsKind::kPull}, "w"));
   EXPECT_FALSE(stranger->value(values).ok());

@@ -209,6 +209,30 @@ TEST(DataPlane, on_run__a_changed_header_is_counted_and_goes_nowhere) {
   EXPECT_EQ(plane.malformed(), 0U);
 }
 
+TEST(DataPlane, on_run__a_job_with_a_key_takes_no_packet_that_only_has_a_workers_address) {
+  const auto at = [](const char* text) { return net::SocketAddress::numeric(text).value(); };
+  CountingOutput output;
+  DataPlane plane({.slots = 4, .slot_elements = 8}, 0, output);
+  AdmittedJob job;
+  job.id = 1;
+  job.workers = {at("127.0.0.1:7701")};
+  job.servers = {at("127.0.0.1:7702")};
+  job.key = wire::JobKey::from_hex("0123456789abcdef0123456789abcdef").value();
+  ASSERT_TRUE(plane.install(job).ok());
+  const std::vector<std::byte> bare = gradient();
+  plane.on_run({bare, bare.size(), false}, at("127.0.0.1:7701"), Time());
+  EXPECT_EQ(plane.refused(1).keying, 1U);
+  // One with a tag, but of somebody who does not hold the key.
+  wire::AtpHeader header;
+  ASSERT_EQ(wire::decode_atp_header(bare, header), wire::WireError::kNone);
+  header.keyed = true;
+  std::vector<std::byte> tagged(wire::atp_packet_size(header));
+  wire::encode_atp_header(header, tagged);
+  plane.on_run({tagged, tagged.size(), false}, at("127.0.0.1:7701"), Time());
+  EXPECT_EQ(plane.refused(1).forged, 1U);
+  EXPECT_EQ(output.calls, 0);
+}
+
 // A switch whose only worker is another switch with three ports.
 TEST(DataPlane, on_run__a_switch_sends_from_its_further_ports_and_is_sent_to_by_as_many_paths) {
   const auto at = [](const char* text) { return net::SocketAddress::numeric(text).value(); };

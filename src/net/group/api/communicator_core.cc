@@ -63,9 +63,7 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
   joiner.signature = hash_of(core->members_.group, environment.token);
   engine.streams.log = core->job_->log;
   engine.notes_steps = !net::process_environment()("THALWEG_TIMELINE").value_or("").empty();
-  joiner.checks = !environment.checksum              ? net::StreamChecks::kNone
-                  : environment.checksum_within_host ? net::StreamChecks::kAll
-                                                     : net::StreamChecks::kBetweenHosts;
+  joiner.checks = environment.stream_checks();
   engine.streams.line_bps = net::line_bps_of(options.dlcp_line_rate_gbps);
   THALWEG_TRY_STATUS(core->prepare_metrics(engine));
   THALWEG_TRY(Listening listening, core->prepare_streams(engine, prefix, until));

@@ -11,28 +11,17 @@
 
 #include "net/auth/stream_key.h"
 #include "net/io/fd.h"
-#include "net/io/tcp.h"
+#include "net/io/stream_check.h"
 #include "proto/collective/joining.h"
 #include "wire/frame.h"
 #include "wire/sealed_frame.h"
 
 namespace thalweg::net {
 
-// Which streams carry checksums, of those that are not sealed.
-enum class StreamChecks : std::uint8_t {
-  kNone,
-  // Streams that cross a network. Within a host, bytes pass through memory only, as they do in
-  // shared rings, and there a checksum costs a tenth to a half of the speed.
-  kBetweenHosts,
-  kAll,
-};
-
 // How frames of a connected stream are checked if it is not sealed. The rank that makes the stream
 // says it in its hello.
 [[nodiscard]] inline wire::FrameCheck check_of(StreamChecks checks, int fd) {
-  const bool wanted = checks == StreamChecks::kAll ||
-                      (checks == StreamChecks::kBetweenHosts && !is_within_host(fd));
-  return wanted ? wire::FrameCheck::kChecksum : wire::FrameCheck::kNone;
+  return has_checks(checks, fd) ? wire::FrameCheck::kChecksum : wire::FrameCheck::kNone;
 }
 
 // A stream whose first bytes are exchanged, and how its frames are checked.
