@@ -32,6 +32,10 @@ Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
   if (options.timeout <= std::chrono::nanoseconds(0)) {
     return Error(fmt::format("timeout: {} ns; it must be above 0", options.timeout.count()));
   }
+  if (!(options.dlcp_line_rate_gbps >= 0)) {
+    return Error(
+        fmt::format("dlcp_line_rate_gbps: {}; 0 or more is allowed", options.dlcp_line_rate_gbps));
+  }
   const Time until = net::monotonic_now() + to_duration(options.timeout);
   THALWEG_TRY(std::shared_ptr<net::Job> job, net::Job::join(options, until));
   if (options.join) {
