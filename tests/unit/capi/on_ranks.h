@@ -34,7 +34,7 @@ inline void create_on_ranks(const ChangeOptions& change, const std::function<voi
       if (change) change(options);
       thalweg_communicator* all = nullptr;
       created(thalweg_create(&options, &all));
-      if (all != nullptr) calls(all, rank);
+      if (all != nullptr && calls) calls(all, rank);
       thalweg_destroy(all);
     });
   }
