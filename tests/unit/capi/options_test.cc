@@ -159,6 +159,7 @@ TEST(CApiOptions, of_an_endpoint__ask_for_buffers) {
 }
 
 TEST(CApiOptions, of_a_communicator__that_are_wrong__are_refused_on_all_ranks) {
+  // No rank waits for another one, which is refused, too.
   const auto refused = [](const std::string& word, const ChangeOptions& change) {
     create_on_ranks(change, [&](int code) { expect_refused(code, word); }, {});
   };
