@@ -160,7 +160,8 @@ test-arm64:
 	@tools/arm64
 
 # The release build by g++ 13 and clang 19 with the libraries of Debian 13, in a chroot of its own (2.5 GB, root): the
-# program, the library, and the unit tests of the layers without I/O, which it runs. COMPILERS="g++-13" for one of them.
+# program, the library, the Python modules, and the unit tests, which it runs. COMPILERS="g++-13" for one of them,
+# COMPILERS="g++-13:sockets" for a part (tools/compilers).
 COMPILERS ?=
 test-compilers:
 	@tools/compilers $(COMPILERS)

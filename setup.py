@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "python/packaging"))
 from build_backend import TESTED, is_old_abi, torch_folder, torch_version  # noqa: E402
 
+NCCL_PLUGIN = "libnccl-net-thalweg.so"  # thalweg.nccl finds it beside itself
 STANDALONE = os.environ.get("THALWEG_STANDALONE")
 TORCHES = [tuple(map(int, version.split(".")))
            for version in os.environ.get("THALWEG_TORCHES", "").split()] if STANDALONE else []
@@ -46,6 +47,7 @@ class CMakeBuild(build_ext):
             target = Path(self.get_ext_fullpath(module))
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(Path(STANDALONE) / target.name, target)
+        shutil.copy(Path(STANDALONE) / NCCL_PLUGIN, target.with_name(NCCL_PLUGIN))
 
     def build_by_cmake(self):
         torch = torch_folder()

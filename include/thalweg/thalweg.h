@@ -109,22 +109,27 @@ typedef struct thalweg_operation thalweg_operation;
 // thalweg_options_init() sets all of them, and must be called before any is changed. Texts may be
 // null, which is the same as empty. They are not needed after the call.
 typedef struct thalweg_options {
-  size_t struct_size;      // set by thalweg_options_init(); not to be changed
-  int rank;                // THALWEG_FROM_ENVIRONMENT
-  int size;                // THALWEG_FROM_ENVIRONMENT
-  const char* store;       // "host:port" of the store; empty: from the environment
-  const char* group;       // each communicator of a job needs a different one; empty: "world"
-  int join;                // not 0: join a job that runs, whose ranks call thalweg_grow()
-  double timeout_s;        // of thalweg_create(); 60
-  const char* scheme;      // as `thalweg plan` takes it ("ring"); empty: chosen for each tensor
-  const char* topology;    // a shorthand or the text of a YAML file; empty: one switch
-  int transport;           // THALWEG_TCP
-  int shared_memory;       // 0: ranks of one host use the network too; 1
-  const char* interfaces;  // names, as in "eth0,eth1"; empty: THALWEG_INTERFACE
-  int streams;             // TCP streams of a pair of interfaces, 1 to 16; THALWEG_DEFAULT: 1
-  int channels;            // threads for large tensors, 1 to 8; THALWEG_DEFAULT: chosen
-  const char* atp_switch;  // "host:port" of a switch; empty: THALWEG_SWITCH
-  int atp_servers;         // ranks that add up what the switch did not; 0: all
+  size_t struct_size;          // set by thalweg_options_init(); not to be changed
+  int rank;                    // THALWEG_FROM_ENVIRONMENT
+  int size;                    // THALWEG_FROM_ENVIRONMENT
+  const char* store;           // "host:port" of the store; empty: from the environment
+  const char* group;           // each communicator of a job needs a different one; empty: "world"
+  int join;                    // not 0: join a job that runs, whose ranks call thalweg_grow()
+  double timeout_s;            // of thalweg_create(); 60
+  const char* scheme;          // as `thalweg plan` takes it ("ring"); empty: chosen for each tensor
+  const char* topology;        // a shorthand or the text of a YAML file; empty: one switch
+  int transport;               // THALWEG_TCP
+  int shared_memory;           // 0: ranks of one host use the network too; 1
+  const char* interfaces;      // names, as in "eth0,eth1"; empty: THALWEG_INTERFACE
+  int streams;                 // TCP streams of a pair of interfaces, 1 to 16; THALWEG_DEFAULT: 1
+  int channels;                // threads for large tensors, 1 to 8; THALWEG_DEFAULT: chosen
+  size_t channel_bytes;        // the least that such a thread gets of a tensor; 512 KiB
+  int dlcp_payload;            // bytes in a packet, a multiple of 8; THALWEG_DEFAULT: 1400
+  int dlcp_paths;              // UDP ports to each rank, 1 to 32; THALWEG_DEFAULT: chosen
+  double dlcp_line_rate_gbps;  // of this host's link; 0: that of the interface
+  const char* atp_switch;      // "host:port" of a switch; empty: THALWEG_SWITCH
+  int atp_servers;             // ranks that add up what the switch did not; 0: all
+  uint32_t atp_elements;       // elements in a packet over ATP; 256
 } thalweg_options;
 void thalweg_options_init(thalweg_options* options);
 
@@ -154,6 +159,22 @@ void thalweg_destroy(thalweg_communicator* communicator);
 
 int thalweg_rank(const thalweg_communicator* communicator, int* rank);
 int thalweg_size(const thalweg_communicator* communicator, int* size);
+// *has becomes 1 if a switch has admitted this communicator and may sum what goes over ATP, and 0
+// otherwise.
+int thalweg_has_switch(const thalweg_communicator* communicator, int* has);
+// Writes what THALWEG_AUTO has chosen to `text`, one line for each kind of calls so far: the kind,
+// whether its trials go on, how many calls and trials there were and what these cost, what is in
+// use, and why. At most `size` bytes are written, the last of them 0. *length becomes the length of
+// the whole text, without that 0; a text that is not shorter than `size` was cut. `text` may be
+// null if `size` is 0.
+int thalweg_auto_choices(const thalweg_communicator* communicator, char* text, size_t size,
+                         size_t* length);
+// Returns why every further operation fails, once the communicator is broken, and THALWEG_OK
+// before.
+int thalweg_broken(const thalweg_communicator* communicator);
+// Tells the other ranks that this one leaves, and returns without waiting. Operations in flight
+// fail, and so does every further call. The communicator is still to be destroyed.
+int thalweg_leave(const thalweg_communicator* communicator);
 
 // Divides the ranks among new communicators: those with the same color (0 or more) get one
 // together, in the order of their keys, then of their ranks. All ranks call it. *made is null for a

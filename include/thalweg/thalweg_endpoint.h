@@ -39,17 +39,27 @@ extern "C" {
 // thalweg_endpoint_options_init() sets all of them, and must be called before any is changed. Texts
 // may be null, which is the same as empty. They are not needed after the call.
 typedef struct thalweg_endpoint_options {
-  size_t struct_size;         // set by thalweg_endpoint_options_init(); not to be changed
-  const char* listen;         // "host:port"; port 0: any that is free; empty: it only connects
-  const char* connect_from;   // this host's address for connections; empty: the system chooses
-  uint64_t job_token;         // a random number that only the processes of the job know; 0
-  const char* job_key;        // 32 hexadecimal digits, the same in all processes; empty: none
-  const char* name;           // of this end in its peers' errors; empty: the process id
-  uint32_t packet_payload;    // bytes of a tensor in one packet; 0: what the path allows
-  double line_rate_gbps;      // the highest rate of sending; 0: that of the interface
-  uint32_t paths;             // UDP ports to send from, 1 to 32; 0: chosen
-  double peer_timeout_s;      // a peer that does not answer for so long is lost; 10
+  size_t struct_size;           // set by thalweg_endpoint_options_init(); not to be changed
+  const char* listen;           // "host:port"; port 0: any that is free; empty: it only connects
+  const char* connect_from;     // this host's address for connections; empty: the system chooses
+  uint64_t job_token;           // a random number that only the processes of the job know; 0
+  const char* job_key;          // 32 hexadecimal digits, the same in all processes; empty: none
+  const char* name;             // of this end in its peers' errors; empty: the process id
+  uint32_t packet_payload;      // bytes of a tensor in one packet; 0: what the path allows
+  double line_rate_gbps;        // the highest rate of sending; 0: that of the interface
+  uint32_t paths;               // UDP ports to send from, 1 to 32; 0: chosen
+  size_t receive_buffer_bytes;  // of each UDP socket, or as much as the system allows; 32 MiB
+  size_t send_buffer_bytes;     // 4 MiB
+  double peer_timeout_s;        // a peer that does not answer for so long is lost; 10
+  // How long a receiver waits for packets that are late before it asks for them again: while little
+  // is known about the path (1 ms), at least (20 us) and at most (100 ms). GraceOptions in
+  // endpoint.h.
+  double grace_initial_s;
+  double grace_least_s;
+  double grace_most_s;
+  uint8_t dscp[8];            // the DSCP of each queue, 0 first; 59, 51, 43, 35, 27, 19, 11, 3
   int checksum;               // 0: packets without a key carry no checksum; 1
+  int offload;                // 0: no segmentation by the kernel or the network card; 1
   const char* record_folder;  // where connections are recorded; empty: they are not
   // Called with each warning, from any thread. Null: warnings go to standard error.
   void (*warn)(const char* text, void* context);
@@ -110,6 +120,26 @@ typedef struct thalweg_endpoint thalweg_endpoint;
 // A connection to another endpoint.
 typedef struct thalweg_peer thalweg_peer;
 
+// Counts of an endpoint or a peer since its start.
+typedef struct thalweg_counters {
+  uint64_t packets_sent;
+  uint64_t packets_retransmitted;
+  uint64_t packets_received;  // placed in a tensor
+  uint64_t packets_marked;    // marked as congested by a switch
+  uint64_t packets_unused;    // duplicates, or arrived after their transfer was over
+  uint64_t packets_bad;       // dropped: not packets of DLCP, or of another job
+  uint64_t packets_corrupt;   // without a job key: dropped, changed on their way
+  uint64_t packets_forged;    // with a job key: dropped, with a wrong tag
+  uint64_t packets_replayed;  // with a job key: dropped, seen before
+  uint64_t packets_stale;     // with a job key: dropped, of an earlier connection or far too old
+  uint64_t messages_bad;
+  uint64_t messages_forged;  // with a job key; one on the TCP stream ends the connection
+  uint64_t send_errors;      // packets that the kernel refused
+  uint64_t peers_refused;    // endpoint only: wrong token, key or version, no hello
+  uint64_t send_calls;       // system calls that sent data
+  uint64_t receive_calls;    // system calls that received data
+} thalweg_counters;
+
 // Null options: the defaults. If it fails, *made is null. The caller destroys what it made.
 int thalweg_endpoint_create(const thalweg_endpoint_options* options, thalweg_endpoint** made);
 // Ends all transfers and connections, and tells the peers. Peers and transfers are still to be
@@ -125,11 +155,18 @@ int thalweg_endpoint_connect(const thalweg_endpoint* endpoint, const char* addre
                              thalweg_peer** made);
 // The next peer that connected within `limit_s` seconds.
 int thalweg_endpoint_accept(const thalweg_endpoint* endpoint, double limit_s, thalweg_peer** made);
+int thalweg_endpoint_counters(const thalweg_endpoint* endpoint, thalweg_counters* counters);
 
 // *name becomes "name (address)", as in errors. It is valid as long as the peer.
 int thalweg_peer_name(const thalweg_peer* peer, const char** name);
 // *connected becomes 1, or 0 if the connection has ended.
 int thalweg_peer_connected(const thalweg_peer* peer, int* connected);
+// *bytes becomes the most bytes of a tensor that one packet carries.
+int thalweg_peer_packet_payload(const thalweg_peer* peer, size_t* bytes);
+// *vanishes becomes 1 if the peer has sent data again and again and nothing of it arrives, as where
+// a path drops packets of this size; otherwise 0.
+int thalweg_peer_data_vanishes(const thalweg_peer* peer, int* vanishes);
+int thalweg_peer_counters(const thalweg_peer* peer, thalweg_counters* counters);
 // Ends the connection. All its transfers fail.
 int thalweg_peer_close(const thalweg_peer* peer);
 // The connection goes on. Null is allowed.
@@ -163,6 +200,10 @@ typedef struct thalweg_report {
 // Blocks until the transfer is over, and returns how it went. `report` may be null. It may be
 // called again.
 int thalweg_transfer_wait(const thalweg_transfer* transfer, thalweg_report* report);
+// The same for at most `limit_s` seconds. Then it returns THALWEG_TIMEOUT, and the transfer goes
+// on.
+int thalweg_transfer_wait_for(const thalweg_transfer* transfer, double limit_s,
+                              thalweg_report* report);
 // *done becomes 1 if the transfer is over, and 0 if it is not.
 int thalweg_transfer_test(const thalweg_transfer* transfer, int* done);
 // For a receive that went well: the first `most` ranges of elements that did not arrive, in order.

@@ -13,7 +13,10 @@ from typing import Any
 class ProgramError(ValueError):
     """The program refused what it was asked for, or failed. The text is the program's own.
 
-    exit_code: 2 if an argument or a file is wrong.
+    Attributes
+    ----------
+    exit_code
+        The program's exit code: 2 if an argument or a file is wrong.
     """
 
     def __init__(self, message: str, exit_code: int = 2):
@@ -25,7 +28,18 @@ class Rows(list):
     """A list of dicts, one for each row of a table. Jupyter shows it as a table."""
 
     def frame(self) -> Any:
-        """Returns the rows as a pandas DataFrame. Needs pandas."""
+        """Makes a pandas DataFrame of the rows.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each dict.
+
+        Raises
+        ------
+        ImportError
+            pandas is not installed.
+        """
         try:
             import pandas
         except ImportError as error:
@@ -33,7 +47,13 @@ class Rows(list):
         return pandas.DataFrame(list(self))
 
     def columns(self) -> list[str]:
-        """Returns the keys of the rows, in the order in which they first come."""
+        """Lists the keys of the rows.
+
+        Returns
+        -------
+        list of str
+            Each key once, in the order in which they first come.
+        """
         return list(dict.fromkeys(key for row in self for key in row))
 
     def _repr_html_(self) -> str:

@@ -5,33 +5,47 @@ import pathlib
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Options of a process group. All of its ranks must give the same ones."""
+    """Options of a process group. All of its ranks must give the same ones.
 
-    # How the group's calls travel:
-    #   "tcp"   TCP between hosts, and shared memory within a host.
-    #   "dlcp"  DLCP, exactly.
-    #   "atp"   Allreduces by sum or mean go through a switch that sums; other calls use TCP.
-    #           Without a switch the ranks add up themselves. A switch that refuses is an error.
-    #   "auto"  The fastest of several ways, found by trials among the first steps: the schemes over
-    #           TCP, DLCP between hosts, and a switch if there is one. thalweg.torch.auto_choices()
-    #           says what was chosen (docs/collectives.md).
-    # All of these deliver every contribution; only a loss bound (thalweg.torch) allows losses. A
-    # switch sums floats in fixed point (docs/switch.md).
+    Every transport delivers every contribution; only a loss bound (thalweg.torch) allows losses. A
+    switch sums floats in fixed point (docs/switch.md).
+
+    Parameters
+    ----------
+    transport
+        How the group's calls travel. "tcp": TCP between hosts, and shared memory within a host.
+        "dlcp": DLCP, exactly. "atp": allreduces by sum or mean go through a switch that sums, and
+        other calls use TCP; without a switch the ranks add up themselves, and a switch that refuses
+        is an error. "auto": the fastest of several ways, found by trials among the first steps:
+        the schemes over TCP, DLCP between hosts, and a switch if there is one.
+        thalweg.torch.auto_choices() says what was chosen (docs/collectives.md).
+    scheme
+        Which plan runs, as `thalweg plan` takes it ("ring", "rat:trees=4"). Empty: the size of the
+        tensor decides.
+    topology
+        The network, as `--topology` takes it: a shorthand, the path of a YAML file that every rank
+        can read, or the text of one. Rank i is host i. Empty: all hosts are on one switch.
+    line_rate_gbps
+        Rate of a host's link, for DLCP. 0: what the network interface reports.
+    switch_address
+        "host:port" of the switch's control socket, for "atp" and "auto"; or a list of switches of
+        `topology`, as in "leaf0=10.0.0.1:7700,leaf1=10.0.1.1:7700", or the path of a file with such
+        lines (docs/switch.md). Empty: the environment variable THALWEG_SWITCH; no switch if that is
+        not set either.
+    auto
+        True: the same as the transport "auto".
+
+    Raises
+    ------
+    ValueError
+        A value is not allowed, or two options contradict each other.
+    """
+
     transport: str = "tcp"
-    # Which plan runs, as `thalweg plan` takes it ("ring", "rat:trees=4"). Empty: the size of the
-    # tensor decides.
     scheme: str = ""
-    # The network, as `--topology` takes it: a shorthand, the path of a YAML file that every rank
-    # can read, or the text of one. Rank i is host i. Empty: all hosts are on one switch.
     topology: str = ""
-    # Rate of a host's link, for DLCP. 0: what the network interface reports.
     line_rate_gbps: float = 0.0
-    # "host:port" of the switch's control socket, for "atp" and "auto"; or a list of switches of
-    # `topology`, as in "leaf0=10.0.0.1:7700,leaf1=10.0.1.1:7700", or the path of a file with such
-    # lines (docs/switch.md). Empty: the environment variable THALWEG_SWITCH; no switch if that is
-    # not set either.
     switch_address: str = ""
-    # True: the same as the transport "auto".
     auto: bool = False
 
     def __post_init__(self):
@@ -53,7 +67,18 @@ class Options:
             raise ValueError(f"line_rate_gbps: {self.line_rate_gbps}; 0 or more is allowed")
 
     def topology_text(self):
-        """Returns `topology` as the communicator takes it: a shorthand, or a YAML file's text."""
+        """Reads `topology` as the communicator takes it.
+
+        Returns
+        -------
+        str
+            A shorthand, or a YAML file's text.
+
+        Raises
+        ------
+        ValueError
+            The file cannot be read.
+        """
         given = self.topology
         if "\n" in given or "{" in given:
             return given if "\n" in given else given + "\n"

@@ -23,17 +23,33 @@ __all__ = ["Parameter", "Plan", "ProgramError", "Rows", "Scheme", "Topology", "V
 
 @dataclass(frozen=True)
 class Topology:
-    """A network: a shorthand ("single-switch:hosts=8,host=10G"), the path of a file, or the name of
-    one of Thalweg's own ("two-racks").
+    """A network. Nothing is read before a plan is asked for.
 
-    Nothing is read before a plan is asked for.
+    Parameters
+    ----------
+    text
+        A shorthand ("single-switch:hosts=8,host=10G"), the path of a file, or the name of one of
+        Thalweg's own ("two-racks").
     """
 
     text: str
 
     @classmethod
     def of(cls, kind: str, **parameters: object) -> "Topology":
-        """Returns the shorthand of a kind: Topology.of("single-switch", hosts=8, host="10G")."""
+        """Makes the shorthand of a kind: Topology.of("single-switch", hosts=8, host="10G").
+
+        Parameters
+        ----------
+        kind
+            "single-switch", "leaf-spine", or another that docs/topology-format.md lists.
+        **parameters
+            The parameters of that kind, with `_` for each `-` of their names.
+
+        Returns
+        -------
+        Topology
+            The network. Whether the program knows the kind shows when a plan is asked for.
+        """
         return cls(f"{kind}:" + ",".join(f"{name.replace('_', '-')}={value}" for name, value in parameters.items()))
 
     def __str__(self) -> str:
@@ -42,16 +58,36 @@ class Topology:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan that was proved, on a network, with its predicted cost.
+    """A plan that was proved, on a network, with its predicted cost. plan() and best() make it.
+
+    A drawing or another form of it that the program cannot make is a ProgramError.
 
     Attributes
     ----------
-    scheme: with its parameters, as "rat:trees=8".
-    predicted_ms: as packets, passed on in messages.
-    fluid_ms: bytes alone; limit_ms: what the slowest link needs for its bytes.
-    limiting_link: that link.
-    numbers: all that the program says of the plan, by name.
-    reason, candidates: why best() chose it, and what else it looked at; otherwise empty.
+    scheme
+        The scheme with its parameters, as "rat:trees=8".
+    topology
+        The network that it was made for.
+    size
+        The size of the tensor, as a text.
+    predicted_ms
+        The predicted time, as packets that are passed on in messages.
+    fluid_ms
+        The predicted time of the bytes alone.
+    limit_ms
+        What the slowest link needs for its bytes.
+    limiting_link
+        That link.
+    steps
+        The length of the longest chain of transfers of which each waits for the one before.
+    numbers
+        All that the program says of the plan, by name.
+    command
+        The words after `thalweg` that make this plan again.
+    reason
+        Why best() chose it; otherwise empty.
+    candidates
+        What best() looked at besides; otherwise empty.
     """
 
     scheme: str
@@ -69,7 +105,7 @@ class Plan:
 
     @cached_property
     def svg(self) -> str:
-        """The plan drawn on its network. Made when it is first asked for."""
+        """The plan drawn on its network, made when it is first asked for."""
         return written("--svg", ".svg", *self.command)
 
     @cached_property
@@ -98,7 +134,17 @@ class Plan:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a scheme."""
+    """A parameter of a scheme.
+
+    Attributes
+    ----------
+    name
+        As in "rat:trees=8".
+    default
+        The value that holds where none is named, as a text.
+    meaning
+        What it does, in a sentence.
+    """
 
     name: str
     default: str
@@ -107,7 +153,19 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Scheme:
-    """A scheme that the planner knows."""
+    """A scheme that the planner knows.
+
+    Attributes
+    ----------
+    name
+        As plan() takes it.
+    summary
+        How it works, in a sentence.
+    collectives
+        The collectives that it makes plans for.
+    parameters
+        What can be set after its name.
+    """
 
     name: str
     summary: str
@@ -117,7 +175,17 @@ class Scheme:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a plan is right. True in conditions if it is; `error` says what is wrong."""
+    """Whether a plan is right. It is true in conditions if the plan is.
+
+    Attributes
+    ----------
+    correct
+        Whether every rank ends with what the collective promises.
+    error
+        What is wrong; empty if nothing is.
+    numbers
+        All that the program says, by name; with a network also the cost.
+    """
 
     correct: bool
     error: str
@@ -130,9 +198,38 @@ class Verdict:
 def plan(topology: Topology | str, size: str | int, scheme: str, *, pipeline: int | None = None,
          collective: str = "allreduce", root: int | None = None, element_bytes: int | None = None,
          timeout: float | None = None) -> Plan:
-    """Makes the plan of a scheme for a tensor of `size`: "97MB", "64KiB", or a number of bytes.
+    """Makes the plan of a scheme.
 
-    pipeline: cut every chunk into this many parts.
+    Parameters
+    ----------
+    topology
+        The network: a Topology, a shorthand, the path of a file, or the name of one of Thalweg's own.
+    size
+        The size of the tensor: "97MB", "64KiB", or a number of bytes.
+    scheme
+        The scheme, with parameters after a colon: "ring", "rat:trees=8".
+    pipeline
+        The number of parts that every chunk is cut into. None: the program's default.
+    collective
+        What is planned; schemes() says which scheme makes plans for which collective.
+    root
+        The rank of the root of a reduce, broadcast, gather or scatter. None: the program's default.
+    element_bytes
+        The size of one element, 1 to 16. None: the program's default.
+    timeout
+        The most seconds that it may take. None: no limit.
+
+    Returns
+    -------
+    Plan
+        The plan, which was proved, and its predicted cost.
+
+    Raises
+    ------
+    ProgramError
+        The program refused the network, the size, the scheme or another argument, and says why.
+    TimeoutError
+        It took longer than `timeout`.
     """
     words = ["plan", "show", *_subject(topology, size, collective, root, element_bytes), "--scheme", scheme]
     if pipeline is not None:
@@ -142,23 +239,98 @@ def plan(topology: Topology | str, size: str | int, scheme: str, *, pipeline: in
 
 def best(topology: Topology | str, size: str | int, *, collective: str = "allreduce", root: int | None = None,
          element_bytes: int | None = None, timeout: float | None = None) -> Plan:
-    """Returns the plan that is predicted to be the fastest, with the reason."""
+    """Finds the plan that is predicted to be the fastest.
+
+    Parameters
+    ----------
+    topology
+        The network: a Topology, a shorthand, the path of a file, or the name of one of Thalweg's own.
+    size
+        The size of the tensor: "97MB", "64KiB", or a number of bytes.
+    collective
+        What is planned; schemes() says which scheme makes plans for which collective.
+    root
+        The rank of the root of a reduce, broadcast, gather or scatter. None: the program's default.
+    element_bytes
+        The size of one element, 1 to 16. None: the program's default.
+    timeout
+        The most seconds that it may take. None: no limit.
+
+    Returns
+    -------
+    Plan
+        The plan, with the reason for it and the other candidates.
+
+    Raises
+    ------
+    ProgramError
+        The program refused the network, the size, the scheme or another argument, and says why.
+    TimeoutError
+        It took longer than `timeout`.
+    """
     words = ["plan", "best", *_subject(topology, size, collective, root, element_bytes)]
     return _plan_of(answer(*words, timeout=timeout), topology, size, words)
 
 
 def compare(topology: Topology | str, size: str | int, *, collective: str = "allreduce", root: int | None = None,
             element_bytes: int | None = None, timeout: float | None = None) -> Rows:
-    """Returns one row for every scheme, with its cost. `.frame()` makes it a pandas DataFrame."""
+    """Predicts what every scheme costs.
+
+    Parameters
+    ----------
+    topology
+        The network: a Topology, a shorthand, the path of a file, or the name of one of Thalweg's own.
+    size
+        The size of the tensor: "97MB", "64KiB", or a number of bytes.
+    collective
+        What is planned; schemes() says which scheme makes plans for which collective.
+    root
+        The rank of the root of a reduce, broadcast, gather or scatter. None: the program's default.
+    element_bytes
+        The size of one element, 1 to 16. None: the program's default.
+    timeout
+        The most seconds that it may take. None: no limit.
+
+    Returns
+    -------
+    Rows
+        One row for every scheme. `.frame()` makes it a pandas DataFrame.
+
+    Raises
+    ------
+    ProgramError
+        The program refused the network, the size, the scheme or another argument, and says why.
+    TimeoutError
+        It took longer than `timeout`.
+    """
     words = ["plan", "compare", *_subject(topology, size, collective, root, element_bytes)]
     return Rows(answer(*words, timeout=timeout))
 
 
 def verify(transfers: Plan | Mapping[str, Any] | str | Path, topology: Topology | str | None = None, *,
            timeout: float | None = None) -> Verdict:
-    """Proves a plan: a Plan, the dict of one (Plan.transfers), or the path of a file.
+    """Proves that a plan is right, or says what is wrong with it.
 
-    topology: also count its cost on this network.
+    Parameters
+    ----------
+    transfers
+        A Plan, the dict of one (Plan.transfers), or the path of a file.
+    topology
+        Also counts the plan's cost on this network. None: only the proof.
+    timeout
+        The most seconds that it may take. None: no limit.
+
+    Returns
+    -------
+    Verdict
+        True in conditions if the plan is right.
+
+    Raises
+    ------
+    ProgramError
+        The program cannot read the plan or the network. A plan that is wrong raises nothing.
+    TimeoutError
+        It took longer than `timeout`.
     """
     if isinstance(transfers, (str, Path)):
         return _verdict(Path(transfers), topology, timeout)
@@ -170,7 +342,18 @@ def verify(transfers: Plan | Mapping[str, Any] | str | Path, topology: Topology 
 
 
 def schemes() -> list[Scheme]:
-    """Returns the schemes that the planner knows, with their parameters."""
+    """Lists the schemes that the planner knows.
+
+    Returns
+    -------
+    list of Scheme
+        Each with its collectives and parameters.
+
+    Raises
+    ------
+    ProgramError
+        There is no program (docs/python.md says where it is looked for).
+    """
     return [Scheme(each["scheme"], each["summary"], tuple(each["collectives"]),
                    tuple(Parameter(p["name"], p["default"], p["meaning"]) for p in each.get("parameters", ())))
             for each in answer("plan", "schemes")]

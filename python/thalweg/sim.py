@@ -23,10 +23,21 @@ __all__ = ["ProgramError", "Result", "Rows", "Scenario", "run", "sweep"]
 
 @dataclass(frozen=True)
 class Scenario:
-    """A scenario (docs/scenario-format.md): the path of a file, or the name of one of Thalweg's own.
+    """A scenario (docs/scenario-format.md): a file or a text, with changes.
 
-    text: the scenario itself, in YAML; then there is no file.
-    settings: changes of it, by path: {"jobs.0.scheme": "ring", "seed": 3}.
+    Parameters
+    ----------
+    file
+        The path of a file, or the name of one of Thalweg's own.
+    text
+        The scenario itself, in YAML; then there is no file.
+    settings
+        Changes of it, by path: {"jobs.0.scheme": "ring", "seed": 3}.
+
+    Raises
+    ------
+    ValueError
+        Neither a file nor a text is given, or both are.
     """
 
     file: str | Path = ""
@@ -39,23 +50,56 @@ class Scenario:
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "Scenario":
-        """Returns a scenario from a dict of the same shape as a file."""
+        """Makes a scenario from a dict.
+
+        Parameters
+        ----------
+        content
+            A dict of the same shape as a file.
+
+        Returns
+        -------
+        Scenario
+            The scenario. Whether it is right shows when it runs.
+        """
         return cls(text=json.dumps(content))  # JSON is YAML
 
     def changed(self, settings: Mapping[str, Any]) -> "Scenario":
-        """Returns the same scenario with further settings."""
+        """Makes the same scenario with further settings.
+
+        Parameters
+        ----------
+        settings
+            Changes, by path. They replace earlier ones of the same path.
+
+        Returns
+        -------
+        Scenario
+            A new scenario; this one stays as it is.
+        """
         return Scenario(self.file, self.text, {**self.settings, **settings})
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a run gave.
+    """What a run gave. `result[name]` is one of its numbers.
+
+    A drawing or a trace that the program cannot make is a ProgramError.
 
     Attributes
     ----------
-    finished: whether all jobs were done by the scenario's `until`.
-    jobs: one dict for each job, with its iterations and its goodput.
-    numbers: all that the program says, by name.
+    finished
+        Whether all jobs were done by the scenario's `until`.
+    simulated_ms
+        The simulated time at which the run ended.
+    jobs
+        One dict for each job, with its iterations and its goodput.
+    numbers
+        All that the program says, by name.
+    scenario
+        What ran, with all settings.
+    models
+        The folder of its layer tables, if they are not Thalweg's.
     """
 
     finished: bool
@@ -86,9 +130,30 @@ class Result:
 
 def run(scenario: Scenario | str | Path, settings: Mapping[str, Any] | None = None, *, models: str | None = None,
         timeout: float | None = None) -> Result:
-    """Runs a scenario with these settings on top of its own.
+    """Runs a scenario.
 
-    models: the folder of the layer tables, if they are not Thalweg's.
+    Parameters
+    ----------
+    scenario
+        A Scenario, the path of a file, or the name of one of Thalweg's own.
+    settings
+        Changes on top of the scenario's own, by path. None: no changes.
+    models
+        The folder of the layer tables, if they are not Thalweg's.
+    timeout
+        The most seconds that it may take. None: no limit.
+
+    Returns
+    -------
+    Result
+        What the run gave, also if its jobs were not done by the scenario's `until`.
+
+    Raises
+    ------
+    ProgramError
+        The program refused the scenario or a setting, and says why.
+    TimeoutError
+        It took longer than `timeout`.
     """
     chosen = _scenario(scenario).changed(settings or {})
     with _words(chosen, models) as words:
@@ -98,10 +163,37 @@ def run(scenario: Scenario | str | Path, settings: Mapping[str, Any] | None = No
 
 def sweep(scenario: Scenario | str | Path, axes: Mapping[str, Iterable[Any]], settings: Mapping[str, Any] | None = None, *,
           models: str | None = None, jobs: int = 0, timeout: float | None = None) -> Rows:
-    """Runs a scenario at every combination of the axes' values, `jobs` at once (0: on all cores).
+    """Runs a scenario at every combination of the axes' values.
 
-    Returns one row for each point: the axes, and the numbers of its result. Numbers of the jobs have
-    the job's name before them if there are several. `.frame()` makes it a pandas DataFrame.
+    Parameters
+    ----------
+    scenario
+        A Scenario, the path of a file, or the name of one of Thalweg's own.
+    axes
+        The values of each setting that varies, by path: {"seed": [1, 2, 3]}.
+    settings
+        Changes that hold at every point, by path. None: no changes.
+    models
+        The folder of the layer tables, if they are not Thalweg's.
+    jobs
+        The number of runs at once. 0: one on each core.
+    timeout
+        The most seconds that the whole sweep may take. None: no limit.
+
+    Returns
+    -------
+    Rows
+        One row for each point: the axes, and the numbers of its result. Numbers of the jobs have the
+        job's name before them if there are several. `.frame()` makes it a pandas DataFrame.
+
+    Raises
+    ------
+    ValueError
+        There is no axis, or one without a value.
+    ProgramError
+        The program refused the scenario or a setting, and says why.
+    TimeoutError
+        It took longer than `timeout`.
     """
     values = {name: list(each) for name, each in axes.items()}
     if not values or not all(values.values()):

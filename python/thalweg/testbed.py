@@ -11,90 +11,53 @@ Every frame between the hosts goes through the simulator's switches (docs/testbe
 that of the `thalweg` program. It needs root, or a machine that allows user namespaces. It ends with
 this process, however this process ends.
 """
-import ctypes
 import itertools
 import json
 import os
-import signal
 import subprocess
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from thalweg import _program
+from thalweg._processes import DOWN_LIMIT, end, start
 from thalweg._program import ProgramError, Rows
+from thalweg._testbed_parts import Faults, Host, Job, Statistics, TestbedError
 
 __all__ = ["Host", "Job", "ProgramError", "Rows", "Statistics", "Testbed", "TestbedError", "testbeds"]
 
-UP_LIMIT, DOWN_LIMIT = 120, 60  # seconds
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None)
+UP_LIMIT = 120  # seconds
 _numbers = itertools.count()
 
 
-class TestbedError(ProgramError):
-    """What `thalweg testbed` refused, or why a testbed ended. The text is the program's own."""
-
-    __test__ = False  # tells pytest that this is no test, whatever its name
-
-
-@dataclass(frozen=True)
-class Host:
-    """A host: its number, its name in the topology and its IP address."""
-
-    rank: int
-    name: str
-    address: str
-
-
-@dataclass(frozen=True)
-class Job:
-    """A job that is over: its exit code, and what its ranks wrote to standard output and standard error."""
-
-    code: int
-    output: str
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """What a testbed has counted since it is up.
-
-    Attributes
-    ----------
-    frames: counts of frames by what became of them ("sent", "delivered", "dropped_fault", …).
-    numbers: all that the program says, by name (docs/testbed.md).
-    """
-
-    frames: Mapping[str, int]
-    numbers: Mapping[str, Any] = field(repr=False)
-
-    @property
-    def lost(self) -> int:
-        """Frames that were dropped: at random, by a link that is down, by a full or a selective queue."""
-        return sum(self.frames[name] for name in ("dropped_full", "dropped_fault", "dropped_selective"))
-
-    def since(self, before: "Statistics") -> "Statistics":
-        """Returns what was counted after `before`. Only frames are subtracted."""
-        return Statistics({name: count - before.frames[name] for name, count in self.frames.items()}, self.numbers)
-
-
-class Testbed:
+class Testbed(Faults):
     """A testbed, up within a `with` statement, or between up() and down().
+
+    Call it from a thread that lives as long as the testbed is to: the kernel ends its processes with
+    the thread that started them. What `thalweg testbed` refuses is a TestbedError in every call.
 
     Parameters
     ----------
-    topology: a shorthand, the path of a file, or the name of one of Thalweg's own.
-    name: under which `thalweg testbed` knows it. Default: one that no other has.
-    scale: factor of all rates; delays are divided by it.
-    mtu: of the hosts' devices.
-    settings: of the switches, as in a scenario's `network` ({"mark_above": "30KB"}).
-    aggregate: switches that sum gradients of ATP, or "all".
-    program: the path of the program `thalweg`, if it is not the one that this package finds.
+    topology
+        A shorthand, the path of a file, or the name of one of Thalweg's own.
+    name
+        The name under which `thalweg testbed` knows it. None: one that no other has.
+    scale
+        A factor of all rates; delays are divided by it. None: 1.
+    mtu
+        The MTU of the hosts' devices. None: the program's default.
+    settings
+        Settings of the switches, as in a scenario's `network` ({"mark_above": "30KB"}).
+    aggregate
+        The switches that sum gradients of ATP, or "all".
+    program
+        The path of the program `thalweg`. None: the one that this package finds.
 
-    Call it from a thread that lives as long as the testbed is to: the kernel ends its processes with
-    the thread that started them.
+    Raises
+    ------
+    ProgramError
+        There is no program.
     """
 
     __test__ = False
@@ -126,7 +89,18 @@ class Testbed:
         self.down()
 
     def up(self) -> "Testbed":
-        """Makes the hosts and the network between them. Returns this testbed."""
+        """Makes the hosts and the network between them.
+
+        Returns
+        -------
+        Testbed
+            This testbed.
+
+        Raises
+        ------
+        TestbedError
+            It is up already, or the program refused it or ended.
+        """
         if self._process is not None:
             raise TestbedError(f"the testbed {self.name} is up already")
         self._process = start([self.program, *self._words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -145,7 +119,13 @@ class Testbed:
         return self
 
     def down(self) -> None:
-        """Ends the network and all programs on its hosts. Does nothing if the testbed is not up."""
+        """Ends the network and all programs on its hosts. Does nothing if the testbed is not up.
+
+        Raises
+        ------
+        TestbedError
+            It had ended by itself, and why.
+        """
         process, self._process = self._process, None
         if process is None:
             return
@@ -159,68 +139,130 @@ class Testbed:
                                process.returncode)
 
     def stats(self) -> Statistics:
-        """Returns what the testbed has counted."""
+        """Asks what the testbed has counted.
+
+        Returns
+        -------
+        Statistics
+            The counts since it is up.
+
+        Raises
+        ------
+        TestbedError
+            The testbed is not up.
+        """
         numbers = json.loads(self.command("stats", "--json"))
         return Statistics(numbers["frames"], numbers)
 
     def links(self) -> Rows:
-        """Returns a row for each direction of each link: rate, bytes carried, bytes queued, frames dropped."""
+        """Asks what each link does.
+
+        Returns
+        -------
+        Rows
+            A row for each direction of each link: rate, bytes carried, bytes queued, frames dropped.
+
+        Raises
+        ------
+        TestbedError
+            The testbed is not up.
+        """
         return Rows({"link": link["name"], "from": arc["from"], "rate_mbps": link["rate_bps"] / 1e6, "bytes": arc["bytes"],
                      "queued": arc["queued"], "drops": arc["drops"]}
                     for link in self.stats().numbers["links"] for arc in link["arcs"])
 
-    def set(self, link: str, **changes: object) -> None:
-        """Changes a link ("host0-switch0", or "all"): rate, delay, loss, burst, or up (True or False)."""
-        self.command("set", "link", link, *(f"{key}={_word(value)}" for key, value in changes.items()))
-
-    def restart(self, switch: str) -> None:
-        """Lets a switch lose all that waits in it."""
-        self.command("restart", switch)
-
-    def pause(self, host: str) -> None:
-        """Lets a host send nothing until resume()."""
-        self.command("pause", host)
-
-    def resume(self, host: str) -> None:
-        self.command("resume", host)
-
-    def stall(self, every: str, length: str, seed: int = 1) -> None:
-        """Lets a random host send nothing for `length`, at random moments with a mean of `every` between them."""
-        self.command("stall", "--every", every, "--for", length, "--seed", seed)
-
-    def calm(self) -> None:
-        """Ends stall()."""
-        self.command("stall", "--off")
-
     def start(self, host: int | str, words: Sequence[object], **options: Any) -> "subprocess.Popen[str]":
         """Starts a program on a host. It ends with the testbed at the latest.
 
-        options: those of subprocess.Popen.
+        Parameters
+        ----------
+        host
+            Its number or its name.
+        words
+            The program and its arguments.
+        **options
+            Options of subprocess.Popen.
+
+        Returns
+        -------
+        subprocess.Popen
+            The process. If there is no such host, it ends with code 2 and says so.
         """
         process = start([self.program, "testbed", "exec", "--name", self.name, str(host), "--", *words], **options)
         self._others.append(process)
         return process
 
     def execute(self, host: int | str, words: Sequence[object], *, timeout: float = 60) -> Job:
-        """Runs a program on a host, and returns what it printed. One that takes longer is ended: TimeoutError."""
+        """Runs a program on a host until it is over.
+
+        Parameters
+        ----------
+        host
+            Its number or its name.
+        words
+            The program and its arguments.
+        timeout
+            The most seconds that it may take.
+
+        Returns
+        -------
+        Job
+            Its exit code and what it printed.
+
+        Raises
+        ------
+        TimeoutError
+            It took longer, and was ended.
+        """
         return _finished(self.start(host, words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                     stderr=subprocess.STDOUT, text=True), timeout, f"the program on host {host}")
 
     def run(self, words: Sequence[object], *, hosts: str | None = None, timeout: float = 600,
             environment: Mapping[str, object] | None = None) -> Job:
-        """Runs a job with one rank on each of the hosts ("0-3,6"; default: all), and returns what they printed.
+        """Runs a job with one rank on each of some hosts until it is over.
 
-        A job that takes longer than `timeout` seconds is ended, and has the exit code 124.
+        Parameters
+        ----------
+        words
+            The program and its arguments.
+        hosts
+            The numbers of the hosts, as "0-3,6". None: all.
+        timeout
+            The most seconds that it may take. A job that takes longer is ended, and has the exit code
+            124.
+        environment
+            Further variables of the ranks' environment.
+
+        Returns
+        -------
+        Job
+            Its exit code and what all ranks printed.
+
+        Raises
+        ------
+        TimeoutError
+            The launcher itself did not end, a minute after the job's limit.
         """
         process = self.start_job(words, hosts=hosts, timeout=timeout, environment=environment)
         return _finished(process, timeout + DOWN_LIMIT, "the job")
 
     def start_job(self, words: Sequence[object], *, hosts: str | None = None, timeout: float = 600, prefix: bool = True,
                   environment: Mapping[str, object] | None = None, **options: Any) -> "subprocess.Popen[str]":
-        """Starts a job as run() does, and returns its process. Its output is a pipe.
+        """Starts a job as run() does, and does not wait for it.
 
-        prefix: whether lines of output begin with "[rank]".
-        options: those of subprocess.Popen.
+        Parameters
+        ----------
+        words, hosts, timeout, environment
+            As for run().
+        prefix
+            Whether lines of output begin with "[rank]".
+        **options
+            Options of subprocess.Popen.
+
+        Returns
+        -------
+        subprocess.Popen
+            The process. Its output is a pipe.
         """
         command: list[object] = [self.program, "testbed", "run", "--name", self.name, "--timeout", f"{timeout}s"]
         command += [] if prefix else ["--no-prefix"]
@@ -231,7 +273,25 @@ class Testbed:
                       stderr=subprocess.STDOUT, text=True, **options)
 
     def command(self, word: str, *words: object, check: bool = True) -> str:
-        """Runs `thalweg testbed WORD` for this testbed, and returns what it prints."""
+        """Runs `thalweg testbed WORD` for this testbed.
+
+        Parameters
+        ----------
+        word, *words
+            The subcommand and its arguments.
+        check
+            Whether a failure is an exception.
+
+        Returns
+        -------
+        str
+            What it printed.
+
+        Raises
+        ------
+        TestbedError
+            It failed.
+        """
         done = subprocess.run([self.program, "testbed", word, "--name", self.name, *map(str, words)], text=True,
                               capture_output=True, timeout=DOWN_LIMIT, check=False)
         if check and done.returncode != 0:
@@ -260,32 +320,19 @@ class Testbed:
 
 
 def testbeds() -> Rows:
-    """Returns a row for each testbed of this user on this machine, with its name and its state."""
+    """Lists the testbeds of this user on this machine.
+
+    Returns
+    -------
+    Rows
+        A row for each, with its name and its state.
+
+    Raises
+    ------
+    ProgramError
+        There is no program.
+    """
     return Rows(_program.answer("testbed", "list"))
-
-
-def _word(value: object) -> object:
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
-
-
-def _end_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def start(words: Iterable[object], **options: Any) -> "subprocess.Popen[str]":
-    """Starts a process that gets SIGTERM when the thread that calls this ends."""
-    return subprocess.Popen([str(word) for word in words], preexec_fn=_end_with_parent, **options)
-
-
-def end(process: "subprocess.Popen[str]") -> None:
-    """Ends a process, by SIGKILL if it ignores SIGTERM, and waits for it."""
-    if process.poll() is None:
-        process.terminate()
-    try:
-        process.wait(DOWN_LIMIT)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def _finished(process: "subprocess.Popen[str]", timeout: float, what: str) -> Job:

@@ -95,10 +95,21 @@ class GradientState:
 
 
 def auto_choices(group=None, device="cpu"):
-    """Returns what the transport "auto" has chosen, a dict for each kind of calls of a group.
+    """Says what the transport "auto" has chosen for the calls of a group.
 
-    The keys: kind, decided (False: trials go on), chosen, why, calls, trials, trials_ms (the time of
-    the trials on the slowest rank) and extra_ms (how much of it the fastest way would have saved).
+    Parameters
+    ----------
+    group
+        The process group. None: the default one.
+    device
+        The device whose calls are meant.
+
+    Returns
+    -------
+    list of dict
+        One for each kind of calls, with kind, decided (False: trials go on), chosen, why, calls,
+        trials, trials_ms (the time of the trials on the slowest rank) and extra_ms (how much of it
+        the fastest way would have saved).
     """
     return backend_of(group, device).auto_choices()
 

@@ -34,10 +34,13 @@ _DISCARD_PORT = 9  # towards_lighthouse() only asks for the way to a host; nothi
 
 
 def towards_lighthouse():
-    """Returns "host:port" in the direction of the other replicas.
+    """Says in which direction the other replicas are.
 
-    That is the Lighthouse's host if TORCHFT_LIGHTHOUSE names it, and otherwise this host's name,
-    as torchft's own stores use it.
+    Returns
+    -------
+    str
+        "host:port" of the Lighthouse's host if TORCHFT_LIGHTHOUSE names it, and otherwise of this
+        host's name, as torchft's own stores use it.
     """
     given = os.environ.get("TORCHFT_LIGHTHOUSE", "")
     host = urllib.parse.urlsplit(given if "//" in given else f"//{given}").hostname
@@ -48,12 +51,27 @@ def towards_lighthouse():
 class ProcessGroupThalweg(ProcessGroupWrapper):
     """A process group that torchft configures anew for every quorum.
 
-    timeout: the longest that a new quorum may take to meet, and the default of the group's calls.
-    options: thalweg.Options of the group, the same on all replicas.
-    loss_bound, result_loss_bound: allreduces of floats by sum or average go over DLCP, which may
-    lose this fraction of their packets (docs/collectives.md). Replicas may then differ a little.
-    towards: "host:port" in the direction of the other replicas, which decides which address of
-    this host they use, unless THALWEG_INTERFACE does. None: towards_lighthouse().
+    Parameters
+    ----------
+    timeout
+        The longest that a new quorum may take to meet, and the default of the group's calls.
+    options
+        thalweg.Options of the group, the same on all replicas. None: the defaults.
+    loss_bound
+        Allreduces of floats by sum or average go over DLCP, which may lose this fraction of their
+        packets (docs/collectives.md). Replicas may then differ a little. 0: nothing may be lost.
+    result_loss_bound
+        The same for the packets that carry results, at most `loss_bound`. None: half of it.
+    towards
+        "host:port" in the direction of the other replicas, which decides which address of this
+        host they use, unless THALWEG_INTERFACE does. None: towards_lighthouse().
+
+    Raises
+    ------
+    TypeError
+        `options` are not thalweg.Options.
+    ValueError
+        A value is not allowed.
     """
 
     def __init__(self, timeout=timedelta(seconds=60), options=None, loss_bound=0.0,
@@ -78,6 +96,13 @@ class ProcessGroupThalweg(ProcessGroupWrapper):
         self._error = None  # why the last group ended
 
     def getBackendName(self):
+        """Names the backend for torchft's logs.
+
+        Returns
+        -------
+        str
+            "torchft-thalweg".
+        """
         return "torchft-thalweg"
 
     # How a group is made ------------------------------------------------------------------------
@@ -88,11 +113,35 @@ class ProcessGroupThalweg(ProcessGroupWrapper):
         return self._place.address()
 
     def get_reconfigure_handle(self):
-        """Returns torchft's handle with the address at which this process listens."""
+        """Makes what the other processes need to find this one.
+
+        Returns
+        -------
+        str
+            torchft's handle with the address at which this process listens.
+        """
         return json.dumps(json.loads(super().get_reconfigure_handle()) | {_KEY: self._address()})
 
     def reconfigure(self, opts):
-        """Leaves the last group and makes one with the processes of these handles, in order."""
+        """Leaves the last group and makes one with other processes.
+
+        Parameters
+        ----------
+        opts
+            torchft's options, with the handles of the processes, in the order of their ranks.
+
+        Returns
+        -------
+        torchft.work._DummyWork
+            A work that is over: the group is made when this returns.
+
+        Raises
+        ------
+        ValueError
+            The handles have no order.
+        thalweg.Timeout
+            They did not meet within the timeout.
+        """
         if not isinstance(opts.handles, list):
             raise ValueError("torchft process groups require ordered handles")
         peers = [json.loads(handle) for handle in opts.handles]
@@ -109,7 +158,21 @@ class ProcessGroupThalweg(ProcessGroupWrapper):
                   group_world_size=None, global_ranks=None):
         """Does the same for processes that meet by a store: torchft's interface until 2026.
 
-        store_addr: "host:port/prefix" of a TCPStore, with a new prefix for each call.
+        Parameters
+        ----------
+        store_addr
+            "host:port/prefix" of a TCPStore, with a new prefix for each call.
+        replica_id, quorum_id, group_rank, group_world_size, global_ranks
+            What torchft's logs say of the group.
+        rank
+            This process's place among the others.
+        world_size
+            How many processes there are.
+
+        Raises
+        ------
+        thalweg.Timeout
+            They did not meet within the timeout.
         """
         self._replica_id, self._rank, self._uuid = replica_id, rank, quorum_id
         self._group_rank, self._group_world_size = group_rank, group_world_size
@@ -186,6 +249,11 @@ class ProcessGroupThalweg(ProcessGroupWrapper):
         """Ends the group's calls at once, from any thread. They fail, and so do later ones.
 
         Does nothing if there is no group.
+
+        Parameters
+        ----------
+        errored
+            Whether errored() then says so.
         """
         backend = self._take()
         if backend is None:
@@ -203,16 +271,25 @@ class ProcessGroupThalweg(ProcessGroupWrapper):
         self._leave()
 
     def errored(self):
-        """Returns why the group must be configured anew, or None.
+        """Says why the group must be configured anew.
 
-        It is one of the exceptions of thalweg.errors: `code` says what happened, and `rank` who
-        is to blame.
+        Returns
+        -------
+        thalweg.Error or None
+            One of the exceptions of thalweg.errors: `code` says what happened, and `rank` who is to
+            blame. None: it need not.
         """
         with self._lock:
             return self._error if self._backend is None else self._backend.error()
 
     def set_timeout(self, timeout):
-        """Sets the timeout of calls that give none, and of the next quorum."""
+        """Sets the timeout of calls that give none, and of the next quorum.
+
+        Parameters
+        ----------
+        timeout
+            The new timeout, a timedelta.
+        """
         super().set_timeout(timeout)
         with self._lock:
             if self._backend is not None:
@@ -221,7 +298,20 @@ class ProcessGroupThalweg(ProcessGroupWrapper):
     # Calls --------------------------------------------------------------------------------------
 
     def allreduce(self, tensors, opts):
-        """Adds up; with a loss bound over DLCP."""
+        """Adds up; with a loss bound over DLCP.
+
+        Parameters
+        ----------
+        tensors
+            The tensors, which hold the results afterwards.
+        opts
+            A reduction, or PyTorch's options with one.
+
+        Returns
+        -------
+        torch.distributed.Work
+            The work in flight.
+        """
         op = getattr(opts, "reduceOp", opts)
         lossy = (self._loss_bound > 0 and len(tensors) == 1 and tensors[0].is_floating_point()
                  and op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG))

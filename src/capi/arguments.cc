@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
@@ -53,6 +55,11 @@ Result<Enum> one_of(const char* name, int value, int count) {
 Result<std::optional<int>> optional_number(const char* name, int value) {
   if (value < -1) return Error(fmt::format("{}: {}; -1, 0 or more are allowed", name, value));
   return value == -1 ? std::nullopt : std::optional(value);
+}
+
+Result<std::optional<std::uint32_t>> optional_count(const char* name, int value) {
+  THALWEG_TRY(const std::optional<int> number, optional_number(name, value));
+  return number ? std::optional(static_cast<std::uint32_t>(*number)) : std::nullopt;
 }
 
 std::vector<std::string> names_of(std::string_view list) {
@@ -108,6 +115,8 @@ Result<CommunicatorOptions> options_of(const thalweg_options* options) {
   THALWEG_TRY(made.transport, one_of<Transport>("transport", options->transport, kTransportCount));
   THALWEG_TRY(made.streams, optional_number("streams", options->streams));
   THALWEG_TRY(made.channels, optional_number("channels", options->channels));
+  THALWEG_TRY(made.dlcp_payload, optional_count("dlcp_payload", options->dlcp_payload));
+  THALWEG_TRY(made.dlcp_paths, optional_count("dlcp_paths", options->dlcp_paths));
   made.store = text_of(options->store);
   if (!text_of(options->group).empty()) made.group = options->group;
   made.join = options->join != 0;
@@ -115,8 +124,11 @@ Result<CommunicatorOptions> options_of(const thalweg_options* options) {
   made.topology = text_of(options->topology);
   made.shared_memory = options->shared_memory != 0;
   made.interfaces = names_of(text_of(options->interfaces));
+  made.channel_bytes = options->channel_bytes;
+  made.dlcp_line_rate_gbps = options->dlcp_line_rate_gbps;
   made.atp_switch = text_of(options->atp_switch);
   made.atp_servers = options->atp_servers;
+  made.atp_elements = options->atp_elements;
   return made;
 }
 
@@ -163,8 +175,7 @@ Result<std::chrono::nanoseconds> duration_of(const char* name, double seconds) {
   if (!(seconds > 0 && seconds <= kMostSeconds)) {
     return Error(fmt::format("{}: {}; seconds above 0, up to 1e9, are allowed", name, seconds));
   }
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::duration<double>(seconds));
+  return std::chrono::round<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds));
 }
 
 }  // namespace thalweg::capi
@@ -185,8 +196,13 @@ void thalweg_options_init(thalweg_options* options) {
               .interfaces = nullptr,
               .streams = THALWEG_DEFAULT,
               .channels = THALWEG_DEFAULT,
+              .channel_bytes = std::size_t{512} << 10,
+              .dlcp_payload = THALWEG_DEFAULT,
+              .dlcp_paths = THALWEG_DEFAULT,
+              .dlcp_line_rate_gbps = 0,
               .atp_switch = nullptr,
-              .atp_servers = 0};
+              .atp_servers = 0,
+              .atp_elements = 256};
 }
 
 void thalweg_call_options_init(thalweg_call_options* options) {

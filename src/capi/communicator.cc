@@ -1,5 +1,10 @@
 // Communicators of the C API: made, asked and destroyed.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include <thalweg/thalweg.h>
@@ -33,6 +38,12 @@ int made_by(thalweg_communicator** made, Make make) {
   });
 }
 
+std::string line_of(const AutoDecision& one) {
+  return fmt::format("{}: {}{}; {} calls, {} trials of {:.1f} ms, {:.1f} ms of them extra; {}\n",
+                     one.kind, one.chosen, one.decided ? "" : ", trials go on", one.calls,
+                     one.trials, one.trials_ms, one.extra_ms, one.why);
+}
+
 }  // namespace
 }  // namespace thalweg::capi
 
@@ -64,6 +75,49 @@ int thalweg_size(const thalweg_communicator* communicator, int* size) {
     THALWEG_TRY(const Communicator* const all, communicator_of(communicator));
     THALWEG_TRY_STATUS(needed("size", size != nullptr));
     *size = all->size();
+    return ok_status();
+  });
+}
+
+int thalweg_has_switch(const thalweg_communicator* communicator, int* has) {
+  return guarded([&]() -> Status {
+    THALWEG_TRY(const Communicator* const all, communicator_of(communicator));
+    THALWEG_TRY_STATUS(needed("has", has != nullptr));
+    *has = all->has_switch() ? 1 : 0;
+    return ok_status();
+  });
+}
+
+int thalweg_auto_choices(const thalweg_communicator* communicator, char* text, size_t size,
+                         size_t* length) {
+  return guarded([&]() -> Status {
+    THALWEG_TRY(const Communicator* const all, communicator_of(communicator));
+    THALWEG_TRY_STATUS(needed("text", text != nullptr || size == 0));
+    THALWEG_TRY_STATUS(needed("length", length != nullptr));
+    std::string lines;
+    for (const AutoDecision& one : all->auto_choices()) lines += line_of(one);
+    *length = lines.size();
+    if (size == 0) return ok_status();
+    const std::size_t fits = std::min(size - 1, lines.size());
+    std::memcpy(text, lines.data(), fits);
+    text[fits] = '\0';
+    return ok_status();
+  });
+}
+
+int thalweg_broken(const thalweg_communicator* communicator) {
+  return guarded([&]() -> Status {
+    THALWEG_TRY(const Communicator* const all, communicator_of(communicator));
+    const std::optional<Error> why = all->broken();
+    if (why) return *why;
+    return ok_status();
+  });
+}
+
+int thalweg_leave(const thalweg_communicator* communicator) {
+  return guarded([&]() -> Status {
+    THALWEG_TRY(const Communicator* const all, communicator_of(communicator));
+    all->leave();
     return ok_status();
   });
 }

@@ -3,16 +3,14 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
-#include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <thalweg/endpoint.h>
 #include <thalweg/thalweg_endpoint.h>
 
 #include "capi/arguments.h"
+#include "capi/endpoint_options.h"
 #include "capi/guarded.h"
 
 extern "C" {
@@ -49,80 +47,6 @@ Result<const Transfer*> transfer_of(const thalweg_transfer* transfer) {
   return &transfer->transfer;
 }
 
-Result<EndpointOptions> endpoint_options_of(const thalweg_endpoint_options* options) {
-  if (options == nullptr) return EndpointOptions{};
-  THALWEG_TRY_STATUS(
-      initialized("thalweg_endpoint_options", options->struct_size, sizeof *options));
-  THALWEG_TRY(const auto peer_timeout, duration_of("peer_timeout_s", options->peer_timeout_s));
-  EndpointOptions made;
-  made.listen = text_of(options->listen);
-  made.connect_from = text_of(options->connect_from);
-  made.job_token = options->job_token;
-  made.job_key = text_of(options->job_key);
-  made.name = text_of(options->name);
-  made.packet_payload = options->packet_payload;
-  made.line_rate_gbps = options->line_rate_gbps;
-  made.paths = options->paths;
-  made.peer_timeout = std::chrono::ceil<std::chrono::milliseconds>(peer_timeout);
-  made.checksum = options->checksum != 0;
-  made.record_folder = text_of(options->record_folder);
-  if (options->warn != nullptr) {
-    made.warn = [warn = options->warn, context = options->warn_context](const std::string& text) {
-      warn(text.c_str(), context);
-    };
-  }
-  return made;
-}
-
-// A queue that does not fit is one that the endpoint refuses.
-PacketTag tag_of(const thalweg_packet_tag& tag) {
-  constexpr int kMost = std::numeric_limits<std::uint8_t>::max();
-  const bool fits = tag.queue >= 0 && tag.queue <= kMost;
-  return {.priority = static_cast<std::uint8_t>(fits ? tag.queue : kMost),
-          .important = tag.important != 0};
-}
-
-Result<SendOptions> send_options_of(const thalweg_peer_send_options* options) {
-  if (options == nullptr) return SendOptions{};
-  THALWEG_TRY_STATUS(
-      initialized("thalweg_peer_send_options", options->struct_size, sizeof *options));
-  SendOptions made;
-  THALWEG_TRY(made.deadline, duration_of("timeout_s", options->timeout_s));
-  made.key = options->key;
-  made.loss_bound = options->loss_bound;
-  made.tag = tag_of(options->tag);
-  if (options->tag_of != nullptr) {
-    made.tag_of = [ask = options->tag_of, context = options->tag_context](std::int64_t first,
-                                                                          std::int64_t count) {
-      return tag_of(ask(first, count, context));
-    };
-  }
-  made.urgency = options->urgency;
-  made.gradual = options->gradual != 0;
-  return made;
-}
-
-Result<RecvOptions> recv_options_of(const thalweg_peer_recv_options* options) {
-  if (options == nullptr) return RecvOptions{};
-  THALWEG_TRY_STATUS(
-      initialized("thalweg_peer_recv_options", options->struct_size, sizeof *options));
-  RecvOptions made;
-  THALWEG_TRY(made.deadline, duration_of("timeout_s", options->timeout_s));
-  made.key = options->key;
-  made.loss_bound = options->loss_bound;
-  if (!(options->loss_target < 0)) made.loss_target = options->loss_target;
-  if (options->on_arrival != nullptr) {
-    made.on_arrival = [tell = options->on_arrival,
-                       context = options->arrival_context](std::span<const ElementRange> arrived) {
-      std::vector<thalweg_range> ranges;
-      ranges.reserve(arrived.size());
-      for (const ElementRange& range : arrived) ranges.push_back({range.begin, range.end});
-      tell(ranges.data(), ranges.size(), context);
-    };
-  }
-  return made;
-}
-
 std::int64_t missing_elements(const TransferReport& report) {
   std::int64_t missing = 0;
   for (const ElementRange& range : report.missing) missing += range.end - range.begin;
@@ -137,6 +61,26 @@ thalweg_report report_of(const TransferReport& report) {
           .time_s = std::chrono::duration<double>(report.time).count(),
           .missing = missing_elements(report)};
 }
+
+thalweg_counters counters_of(const NetCounters& counters) {
+  return {.packets_sent = counters.packets_sent,
+          .packets_retransmitted = counters.packets_retransmitted,
+          .packets_received = counters.packets_received,
+          .packets_marked = counters.packets_marked,
+          .packets_unused = counters.packets_unused,
+          .packets_bad = counters.packets_bad,
+          .packets_corrupt = counters.packets_corrupt,
+          .packets_forged = counters.packets_forged,
+          .packets_replayed = counters.packets_replayed,
+          .packets_stale = counters.packets_stale,
+          .messages_bad = counters.messages_bad,
+          .messages_forged = counters.messages_forged,
+          .send_errors = counters.send_errors,
+          .peers_refused = counters.peers_refused,
+          .send_calls = counters.send_calls,
+          .receive_calls = counters.receive_calls};
+}
+static_assert(sizeof(thalweg_counters) == sizeof(NetCounters), "the C API has every count");
 
 // Runs `make`, whose result becomes *made, in the struct of that name.
 template <class Handle, class Make>
@@ -156,48 +100,6 @@ int made_by(const char* name, Handle** made, Make make) {
 
 using namespace thalweg;
 using namespace thalweg::capi;
-
-void thalweg_endpoint_options_init(thalweg_endpoint_options* options) {
-  if (options == nullptr) return;
-  *options = {.struct_size = sizeof *options,
-              .listen = nullptr,
-              .connect_from = nullptr,
-              .job_token = 0,
-              .job_key = nullptr,
-              .name = nullptr,
-              .packet_payload = 0,
-              .line_rate_gbps = 0,
-              .paths = 0,
-              .peer_timeout_s = 10,
-              .checksum = 1,
-              .record_folder = nullptr,
-              .warn = nullptr,
-              .warn_context = nullptr};
-}
-
-void thalweg_peer_send_options_init(thalweg_peer_send_options* options) {
-  if (options == nullptr) return;
-  *options = {.struct_size = sizeof *options,
-              .key = 0,
-              .loss_bound = 0,
-              .tag = {.queue = 1, .important = 1},
-              .tag_of = nullptr,
-              .tag_context = nullptr,
-              .urgency = 0,
-              .gradual = 0,
-              .timeout_s = 30};
-}
-
-void thalweg_peer_recv_options_init(thalweg_peer_recv_options* options) {
-  if (options == nullptr) return;
-  *options = {.struct_size = sizeof *options,
-              .key = 0,
-              .loss_bound = 0,
-              .loss_target = -1,
-              .on_arrival = nullptr,
-              .arrival_context = nullptr,
-              .timeout_s = 30};
-}
 
 int thalweg_endpoint_create(const thalweg_endpoint_options* options, thalweg_endpoint** made) {
   return made_by("made", made, [&]() -> Result<Endpoint> {
@@ -234,6 +136,15 @@ int thalweg_endpoint_accept(const thalweg_endpoint* endpoint, double limit_s, th
   });
 }
 
+int thalweg_endpoint_counters(const thalweg_endpoint* endpoint, thalweg_counters* counters) {
+  return guarded([&]() -> Status {
+    THALWEG_TRY(const Endpoint* const known, endpoint_of(endpoint));
+    THALWEG_TRY_STATUS(needed("counters", counters != nullptr));
+    *counters = counters_of(known->counters());
+    return ok_status();
+  });
+}
+
 int thalweg_peer_name(const thalweg_peer* peer, const char** name) {
   return guarded([&]() -> Status {
     THALWEG_TRY(const Peer* const known, peer_of(peer));
@@ -248,6 +159,33 @@ int thalweg_peer_connected(const thalweg_peer* peer, int* connected) {
     THALWEG_TRY(const Peer* const known, peer_of(peer));
     THALWEG_TRY_STATUS(needed("connected", connected != nullptr));
     *connected = known->connected() ? 1 : 0;
+    return ok_status();
+  });
+}
+
+int thalweg_peer_packet_payload(const thalweg_peer* peer, size_t* bytes) {
+  return guarded([&]() -> Status {
+    THALWEG_TRY(const Peer* const known, peer_of(peer));
+    THALWEG_TRY_STATUS(needed("bytes", bytes != nullptr));
+    *bytes = known->packet_payload();
+    return ok_status();
+  });
+}
+
+int thalweg_peer_data_vanishes(const thalweg_peer* peer, int* vanishes) {
+  return guarded([&]() -> Status {
+    THALWEG_TRY(const Peer* const known, peer_of(peer));
+    THALWEG_TRY_STATUS(needed("vanishes", vanishes != nullptr));
+    *vanishes = known->data_vanishes() ? 1 : 0;
+    return ok_status();
+  });
+}
+
+int thalweg_peer_counters(const thalweg_peer* peer, thalweg_counters* counters) {
+  return guarded([&]() -> Status {
+    THALWEG_TRY(const Peer* const known, peer_of(peer));
+    THALWEG_TRY_STATUS(needed("counters", counters != nullptr));
+    *counters = counters_of(known->counters());
     return ok_status();
   });
 }
@@ -299,6 +237,17 @@ int thalweg_transfer_wait(const thalweg_transfer* transfer, thalweg_report* repo
   return guarded([&]() -> Status {
     THALWEG_TRY(const Transfer* const known, transfer_of(transfer));
     THALWEG_TRY(const TransferReport found, known->wait());
+    if (report != nullptr) *report = report_of(found);
+    return ok_status();
+  });
+}
+
+int thalweg_transfer_wait_for(const thalweg_transfer* transfer, double limit_s,
+                              thalweg_report* report) {
+  return guarded([&]() -> Status {
+    THALWEG_TRY(const Transfer* const known, transfer_of(transfer));
+    THALWEG_TRY(const std::chrono::nanoseconds limit, duration_of("limit_s", limit_s));
+    THALWEG_TRY(const TransferReport found, known->wait(limit));
     if (report != nullptr) *report = report_of(found);
     return ok_status();
   });

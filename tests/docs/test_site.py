@@ -128,6 +128,11 @@ def test_site__builds_without_a_warning_and_no_link_is_dead(tmp_path):
     assert len(list((tmp_path / "site").rglob("*.html"))) > 60
     python = (tmp_path / "site/reference/python.html").read_text()
     assert all(name in python for name in ("GradientState", "LayerWise", "DSSync", "PeerLost", "all_gather"))
+    for name in ("plan.best", "plan.Rows.frame", "sim.sweep", "testbed.Testbed.run", "testbed.Testbed.stall", "testbed.Statistics.since",
+                 "nccl.plugin"):
+        assert f'id="thalweg.{name}"' in python, name
+    assert "The seed of the random numbers." in python and "There is no such host." in python  # sections of a docstring
+    assert "-------" not in python, "a section of numpydoc is shown as text"
 
 
 @mkdocs

@@ -66,7 +66,7 @@ def linked(file):
 
 
 def test_files__are_linked_to_what_every_machine_has(environment):
-    modules = list(environment.glob("lib/python3*/site-packages/thalweg/*.so"))
+    modules = [path for path in environment.glob("lib/python3*/site-packages/thalweg/*.so") if not path.name.startswith("lib")]
     names = {path.name.split(".")[0] for path in modules}
     backends = {name for name in names if re.fullmatch(r"_C_torch2_\d+", name)}
     assert names == backends | {"_arrays", "_ps", "_sync"} and len(backends) >= max(1, len(OTHERS)), names
@@ -156,6 +156,20 @@ def test_planner_in_python__runs_the_program_of_the_environment(environment, tmp
             "print(p.best('single-switch:hosts=4,host=10G', '1MB').scheme)")
     where, scheme = run(environment / "bin/python", "-c", code, cwd=tmp_path, THALWEG_BACKEND="0").split()
     assert Path(where) == environment / "bin/thalweg" and scheme
+
+
+def test_nccl_plugin__is_found_by_one_variable(environment, tmp_path):
+    """NCCL gives the value of NCCL_NET_PLUGIN to dlopen() as it stands, and then looks for the newest table that it knows."""
+    out = subprocess.run(["sh", "-c", 'export NCCL_NET_PLUGIN=$(python -m thalweg.nccl); echo "$NCCL_NET_PLUGIN"'], cwd=tmp_path,
+                         env={"PATH": f"{environment / 'bin'}:/usr/bin:/bin", "THALWEG_BACKEND": "0"}, capture_output=True,
+                         text=True, timeout=120, check=True).stdout
+    plugin = Path(out.strip())
+    assert plugin.is_absolute() and plugin.is_relative_to(environment) and plugin.name == "libnccl-net-thalweg.so", out
+    loaded = ("import ctypes, os; library = ctypes.CDLL(os.environ['NCCL_NET_PLUGIN'], os.RTLD_NOW | os.RTLD_LOCAL); "
+              "print([version for version in range(8, 12) if ctypes.c_char_p.in_dll(library, f'ncclNetPlugin_v{version}').value "
+              "== b'Thalweg'])")
+    assert run(environment / "bin/python", "-c", loaded, cwd=tmp_path, NCCL_NET_PLUGIN=str(plugin)).strip() == "[8, 9, 10, 11]"
+    assert {name for name in linked(plugin) if not name.startswith(("linux-vdso", "ld-linux"))} == {"libc.so.6", "libm.so.6"}
 
 
 def test_another_pytorch__is_named_with_its_cure(environment, tmp_path):

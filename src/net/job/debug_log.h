@@ -1,8 +1,8 @@
 // Lines on standard error that say what this rank does and why (THALWEG_DEBUG, docs/operating.md):
 //   thalweg node1:4711 [0] INFO: rank 1: connected to 10.0.0.2:40022
 //
-// A line is one write(), so lines of several ranks do not mix. {fmt} does all that is needed. A
-// logging library would bring sinks and threads that nothing here uses.
+// A line is one write(), so lines of several ranks do not mix. {fmt} does all that is needed
+// (docs/adr/0030-python-runs-the-program.md).
 #pragma once
 
 #include <fmt/format.h>

@@ -4,42 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <functional>
-#include <string>
-#include <thread>
 #include <tuple>
 #include <vector>
 
 #include "capi/codes.h"
-#include "net/ranks.h"
+#include "capi/on_ranks.h"
 
 namespace thalweg::capi {
 namespace {
 
-constexpr int kRanks = 3;
 constexpr int kType = THALWEG_INT32;
 using Values = std::vector<std::int32_t>;
-using RankCalls = std::function<void(thalweg_communicator*, int rank)>;
-
-// Ranks as threads of this process, each with a communicator of its own.
-void on_ranks(const RankCalls& calls) {
-  const std::string store = net::free_address();
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < kRanks; ++rank) {
-    threads.emplace_back([&, rank] {
-      thalweg_options options;
-      thalweg_options_init(&options);
-      options.rank = rank;
-      options.size = kRanks;
-      options.store = store.c_str();
-      thalweg_communicator* all = nullptr;
-      ASSERT_EQ(thalweg_create(&options, &all), THALWEG_OK) << thalweg_last_error();
-      calls(all, rank);
-      thalweg_destroy(all);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
 
 // The operation ends well, and is freed.
 void expect_done(int code, thalweg_operation* operation) {

@@ -184,6 +184,69 @@ TEST_F(CApiTransfers, cancelled_or_closed__fail_on_both_ends) {
   thalweg_transfer_free(receiving);
 }
 
+TEST_F(CApiTransfers, counters__say_what_an_endpoint_and_a_peer_moved) {
+  thalweg_transfer* receiving = nullptr;
+  thalweg_transfer* sending = nullptr;
+  expect_ok(thalweg_peer_recv(from_, target_.data(), kElements, kFloats, nullptr, &receiving));
+  expect_ok(thalweg_peer_send(to_, source_.data(), kElements, kFloats, nullptr, &sending));
+  expect_ok(thalweg_transfer_wait(receiving, nullptr));
+  expect_ok(thalweg_transfer_wait(sending, nullptr));
+  thalweg_counters sender;
+  expect_ok(thalweg_endpoint_counters(sender_, &sender));
+  EXPECT_GE(sender.packets_sent, 100U);
+  EXPECT_GT(sender.send_calls, 0U);
+  EXPECT_EQ(sender.packets_received, 0U);
+  thalweg_counters receiver;
+  expect_ok(thalweg_peer_counters(from_, &receiver));
+  EXPECT_EQ(receiver.packets_received, 100U);
+  EXPECT_GT(receiver.receive_calls, 0U);
+  EXPECT_EQ(receiver.packets_sent, 0U);
+  size_t bytes = 0;
+  expect_ok(thalweg_peer_packet_payload(to_, &bytes));
+  EXPECT_EQ(bytes, 1400U);
+  int vanishes = 1;
+  expect_ok(thalweg_peer_data_vanishes(from_, &vanishes));
+  EXPECT_EQ(vanishes, 0);
+  thalweg_transfer_free(receiving);
+  thalweg_transfer_free(sending);
+}
+
+TEST_F(CApiTransfers, wait_for__returns_at_its_limit_and_the_transfer_goes_on) {
+  thalweg_transfer* receiving = nullptr;
+  thalweg_transfer* sending = nullptr;
+  expect_ok(thalweg_peer_recv(from_, target_.data(), kElements, kFloats, nullptr, &receiving));
+  EXPECT_EQ(thalweg_transfer_wait_for(receiving, 0.02, nullptr), THALWEG_TIMEOUT);
+  expect_ok(thalweg_peer_send(to_, source_.data(), kElements, kFloats, nullptr, &sending));
+  thalweg_report report;
+  expect_ok(thalweg_transfer_wait_for(receiving, kLimit, &report));
+  EXPECT_EQ(report.packets, 100);
+  EXPECT_EQ(source_, target_);
+  expect_refused(thalweg_transfer_wait_for(receiving, 0, &report), "limit_s: 0");
+  expect_refused(thalweg_transfer_wait_for(nullptr, 1, &report), "transfer: a null pointer");
+  expect_ok(thalweg_transfer_wait(sending, nullptr));
+  thalweg_transfer_free(receiving);
+  thalweg_transfer_free(sending);
+}
+
+TEST_F(CApiTransfers, data_that_vanishes__is_noticed) {
+  disconnect();
+  connect([](std::uint64_t) { return true; });
+  thalweg_transfer* receiving = nullptr;
+  thalweg_transfer* sending = nullptr;
+  expect_ok(thalweg_peer_recv(from_, target_.data(), kElements, kFloats, nullptr, &receiving));
+  expect_ok(thalweg_peer_send(to_, source_.data(), kElements, kFloats, nullptr, &sending));
+  int vanishes = 0;
+  for (int tries = 0; tries < 1'000 && vanishes == 0; ++tries) {
+    EXPECT_EQ(thalweg_transfer_wait_for(receiving, 0.01, nullptr), THALWEG_TIMEOUT);
+    expect_ok(thalweg_peer_data_vanishes(from_, &vanishes));
+  }
+  EXPECT_EQ(vanishes, 1);
+  expect_ok(thalweg_transfer_cancel(receiving));
+  expect_ok(thalweg_transfer_cancel(sending));
+  thalweg_transfer_free(receiving);
+  thalweg_transfer_free(sending);
+}
+
 TEST_F(CApiTransfers, wrong_arguments__are_refused) {
   float* data = target_.data();
   thalweg_transfer* started = nullptr;
@@ -200,6 +263,16 @@ TEST_F(CApiTransfers, wrong_arguments__are_refused) {
   expect_refused(thalweg_peer_name(nullptr, &text), "peer: a null pointer");
   expect_refused(thalweg_peer_connected(to_, nullptr), "connected: a null pointer");
   expect_refused(thalweg_peer_close(nullptr), "peer: a null pointer");
+  thalweg_counters counters;
+  std::size_t bytes = 0;
+  expect_refused(thalweg_endpoint_counters(nullptr, &counters), "endpoint: a null pointer");
+  expect_refused(thalweg_endpoint_counters(sender_, nullptr), "counters: a null pointer");
+  expect_refused(thalweg_peer_counters(nullptr, &counters), "peer: a null pointer");
+  expect_refused(thalweg_peer_counters(to_, nullptr), "counters: a null pointer");
+  expect_refused(thalweg_peer_packet_payload(nullptr, &bytes), "peer: a null pointer");
+  expect_refused(thalweg_peer_packet_payload(to_, nullptr), "bytes: a null pointer");
+  expect_refused(thalweg_peer_data_vanishes(nullptr, &number), "peer: a null pointer");
+  expect_refused(thalweg_peer_data_vanishes(to_, nullptr), "vanishes: a null pointer");
   expect_refused(thalweg_peer_send(nullptr, data, 4, kFloats, nullptr, &started), "peer: a null");
   expect_refused(thalweg_peer_send(to_, data, -1, kFloats, nullptr, &started), "elements: -1");
   expect_refused(thalweg_peer_recv(to_, data, 4, 99, nullptr, &started), "type: 99");

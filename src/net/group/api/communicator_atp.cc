@@ -43,10 +43,6 @@ Status Communicator::Core::prepare_atp(const net::SocketAddress& address, const 
   atp.servers = options_.atp_servers;
   atp.elements = options_.atp_elements;
   atp.checks = environment.checksum;
-  if (atp.elements < 1 || atp.elements > wire::kAtpMostElements) {
-    return Error(fmt::format("atp_elements: {}; from 1 to {} are allowed", atp.elements,
-                             wire::kAtpMostElements));
-  }
   const int most_servers = std::min(size_, static_cast<int>(net::kMaxJobServers));
   if (atp.servers < 0 || atp.servers > most_servers) {
     return Error(

@@ -8,6 +8,7 @@
 
 #include "base/prng.h"
 #include "net/io/system.h"
+#include "wire/atp_packet.h"
 
 namespace thalweg {
 namespace {
@@ -25,13 +26,29 @@ std::uint64_t hash_of(std::string_view text, std::uint64_t seed) {
   return mix_bits(hash ^ text.size());
 }
 
+// What needs no other rank to be refused. Every rank says so at once: none waits for the store of a
+// rank 0 that is gone.
+Status check_alone(const CommunicatorOptions& options) {
+  if (options.timeout <= std::chrono::nanoseconds(0)) {
+    return Error(fmt::format("timeout: {} ns; it must be above 0", options.timeout.count()));
+  }
+  if (options.channel_bytes == 0) return Error("channel_bytes: 0; it must be above 0");
+  if (!(options.dlcp_line_rate_gbps >= 0)) {
+    return Error(
+        fmt::format("dlcp_line_rate_gbps: {}; 0 or more is allowed", options.dlcp_line_rate_gbps));
+  }
+  if (options.atp_elements < 1 || options.atp_elements > wire::kAtpMostElements) {
+    return Error(fmt::format("atp_elements: {}; from 1 to {} are allowed", options.atp_elements,
+                             wire::kAtpMostElements));
+  }
+  return ok_status();
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Communicator::Core>> Communicator::Core::make(
     const CommunicatorOptions& options) {
-  if (options.timeout <= std::chrono::nanoseconds(0)) {
-    return Error(fmt::format("timeout: {} ns; it must be above 0", options.timeout.count()));
-  }
+  THALWEG_TRY_STATUS(check_alone(options));
   const Time until = net::monotonic_now() + to_duration(options.timeout);
   THALWEG_TRY(std::shared_ptr<net::Job> job, net::Job::join(options, until));
   if (options.join) {

@@ -120,7 +120,6 @@ std::optional<bool> Communicator::Core::is_fast(const Listening& listening, int 
 Status Communicator::Core::prepare_channels(net::EngineOptions& engine, const Listening& listening,
                                             const std::string& prefix, Time until) {
   if (size_ == 1) return ok_status();
-  if (options_.channel_bytes == 0) return Error("channel_bytes: 0; it must be above 0");
   const net::Environment& environment = job_->environment;
   net::ChannelsOptions channels;
   channels.least_part = options_.channel_bytes;
