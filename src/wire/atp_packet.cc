@@ -213,9 +213,8 @@ void put_atp_header_check(std::span<std::byte> packet) {
 }
 
 std::uint32_t atp_job_of(std::span<const std::byte> packet) {
-  constexpr std::size_t kJobAt = 4;
   if (packet.size() < kAtpHeaderSize) return 0;
-  return ByteReader(packet.subspan(kJobAt, sizeof(std::uint32_t))).get<std::uint32_t>();
+  return from_bit<std::uint32_t>(32, number_of(packet.data(), 0));
 }
 
 WireError decode_atp_header(std::span<const std::byte> packet, AtpHeader& out) {
