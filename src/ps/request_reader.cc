@@ -36,6 +36,10 @@ RequestReader::Progress RequestReader::end_head() {
       checked_ ? wire::decode_checked_ps_header(head, header_, payload_)
                : wire::decode_ps_header(head.first<wire::kPsHeaderSize>(), header_);
   if (error == wire::WireError::kChecksum) return Progress::kSpoiled;
+  // A stream that began with our version goes on with it.
+  if (error == wire::WireError::kVersion && checked_) {
+    return first_ ? Progress::kVersion : Progress::kSpoiled;
+  }
   if (error != wire::WireError::kNone) return Progress::kBad;
   part_ = Part::kText;
   received_ = 0;

@@ -32,6 +32,7 @@ class RequestReader {
     kComplete,  // the request has arrived: serve it and call next()
     kChanged,   // its payload changed on the way: answer it with an error and call next()
     kSpoiled,   // its header changed on the way: nothing that follows can be understood
+    kVersion,   // the stream begins with another version's header, or its first byte changed
     kBad,       // not a request: the stream cannot be trusted any more
   };
 

@@ -26,6 +26,13 @@ Error changed_request(const char* what) {
           fmt::format("{} changed on the way from the worker: its CRC-32C is wrong", what)};
 }
 
+Error other_version() {
+  return Error(
+      fmt::format("the first byte from the worker is not {}: its Thalweg is of another "
+                  "version, or the byte changed on the way",
+                  wire::kPsVersion));
+}
+
 }  // namespace
 
 ParameterServer::Core::Core(const PsConfig& config, std::unique_ptr<net::EventLoop> loop,
@@ -89,7 +96,8 @@ bool ParameterServer::Core::on_readable(Client& client) {
 
 bool ParameterServer::Core::on_received(Client& client, std::size_t bytes) {
   RequestReader& reader = client.state.reader;
-  switch (reader.on_received(bytes)) {
+  const RequestReader::Progress progress = reader.on_received(bytes);
+  switch (progress) {
     case RequestReader::Progress::kMore:
       return true;
     case RequestReader::Progress::kNamed:
@@ -102,8 +110,9 @@ bool ParameterServer::Core::on_received(Client& client, std::size_t bytes) {
       refuse(client, changed_request("the payload of a request"));
       return true;
     case RequestReader::Progress::kSpoiled:
+    case RequestReader::Progress::kVersion:
       ++counters_.changed;
-      end_spoiled(client);
+      end_spoiled(client, progress);
       return true;  // what comes now is not looked at
     case RequestReader::Progress::kBad:
       return false;
@@ -111,8 +120,10 @@ bool ParameterServer::Core::on_received(Client& client, std::size_t bytes) {
   return false;
 }
 
-void ParameterServer::Core::end_spoiled(Client& client) {
-  refuse(client, changed_request("the header of a request"));
+void ParameterServer::Core::end_spoiled(Client& client, RequestReader::Progress why) {
+  refuse(client, why == RequestReader::Progress::kVersion
+                     ? other_version()
+                     : changed_request("the header of a request"));
   // Closing a socket with bytes that were not read would take the answer back.
   shutdown(client.fd.get(), SHUT_WR);
   client.state.spoiled = true;

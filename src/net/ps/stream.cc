@@ -67,6 +67,12 @@ Result<wire::PsHeader> PsStream::receive_header() {
     if (error == wire::WireError::kChecksum) return changed();
     payload_ = {.left = header.payload(), .expected = expected};
   }
+  if (error == wire::WireError::kVersion) {
+    return fail(ErrorCode::kInternal,
+                fmt::format("has sent an answer that does not begin with {}: its Thalweg is of "
+                            "another version, or the byte changed on the way",
+                            wire::kPsVersion));
+  }
   if (error != wire::WireError::kNone) return fail(ErrorCode::kInternal, "does not make sense");
   return header;
 }

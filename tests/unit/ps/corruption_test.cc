@@ -82,7 +82,9 @@ TEST(PsCorruption, streams__no_value_is_wrong) {
       EXPECT_NE(error.find("changed on the way"), std::string::npos) << error;
       at_server += error.find("from the worker") != std::string::npos ? 1U : 0U;
     }
-    EXPECT_EQ(server->counters().changed, at_server);
+    // The answer that says so may have changed, too.
+    EXPECT_GE(server->counters().changed, at_server);
+    EXPECT_LE(server->counters().changed, tally.errors.size());
   }
 }
 
