@@ -170,8 +170,9 @@ Status VariableReader::read_token() {
   const std::optional<std::string> text = get("THALWEG_TOKEN");
   if (!text) {
     e_.token = token_from(job_name() + " " + e_.store);
+    e_.token_desk = fmt::format("thalweg.{:016x}", e_.token);
     // A newcomer has the store's address only, and no launcher.
-    e_.token_desk = fmt::format("thalweg.{:016x}", token_from(e_.store));
+    e_.newcomers_desk = fmt::format("thalweg.join.{:016x}", token_from(e_.store));
     return ok_status();
   }
   const auto [end, failure] =

@@ -45,6 +45,7 @@ struct Environment {
   wire::JobToken token = 0;
   // Where rank 0 hands out a random token (net/store/token_desk.h); empty: THALWEG_TOKEN gives it.
   std::string token_desk;
+  std::string newcomers_desk;  // the same, for processes that join the job later
   // All ranks are on this host: the launcher says so, or they meet at a loopback address.
   bool one_host = false;
   std::string key_file;  // file with the job key; empty: no key

@@ -82,6 +82,7 @@ Result<std::shared_ptr<Job>> Job::join(const CommunicatorOptions& options, Time 
   if (options.place || !options.places.empty()) return join_places(options);
   auto job = std::make_shared<Job>();
   THALWEG_TRY(job->environment, environment_of(options));
+  if (options.join) job->environment.token_desk = job->environment.newcomers_desk;
   ask_launcher(job->environment);
   THALWEG_TRY(job->job_key, job_key_from(process_environment()));
   const Environment& environment = job->environment;
@@ -114,6 +115,9 @@ Status Job::meet_at_store(Time until) {
       auto made = TokenDesk::open(environment.token_desk, environment.token);
       if (made.ok()) desk = *std::move(made);
       if (!made.ok()) opened = made.error();
+      // Another job of this user may have it while it ends. Then nobody can join this one.
+      auto newcomers = TokenDesk::open(environment.newcomers_desk, environment.token);
+      if (newcomers.ok()) newcomers_desk = *std::move(newcomers);
     }
     THALWEG_TRY(const std::string listen, store_listen_address(environment.store));
     // If another process is rank 0 of this job, the store's error says it in better words.

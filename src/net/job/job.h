@@ -39,6 +39,7 @@ struct Job {
   // Where this process hands out a random token. Opened before the store listens and closed after
   // it, so that who reaches the store finds its token.
   std::unique_ptr<TokenDesk> desk;
+  std::unique_ptr<TokenDesk> newcomers_desk;
   std::optional<StoreServer> server;
   // The address of this host that reaches the store. Its port has no meaning.
   SocketAddress own_address;

@@ -7,7 +7,7 @@ namespace thalweg::net {
 namespace {
 
 constexpr std::uint32_t kStoreMagic = 0x53574c54;  // "TLWS"
-constexpr std::uint8_t kStoreVersion = 1;
+constexpr std::uint8_t kStoreVersion = 2;
 constexpr std::size_t kLengthSize = 4;
 constexpr std::size_t kRequestHeader = 32;
 constexpr std::size_t kReplyHeader = 16;

@@ -164,6 +164,9 @@ TEST(Environment, token__rank_0_hands_one_out_where_all_ranks_are_on_its_host) {
   EXPECT_FALSE(read(kTorchrun)->token_desk.empty());
   EXPECT_EQ(read(with(kOurs, {{"THALWEG_TOKEN", "1"}}))->token_desk, "") << "it is given";
   EXPECT_EQ(read(with(kTorchrun, {{"RANK", "0"}}))->token_desk, read(kTorchrun)->token_desk);
+  const auto other = read(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "x"}}));
+  EXPECT_NE(other->token_desk, read(kTorchrun)->token_desk) << "another job at the same store";
+  EXPECT_EQ(other->newcomers_desk, read(kTorchrun)->newcomers_desk) << "these know no job's name";
   EXPECT_FALSE(read(kTorchrun)->one_host) << "4 of 8 ranks";
   EXPECT_TRUE(read(with(kTorchrun, {{"LOCAL_WORLD_SIZE", "8"}}))->one_host);
   EXPECT_TRUE(read(with(kTorchrun, {{"MASTER_ADDR", "::1"}}))->one_host);

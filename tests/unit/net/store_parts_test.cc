@@ -116,7 +116,7 @@ TEST(StoreHello, encode_decode__and_what_has_no_meaning) {
     return decode_store_hello(bytes, out);
   };
   EXPECT_EQ(with(0, 'x'), wire::WireError::kKind);
-  EXPECT_EQ(with(4, 2), wire::WireError::kVersion);
+  EXPECT_EQ(with(4, 99), wire::WireError::kVersion);
   EXPECT_EQ(with(5, 99), wire::WireError::kField);
   EXPECT_EQ(with(7, 2), wire::WireError::kReserved);
   EXPECT_EQ(with(7, 1), wire::WireError::kNone);
