@@ -1,7 +1,10 @@
 #include "net/atp/leases.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <future>
 #include <utility>
 
@@ -84,7 +87,12 @@ bool AtpLeases::renew(AtpLease& lease) const {
   const bool answered = lease.asked->answered();
   if (!answered && grant.error().code() == ErrorCode::kTimeout) return true;
   std::unique_ptr<SwitchClient> client = std::move(lease.asked);
-  if (!grant.ok()) return !answered || grant.error().code() == ErrorCode::kNoResource;
+  if (!grant.ok() && answered && grant.error().code() != ErrorCode::kNoResource) {
+    fmt::print(stderr, "thalweg: warning: the switch at {} does not take the job again: {}\n",
+               lease.address, grant.error().message());
+    return false;
+  }
+  if (!grant.ok()) return true;
   // The ranks send to the addresses that the switch had, in packets of the size that it took.
   if (grant->data != lease.grant.data || grant->elements < lease.grant.elements) return false;
   lease.client = std::move(client);

@@ -34,6 +34,7 @@ struct Present {
   // the first shard of each switch, so that all senders choose the same.
   std::string data;
   std::vector<std::uint16_t> sources;  // further ports from which that shard may send
+  std::string refusal;                 // why it takes no requests now, if so
 };
 
 Time answer_time(Time until) { return std::min(until, monotonic_now() + kAnswerTime); }
@@ -42,11 +43,16 @@ Time answer_time(Time until) { return std::min(until, monotonic_now() + kAnswerT
 Result<Present> find_switch(const ListedSwitch& at, const std::string& token, bool asks, Time by) {
   Result<SwitchClient> client = SwitchClient::connect(at.address, token, by);
   if (!client.ok()) return Present{};
-  Present present{
-      .client = std::make_unique<SwitchClient>(std::move(*client)), .data = {}, .sources = {}};
+  Present present;
+  present.client = std::make_unique<SwitchClient>(std::move(*client));
   if (!asks) return present;
   const Result<json> about = present.client->ask({{"op", "list"}}, by);
   if (!about.ok() && !present.client->answered()) return Present{};
+  if (!about.ok() && about.error().code() == ErrorCode::kNoResource) {
+    present.client.reset();
+    present.refusal = about.error().within(at.text()).message();
+    return present;
+  }
   if (!about.ok()) return about.error().within(at.text());
   const Result<JobGrant> said =
       job_grant_from({{"data", about->value("data", json())},
@@ -276,6 +282,9 @@ Result<std::optional<AtpLevels>> admit(const AtpLevelsOptions& options, std::siz
   const auto ranks = static_cast<int>(options.members.size());
   const int tries = kNumberTries + static_cast<int>(switches.size());
   std::vector<std::string> without_room;
+  for (const Present& one : switches) {
+    if (!one.refusal.empty()) without_room.push_back(one.refusal);
+  }
   std::vector<bool> present;
   const auto told = [&](AtpLevels levels) {
     levels.without_room = without_room;

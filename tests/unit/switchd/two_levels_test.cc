@@ -4,7 +4,10 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <atomic>
+#include <chrono>
 #include <fstream>
+#include <thread>
 #include <utility>
 
 #include "base/messages.h"
@@ -207,6 +210,32 @@ TEST(TwoLevels, create__a_switch_without_room_is_left_out) {
                      EXPECT_EQ(ask_switch(**full, "list").at("jobs").size(), 1U);
                    });
                  });
+}
+
+TEST(TwoLevels, create__a_switch_that_is_asked_too_often_is_left_out) {
+  Leaves leaves(2);
+  SwitchConfig config;
+  config.control = "127.0.0.1:0";
+  config.requests_per_second = 1;
+  auto busy = SwitchDaemon::start(config);
+  ASSERT_TRUE(busy.ok());
+  leaves.addresses[1] = (*busy)->control_address();
+  std::atomic<bool> over = false;
+  std::thread asks_on([&] {
+    while (!over) {
+      auto client = net::SwitchClient::connect(leaves.addresses[1], "", soon());
+      if (client.ok()) static_cast<void>(client->ask({{"op", "list"}}, soon()));
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  });
+  net::run_ranks(
+      4, over_leaves(leaves.list(), "leaf-spine:racks=2,hosts=2,spines=1"), [&](Communicator& all) {
+        expect_exact_sum(all, 14);
+        on_rank_0(all,
+                  [&] { EXPECT_EQ(ask_switch(*leaves.daemons[0], "list").at("jobs").size(), 1U); });
+      });
+  over = true;
+  asks_on.join();
 }
 
 // The control socket of a switch that refuses the first job with this error. Everything else goes

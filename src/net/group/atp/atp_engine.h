@@ -157,7 +157,7 @@ class AtpEngine final : public OperationHost {
   // What rank 0 makes jobs of.
   AtpLevelsOptions levels_options_;
   std::atomic<std::uint32_t> told_ = 0;  // the last job that it has made
-  std::uint32_t number_ = 0;             // of that job in packets
+  std::vector<std::uint32_t> numbers_;   // of all jobs so far in packets
   // The job lasts as long as these.
   std::unique_ptr<AtpLeases> leases_;  // of rank 0
   std::unique_ptr<AtpNode> node_;

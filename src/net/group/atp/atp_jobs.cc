@@ -1,6 +1,7 @@
 // Rank 0's part of an AtpEngine: the jobs that it makes at the switches.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -43,7 +44,7 @@ Result<AtpJob> AtpEngine::admit(const std::vector<std::string>& members, Time un
   levels.window = AtpNodeOptions().window;
   const std::uint64_t salt = random_number();
   THALWEG_TRY(AtpLevels admitted, admit_at_levels(levels_of(0, salt), until));
-  number_ = admitted.job.grant.id;
+  numbers_ = {admitted.job.grant.id};
   std::unique_ptr<AtpReturns> returns;
   // Without an engine there is nobody to go over to another job.
   if (!levels.switches.empty() && !(options_.only_with_switch && admitted.leases.empty())) {
@@ -84,13 +85,14 @@ std::optional<AtpLevels> AtpEngine::make_next(std::size_t held) {
   const std::uint32_t number = told_ + 1;
   Result<std::optional<AtpLevels>> made = admit_at_more(levels_of(number, salt), held, until);
   if (!made.ok() || !*made) return std::nullopt;
-  // Packets of both jobs must differ. Switches that have neither may draw the same number.
+  // Packets of all jobs must differ: a rank may still be in an earlier one. Switches that have none
+  // of them may draw the same number again.
   const std::uint32_t drawn = (*made)->job.grant.id;
-  if (drawn == number_) return std::nullopt;
+  if (std::ranges::find(numbers_, drawn) != numbers_.end()) return std::nullopt;
   const std::string job = to_json(job_of((*made)->job, salt)).dump();
   if (!options_.publish(fmt::format("job/{}", number), job, until).ok()) return std::nullopt;
   told_ = number;
-  number_ = drawn;
+  numbers_.push_back(drawn);
   fmt::print(stderr, "thalweg: the job {} goes over from {} switches to {}\n", options_.name, held,
              (*made)->leases.size());
   return std::move(*made);

@@ -9,7 +9,8 @@
 // all ranks.
 //
 // An operation waits until all that it sees are over. If a span is a window of packets, this costs
-// nothing: until then no packet of it could leave.
+// nothing to operations of some packets: until then no packet of theirs could leave. Of operations
+// of one packet, kMostUnseen are in flight where the window would allow more.
 //
 // Invariant: next() gives the operations out in the order of their calls, each once.
 #pragma once
