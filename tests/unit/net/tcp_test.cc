@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "net/group/streams/connection.h"
 #include "net/group/streams/lanes.h"
@@ -77,6 +78,20 @@ TEST(LongestFrame, to_another_host__leaves_each_lane_a_part_of_the_transfer) {
   EXPECT_EQ(connection.longest_frame(170'000), 8U << 10);
   EXPECT_EQ(connection.longest_frame(1 << 20), 32U << 10);
   EXPECT_EQ(connection.longest_frame(64 << 20), 128U << 10);
+}
+
+TEST(LaneBacklog, lanes_of_different_rates__each_its_own) {
+  Fd listener;
+  Connection connection(Rank(1));
+  connection.attach(stream_to("127.0.0.2", listener));
+  std::uint32_t number = 0;
+  for (const std::int64_t line_bps : {1'000'000'000, 100'000'000}) {
+    Fd lane = stream_to("127.0.0.2", listener);
+    keep_to_line_rate(lane.get(), line_bps);
+    ASSERT_TRUE(connection.add_lane(++number, std::move(lane), {}));
+  }
+  EXPECT_EQ(connection.lanes()[0].backlog, 64 << 10);
+  EXPECT_EQ(connection.lanes()[1].backlog, 23'750);
 }
 
 }  // namespace

@@ -270,6 +270,8 @@ class Connection {
   void flush_first(Handler& handler);
 
   // Lanes (connection_lanes.cc).
+  // Sets the first stream's options when there are lanes.
+  void prepare_first();
   bool read_lane(std::span<std::byte> buffer, Handler& handler);
   // Sends by the lanes. True: it has begun another frame.
   bool flush_lanes(Handler& handler);
@@ -343,7 +345,7 @@ class Connection {
 
   std::vector<Lane> lanes_;  // [number - 1]; a lane without a socket does not exist yet
   Loans loans_;              // used with lanes
-  int backlog_ = 0;          // lane_backlog()
+  int backlog_ = 0;          // lane_backlog() of the first stream
   std::uint32_t last_chosen_ = 0;
 };
 

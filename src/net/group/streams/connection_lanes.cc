@@ -71,10 +71,10 @@ bool Connection::add_lane(std::uint32_t number, Fd fd, std::vector<std::byte> du
   // This frame began when there was no lane.
   if (!has_lanes() && !out_.bytes.empty()) loans_.lend(0, out_.op, out_.send, out_.bytes.size());
   prepare_lane(fd.get());
-  backlog_ = lane_backlog(fd.get());
-  if (connected()) prepare_lane(this->fd());
+  if (connected()) prepare_first();
   if (lanes_.size() < number) lanes_.resize(number);
   Lane& lane = lanes_[number - 1];
+  lane.backlog = lane_backlog(fd.get());
   lane.fd = std::move(fd);
   lane.answer_due = std::move(due);
   lane.bytes.keep_copies();
@@ -85,7 +85,12 @@ bool Connection::add_lane(std::uint32_t number, Fd fd, std::vector<std::byte> du
 void Connection::attach(Fd fd) {
   fd_ = std::move(fd);
   within_host_ = is_within_host(this->fd());
-  if (has_lanes()) prepare_lane(this->fd());
+  if (has_lanes()) prepare_first();
+}
+
+void Connection::prepare_first() {
+  prepare_lane(fd());
+  backlog_ = lane_backlog(fd());
 }
 
 // This also reads lanes that only send. If such a lane were closed with its proof unread, the
@@ -209,25 +214,26 @@ std::optional<std::uint32_t> Connection::choose_stream(std::size_t bytes) {
   blocked_ = !first_has_room;
   if (bytes < kLeastLaneFrame) return first_has_room ? std::optional(0U) : std::nullopt;
   std::optional<std::uint32_t> best;
-  int least = backlog_;
+  double least = 1;  // unsent bytes, as a part of the most that the stream may have
   const auto streams = static_cast<std::uint32_t>(lanes_.size() + 1);
   // Starts after the stream that was chosen last, so that streams with equally few unsent bytes
   // take turns.
   for (std::uint32_t i = 1; i <= streams; ++i) {
     const std::uint32_t stream = (last_chosen_ + i) % streams;
-    int unsent = 0;
+    double part = 0;
     if (stream > 0) {
       Lane& lane = lanes_[stream - 1];
       if (!lane.fd.valid() || !lane.out.empty()) continue;
       if (lane.bytes.paused() || lane.bytes.repeats()) continue;
-      unsent = unsent_of(lane.fd.get());
-      lane.blocked = unsent >= backlog_;
+      const int unsent = unsent_of(lane.fd.get());
+      lane.blocked = unsent >= lane.backlog;
+      part = static_cast<double>(unsent) / lane.backlog;
     } else {
       if (!first_has_room) continue;
-      unsent = unsent_of(fd());
+      part = static_cast<double>(unsent_of(fd())) / backlog_;
     }
-    if (unsent >= least) continue;
-    least = unsent;
+    if (part >= least) continue;
+    least = part;
     best = stream;
   }
   return best;

@@ -38,6 +38,7 @@ struct Lane {
   std::vector<std::byte> copy = {};  // holds `out` when the operation's memory is no longer ours
   StreamBytes bytes = {};
   bool blocked = false;
+  int backlog = 0;  // lane_backlog()
 };
 
 // The payloads that streams were given and have not sent completely. Streams send side by side, but
