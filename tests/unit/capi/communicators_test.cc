@@ -21,6 +21,7 @@ TEST(CApiCommunicators, has_switch__if_one_admitted_the_job) {
     int has = 2;
     expect_ok(thalweg_has_switch(all, &has));
     EXPECT_EQ(has, 0);
+    expect_ok(thalweg_barrier(all, nullptr));  // the store stays until all have come
     expect_refused(thalweg_has_switch(nullptr, &has), "communicator: a null pointer");
     expect_refused(thalweg_has_switch(all, nullptr), "has: a null pointer");
   });

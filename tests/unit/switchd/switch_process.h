@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
 #include "net/ranks.h"
 #include "switchd/daemon.h"
 #include "switchd/loopback_job.h"
@@ -39,16 +40,15 @@ class SwitchProcess {
     start('s');
   }
   ~SwitchProcess() {
-    kill(switch_, SIGKILL);
-    kill(starter_, SIGKILL);
-    waitpid(starter_, nullptr, 0);
+    static_cast<void>(signal_to(switch_, SIGKILL));
+    if (signal_to(starter_, SIGKILL)) waitpid(starter_, nullptr, 0);
   }
   SwitchProcess(const SwitchProcess&) = delete;
   SwitchProcess& operator=(const SwitchProcess&) = delete;
 
   [[nodiscard]] const std::string& control_address() const { return control_; }
-  void stop() const { EXPECT_EQ(kill(switch_, SIGSTOP), 0); }
-  void go_on() const { EXPECT_EQ(kill(switch_, SIGCONT), 0); }
+  void stop() const { EXPECT_TRUE(signal_to(switch_, SIGSTOP)); }
+  void go_on() const { EXPECT_TRUE(signal_to(switch_, SIGCONT)); }
   // Ends it and starts it again, at the same addresses, without its jobs. It stops as soon as it
   // listens.
   void restart_stopped() { start('S'); }
@@ -68,10 +68,16 @@ class SwitchProcess {
   }
 
  private:
+  // False: there is no such process, or it was never started. A number below 1 would mean others.
+  [[nodiscard]] static bool signal_to(pid_t process, int signal) {
+    return process > 0 && kill(process, signal) == 0;
+  }
   void start(char how) {
+    switch_ = -1;
     EXPECT_EQ(write(starts_.get(), &how, 1), 1);
     EXPECT_EQ(read(starts_.get(), &switch_, sizeof(switch_)), ssize_t{sizeof(switch_)});
     EXPECT_GT(switch_, 0) << "no switch at " << control_ << " and " << data_;
+    CHECK(switch_ > 0);
   }
   // In the second process: answers each request by the number of the switch's process.
   void start_when_asked(int asks) const {
