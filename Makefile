@@ -15,8 +15,11 @@ FUZZ_SECONDS ?= 3
 PYTEST := .venv/bin/python -m pytest -q -p no:cacheprovider
 SOURCES = $(shell git ls-files '*.cc' '*.h' | grep -E '^(src|include|tests|examples|bench|python)/')
 STAGE = @tools/stage
+UNIT_ASAN = tools/tests ctest build/asan --progress
+UNIT_TSAN = tools/tests ctest build/tsan -R '^(net|switchd|ps|launch)/' --progress
+FUZZ = tools/fuzz $(FUZZ_SECONDS)
 
-.PHONY: setup build program ns3 quick plans validate explore collectives wheel test-wheel test-image sdist test all-tests test-torch test-torchft test-arm64 test-compilers test-frameworks test-trainers bench demo docs soak format check-format lint fuzz clean unit sanitize pytest $(PRESETS:%=build-%)
+.PHONY: setup build program ns3 quick unit-asan unit-tsan plans validate explore collectives wheel test-wheel test-image sdist test all-tests test-torch test-torchft test-arm64 test-compilers test-frameworks test-trainers bench demo docs soak format check-format lint fuzz clean unit sanitize pytest $(PRESETS:%=build-%)
 
 setup:
 	@tools/setup
@@ -52,22 +55,38 @@ test:
 	[ ! -e build/second-tries ] || sed 's/^/passed at the second try, alone: /' build/second-tries
 	exit $$failed
 
-# The compilers of the sanitizers' builds take what the tests of the release build leave of the processors.
+# The compilers of the sanitizers' builds take what the tests of the release build leave of the processors, and what the
+# tests under the address sanitizer leave, which wait for much of their time. So do the fuzzers.
 all-tests:
 	$(STAGE) "set-up" $(MAKE) --no-print-directory setup
 	tools/stage "formatting" $(MAKE) --no-print-directory check-format
 	tools/stage "build, release" $(MAKE) --no-print-directory build-release
+	rm -f build/asan-over
 	set -m
-	tools/stage "builds, sanitizers: beside tests" nice -n 19 $(MAKE) --no-print-directory build-asan build-tsan >build/sanitizers.log 2>&1 & sanitizers=$$!
+	(trap 'touch build/asan-over' EXIT
+	tools/stage "build, address+undefined: beside tests" nice -n 19 $(MAKE) --no-print-directory build-asan) >build/asan.log 2>&1 & asan=$$!
+	(until [ -e build/asan-over ]; do sleep 1; done
+	tools/stage "build, thread: beside tests" nice -n 19 $(MAKE) --no-print-directory build-tsan) >build/tsan.log 2>&1 & tsan=$$!
 	set +m
-	trap 'kill -- -$$sanitizers 2>/dev/null || true' EXIT
+	trap 'kill -- -$$asan 2>/dev/null || true; kill -- -$$tsan 2>/dev/null || true' EXIT
 	tools/stage "build, ns-3 peer: beside tests" nice -n 10 $(MAKE) --no-print-directory ns3 >build/ns3.log 2>&1 & ns3=$$!
 	tools/stage "unit tests, release" $(MAKE) --no-print-directory unit
 	wait $$ns3 || { cat build/ns3.log; exit 1; }
 	tools/stage "style, program, PyTorch, soak" $(MAKE) --no-print-directory pytest
-	wait $$sanitizers || { cat build/sanitizers.log; exit 1; }
-	tools/stage "unit tests, sanitizers" $(MAKE) --no-print-directory sanitize
-	tools/stage "fuzzers" $(MAKE) --no-print-directory fuzz
+	wait $$asan || { cat build/asan.log; exit 1; }
+	set -m
+	tools/stage "fuzzers: beside tests" nice -n 10 $(FUZZ) >build/fuzz.log 2>&1 & fuzz=$$!
+	tools/stage "unit tests, address+undefined" $(UNIT_ASAN) >build/unit-asan.log 2>&1 & unit=$$!
+	set +m
+	trap 'for job in $$asan $$tsan $$fuzz $$unit; do kill -- -$$job 2>/dev/null || true; done' EXIT
+	failed=0
+	wait $$tsan || { cat build/tsan.log; exit 1; }
+	tools/stage "unit tests, thread" $(UNIT_TSAN) || failed=1
+	wait $$unit || failed=1
+	cat build/unit-asan.log
+	wait $$fuzz || failed=1
+	cat build/fuzz.log
+	[ $$failed = 0 ]
 	tools/stage "tests alone, second tries" tools/tests again
 
 TEST_SOAK_SECONDS := 60
@@ -98,19 +117,18 @@ unit: build-release
 	@tools/tests ctest build/release --progress
 
 # Under the thread sanitizer only net, switchd, ps and launch, which have threads: tests/style proves that the layers
-# below have none. Both sanitizers' tests run at once, since they wait for much of their time.
-sanitize: build-asan build-tsan
-	@tools/tests ctest build/tsan -R '^(net|switchd|ps|launch)/' >build/tsan.log 2>&1 & tsan=$$!
-	trap 'kill $$tsan 2>/dev/null || true' EXIT
-	failed=0
-	tools/tests ctest build/asan --progress || failed=1
-	wait $$tsan || failed=1
-	cat build/tsan.log
-	exit $$failed
+# below have none.
+sanitize: unit-asan unit-tsan
+
+unit-asan: build-asan
+	@$(UNIT_ASAN)
+
+unit-tsan: build-tsan
+	@$(UNIT_TSAN)
 
 # FUZZ_SECONDS each; what they find beyond the seeds stays in build/asan/corpus.
 fuzz: build-asan
-	@tools/fuzz $(FUZZ_SECONDS)
+	@$(FUZZ)
 
 # The simulator against closed forms and against ns-3; figures and tables in build/validation.
 validate: build
