@@ -103,7 +103,7 @@ TEST(RequestReader, requests__in_pieces_of_any_size) {
   }
   RequestReader reader;
   const std::vector<std::byte> nonsense(wire::kCheckedPsHeaderSize, std::byte{0xff});
-  EXPECT_EQ(feed(reader, nonsense, 5), RequestReader::Progress::kBad);
+  EXPECT_EQ(feed(reader, nonsense, 5), RequestReader::Progress::kVersion);
 }
 
 TEST(RequestReader, checks__a_request_that_changed_is_not_complete) {
@@ -114,10 +114,9 @@ TEST(RequestReader, checks__a_request_that_changed_is_not_complete) {
     auto broken = bytes;
     broken[wrong] ^= std::byte{0x10};
     RequestReader reader = greeted(true);
-    const RequestReader::Progress expected =
-        wrong == 0                           ? RequestReader::Progress::kBad  // the version
-        : wrong < wire::kCheckedPsHeaderSize ? RequestReader::Progress::kSpoiled
-                                             : RequestReader::Progress::kChanged;
+    const RequestReader::Progress expected = wrong < wire::kCheckedPsHeaderSize
+                                                 ? RequestReader::Progress::kSpoiled
+                                                 : RequestReader::Progress::kChanged;
     EXPECT_EQ(feed(reader, broken, 9), expected) << wrong;
     if (expected != RequestReader::Progress::kChanged) continue;
     reader.next();
