@@ -3,6 +3,7 @@ import socket
 import struct
 
 SET, GET, ADD = 0, 1, 3
+VERSION = 2
 DONE = 0
 
 
@@ -11,9 +12,9 @@ class Store:
         host, _, port = address.rpartition(":")
         self.socket = socket.create_connection((host.strip("[]"), int(port)), timeout=30)
         self.number = 0
-        self.socket.sendall(struct.pack("<4sBBHQ", b"TLWS", 1, 0, 0, token))
+        self.socket.sendall(struct.pack("<4sBBHQ", b"TLWS", VERSION, 0, 0, token))
         magic, version, status, _, _ = struct.unpack("<4sBBHQ", self._read(16))
-        assert magic == b"TLWS" and version == 1
+        assert magic == b"TLWS" and version == VERSION
         if status != 0:
             raise ConnectionError(f"refused: {status}")
 

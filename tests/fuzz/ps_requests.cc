@@ -35,6 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         reader.next();
         break;
       case RequestReader::Progress::kSpoiled:
+      case RequestReader::Progress::kVersion:
       case RequestReader::Progress::kBad:
         return 0;
     }
