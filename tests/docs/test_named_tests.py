@@ -11,7 +11,7 @@ UNIT = re.compile(r"^\s*TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)", re.MULTILINE)
 NAMED = re.compile(r"`(?:[\w/.]*/)?(test_\w+\.py)?(?:::(test_\w+))?`|`([A-Z]\w+)\.(\*|[a-z]\w*__\w+)`")
 
 
-def tests_of_tree():
+def all_tests():
     """The names of all unit tests as (suite, case), and of all Python tests as (file, case)."""
     unit = {match for file in (ROOT / "tests/unit").rglob("*.cc") for match in UNIT.findall(file.read_text())}
     python = {(file.name, name) for file in (ROOT / "tests").rglob("*.py")
@@ -32,7 +32,7 @@ def missing(text, unit, python):
 
 
 def test_tests_that_pages_name__are_there():
-    unit, python = tests_of_tree()
+    unit, python = all_tests()
     assert {str(page.relative_to(ROOT)): names for page in PAGES if (names := missing(page.read_text(), unit, python))} == {}
 
 
