@@ -58,6 +58,12 @@ Status Communicator::Core::prepare_atp(const net::SocketAddress& address, const 
     const auto alive = engine.lock();
     return alive ? alive->broken() : std::optional<Error>(net::has_left());
   };
+  atp.call_roll = [engine = std::weak_ptr(engine_)] {
+    if (const auto alive = engine.lock()) alive->call_roll();
+  };
+  atp.fail_missing = [engine = std::weak_ptr(engine_)](Duration limit) {
+    if (const auto alive = engine.lock()) alive->fail_missing(limit);
+  };
   THALWEG_TRY(atp_, net::AtpEngine::make(std::move(atp), until));
   return ok_status();
 }
