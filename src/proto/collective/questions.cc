@@ -212,7 +212,7 @@ Error Collective::late_error(const CollectiveCall& call) const {
 
 std::string Collective::late_text(const CollectiveCall& call) const {
   const std::optional<Rank> rank = call.waits_for();
-  const std::string begin = late_begin(call.limit);
+  const std::string begin = late_begin(call.limit_in_words());
   if (!rank) return begin;
   const int name = rank->value();
   if (!at(*rank).connected) return fmt::format("{}: rank {} never connected", begin, name);

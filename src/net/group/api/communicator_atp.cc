@@ -134,6 +134,7 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::start_atp(
   comparison->scratch.resize(sizeof(std::int32_t));
   net::lay_over(*comparison, plan.get(), comparison->scratch.data());
   op->limit = comparison->limit;
+  op->stated = comparison->stated;
   watch(*op, {.name = "allreduce",
               .bytes = tensor.elements * static_cast<std::int64_t>(size_of(tensor.type)),
               .transport = "atp",

@@ -295,12 +295,12 @@ void AtpEngine::find_culprit(const Entry& entry) {
   for (int turn = 0; turn < kLeastTurns || monotonic_now() < entry.limit; ++turn) {
     if (options_.broken()) return;
     if (turn == kLeastTurns) {
-      options_.fail_missing(entry.op->limit);
+      options_.fail_missing(entry.op->limit_in_words());
       options_.call_roll();  // a rank may have stopped since it answered
     }
     std::this_thread::sleep_for(kTurn);
   }
-  options_.fail_missing(entry.op->limit);
+  options_.fail_missing(entry.op->limit_in_words());
 }
 
 // If the sum is there, all ranks have made the call, so the comparison ends soon; otherwise at its
