@@ -24,7 +24,6 @@ function(thalweg_shared_library)
                LINK_LIBRARY_OVERRIDE ${whole})
   target_link_libraries(thalweg_shared PRIVATE $<LINK_LIBRARY:${whole}>)
   target_link_options(thalweg_shared PRIVATE -Wl,--version-script=${exports} -Wl,--no-undefined -Wl,--as-needed)
-  target_compile_features(thalweg_shared INTERFACE cxx_std_20)
 endfunction()
 
 function(thalweg_install)

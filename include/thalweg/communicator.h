@@ -158,6 +158,10 @@ struct CallOptions {
   // Among the operations in flight, those with a lower number send first.
   int priority = 0;
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);
+  // Added to the deadline, but not to what errors say of it. A rank that knows who hangs gives up
+  // an eighth of the time early, at most half a second, so that the others hear of it; with a
+  // seventh of the deadline here it does so at the deadline itself.
+  std::chrono::nanoseconds patience = {};
   std::optional<Transport> transport = {};
   // For allreduces of floats by sum or mean over DLCP: the fraction of each transfer's packets that
   // may be lost, in [0, 1). Where part of a contribution is lost, the average is over the

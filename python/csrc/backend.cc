@@ -13,7 +13,7 @@ namespace thalweg::python {
 namespace {
 
 // The rank that waits for a missing rank itself gives up an eighth of its deadline early, at most
-// kMostEarly, so that all others get its error (docs/collectives.md). Calls get a longer deadline,
+// kMostEarly, so that all others get its error (docs/collectives.md). Calls get that much longer,
 // so that this happens at PyTorch's timeout.
 constexpr std::chrono::nanoseconds kMostEarly = std::chrono::milliseconds(500);
 
@@ -251,7 +251,7 @@ WorkPtr Backend::finish(const OwnWork& work, const Call& call) {
 
 void Backend::launch(const OwnWork& work, const std::vector<Part*>& parts, const Call& call) {
   CallOptions options = options_for(call);
-  options.deadline += std::min(options.deadline / 7, kMostEarly);
+  options.patience = std::min(options.deadline / 7, kMostEarly);
   const bool here =
       std::ranges::all_of(parts, [](const Part* part) { return part->stage.may_start_here(); });
   std::unique_lock lock(launch_mutex_);

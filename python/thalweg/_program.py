@@ -107,6 +107,22 @@ def written(option: str, suffix: str, *words: object, timeout: float | None = No
         return file.read_text()
 
 
+def size_text(size: str | int) -> str:
+    """Returns a size as the program takes it; a number is one of bytes."""
+    return f"{size}B" if isinstance(size, int) else size
+
+
+def plan_subject(topology: object, size: str | int, collective: str, root: int | None, element_bytes: int | None,
+                 alpha: str | None, follow_up: str | None) -> list[str]:
+    """Returns the words that say for what a plan is made."""
+    words = ["--topology", str(topology), "--size", size_text(size), "--collective", collective]
+    options = {"--root": root, "--element-bytes": element_bytes, "--alpha": alpha, "--follow-up": follow_up}
+    for name, value in options.items():
+        if value is not None:
+            words += [name, str(value)]
+    return words
+
+
 def _reason(done: subprocess.CompletedProcess) -> str:
     try:
         return json.loads(done.stdout)["error"]

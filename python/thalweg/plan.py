@@ -9,13 +9,13 @@ The planner is that of the `thalweg` program, and answers are the program's (doc
 """
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from thalweg._program import ProgramError, Rows, answer, written
+from thalweg._program import ProgramError, Rows, answer, plan_subject, size_text, written
 
 __all__ = ["Parameter", "Plan", "ProgramError", "Rows", "Scheme", "Topology", "Verdict", "best", "compare", "plan",
            "schemes", "verify"]
@@ -109,6 +109,11 @@ class Plan:
         return written("--svg", ".svg", *self.command)
 
     @cached_property
+    def dot(self) -> str:
+        """The same drawing for Graphviz."""
+        return written("--dot", ".dot", *self.command)
+
+    @cached_property
     def transfers(self) -> dict[str, Any]:
         """The plan itself: chunks and transfers (docs/plan-format.md). verify() takes it."""
         return json.loads(written("--plan", ".json", *self.command))
@@ -197,7 +202,7 @@ class Verdict:
 
 def plan(topology: Topology | str, size: str | int, scheme: str, *, pipeline: int | None = None,
          collective: str = "allreduce", root: int | None = None, element_bytes: int | None = None,
-         timeout: float | None = None) -> Plan:
+         alpha: str | None = None, follow_up: str | None = None, timeout: float | None = None) -> Plan:
     """Makes the plan of a scheme.
 
     Parameters
@@ -216,6 +221,10 @@ def plan(topology: Topology | str, size: str | int, scheme: str, *, pipeline: in
         The rank of the root of a reduce, broadcast, gather or scatter. None: the program's default.
     element_bytes
         The size of one element, 1 to 16. None: the program's default.
+    alpha
+        What a message on an idle connection costs, as "20us". None: the program's default.
+    follow_up
+        What one more message on a busy connection costs. None: the program's default.
     timeout
         The most seconds that it may take. None: no limit.
 
@@ -231,14 +240,16 @@ def plan(topology: Topology | str, size: str | int, scheme: str, *, pipeline: in
     TimeoutError
         It took longer than `timeout`.
     """
-    words = ["plan", "show", *_subject(topology, size, collective, root, element_bytes), "--scheme", scheme]
+    words = ["plan", "show", *plan_subject(topology, size, collective, root, element_bytes, alpha, follow_up), "--scheme",
+             scheme]
     if pipeline is not None:
         words += ["--pipeline", str(pipeline)]
     return _plan_of(answer(*words, timeout=timeout), topology, size, words)
 
 
 def best(topology: Topology | str, size: str | int, *, collective: str = "allreduce", root: int | None = None,
-         element_bytes: int | None = None, timeout: float | None = None) -> Plan:
+         element_bytes: int | None = None, alpha: str | None = None, follow_up: str | None = None,
+         timeout: float | None = None) -> Plan:
     """Finds the plan that is predicted to be the fastest.
 
     Parameters
@@ -253,6 +264,10 @@ def best(topology: Topology | str, size: str | int, *, collective: str = "allred
         The rank of the root of a reduce, broadcast, gather or scatter. None: the program's default.
     element_bytes
         The size of one element, 1 to 16. None: the program's default.
+    alpha
+        What a message on an idle connection costs, as "20us". None: the program's default.
+    follow_up
+        What one more message on a busy connection costs. None: the program's default.
     timeout
         The most seconds that it may take. None: no limit.
 
@@ -268,12 +283,13 @@ def best(topology: Topology | str, size: str | int, *, collective: str = "allred
     TimeoutError
         It took longer than `timeout`.
     """
-    words = ["plan", "best", *_subject(topology, size, collective, root, element_bytes)]
+    words = ["plan", "best", *plan_subject(topology, size, collective, root, element_bytes, alpha, follow_up)]
     return _plan_of(answer(*words, timeout=timeout), topology, size, words)
 
 
-def compare(topology: Topology | str, size: str | int, *, collective: str = "allreduce", root: int | None = None,
-            element_bytes: int | None = None, timeout: float | None = None) -> Rows:
+def compare(topology: Topology | str, size: str | int, *, schemes: Iterable[str] = (), simulate: bool = False,
+            collective: str = "allreduce", root: int | None = None, element_bytes: int | None = None,
+            alpha: str | None = None, follow_up: str | None = None, timeout: float | None = None) -> Rows:
     """Predicts what every scheme costs.
 
     Parameters
@@ -282,12 +298,20 @@ def compare(topology: Topology | str, size: str | int, *, collective: str = "all
         The network: a Topology, a shorthand, the path of a file, or the name of one of Thalweg's own.
     size
         The size of the tensor: "97MB", "64KiB", or a number of bytes.
+    schemes
+        Only these, each with its parameters: ["ring", "rat:trees=8"]. Empty: all.
+    simulate
+        Also runs every scheme packet by packet; rows then have `simulated_ms`.
     collective
         What is planned; schemes() says which scheme makes plans for which collective.
     root
         The rank of the root of a reduce, broadcast, gather or scatter. None: the program's default.
     element_bytes
         The size of one element, 1 to 16. None: the program's default.
+    alpha
+        What a message on an idle connection costs, as "20us". None: the program's default.
+    follow_up
+        What one more message on a busy connection costs. None: the program's default.
     timeout
         The most seconds that it may take. None: no limit.
 
@@ -303,7 +327,11 @@ def compare(topology: Topology | str, size: str | int, *, collective: str = "all
     TimeoutError
         It took longer than `timeout`.
     """
-    words = ["plan", "compare", *_subject(topology, size, collective, root, element_bytes)]
+    words = ["plan", "compare", *plan_subject(topology, size, collective, root, element_bytes, alpha, follow_up)]
+    for scheme in [schemes] if isinstance(schemes, str) else schemes:
+        words += ["--scheme", scheme]
+    if simulate:
+        words.append("--simulate")
     return Rows(answer(*words, timeout=timeout))
 
 
@@ -359,22 +387,8 @@ def schemes() -> list[Scheme]:
             for each in answer("plan", "schemes")]
 
 
-def _subject(topology: Topology | str, size: str | int, collective: str, root: int | None,
-             element_bytes: int | None) -> list[str]:
-    words = ["--topology", str(topology), "--size", _size(size), "--collective", collective]
-    if root is not None:
-        words += ["--root", str(root)]
-    if element_bytes is not None:
-        words += ["--element-bytes", str(element_bytes)]
-    return words
-
-
-def _size(size: str | int) -> str:
-    return f"{size}B" if isinstance(size, int) else size
-
-
 def _plan_of(numbers: dict[str, Any], topology: Topology | str, size: str | int, words: list[str]) -> Plan:
-    return Plan(scheme=numbers["scheme"], topology=Topology(str(topology)), size=_size(size),
+    return Plan(scheme=numbers["scheme"], topology=Topology(str(topology)), size=size_text(size),
                 predicted_ms=numbers["predicted_ms"], fluid_ms=numbers["fluid_ms"], limit_ms=numbers["limit_ms"],
                 limiting_link=numbers["limiting_link"], steps=numbers["steps"], numbers=numbers, command=tuple(words),
                 reason=numbers.get("reason", ""), candidates=Rows(numbers.get("candidates", ())))

@@ -138,13 +138,15 @@ def running_switch(folder):
 @pytest.mark.parametrize("rank", range(3))
 @pytest.mark.parametrize("transport", ["tcp", "dlcp", "atp"])
 def test_hang_amid_a_large_sum__all_name_the_rank_that_stopped(tmp_path, transport, rank):
-    """32 MB in flight between three ranks: the neighbours of the stopped one wait for it, and it is the one that is named."""
+    """32 MB in flight between three ranks: the neighbours of the stopped one wait for it, and it is the one that is named. When it
+    goes on, it says the same, and names nobody else."""
     with running_switch(tmp_path) if transport == "atp" else contextlib.nullcontext() as address:
         job = Job(tmp_path, str(8 << 20), str(DEADLINE_S), transport, ranks=3, THALWEG_SWITCH=address or "")
         survivors = [other for other in range(3) if other != rank]
         try:
             job.wait_for(lambda lines: len(lines) == 3 and all(lines.values()), 60)
             pid = job.pid_of(rank)
+            time.sleep(0.2)  # within a sum: the calls were compared
             os.kill(pid, signal.SIGSTOP)
             try:
                 job.wait_for(lambda lines: all(failures(lines[one]) for one in survivors), 3 * DEADLINE_S)
@@ -155,6 +157,8 @@ def test_hang_amid_a_large_sum__all_name_the_rank_that_stopped(tmp_path, transpo
                 assert said[0] == said[1], said
             finally:
                 os.kill(pid, signal.SIGCONT)
+            job.wait_for(lambda lines: failures(lines[rank]), 10)
+            assert failures(job.lines()[rank])[0].partition(": ")[2] == said[0]
         finally:
             job.stop()
 

@@ -71,6 +71,11 @@ def hosts(namespaces):
         made.down()
 
 
+def variables(rank, **more):
+    return {**os.environ, "THALWEG_RANK": str(rank), "THALWEG_SIZE": "2", "THALWEG_STORE": "10.79.0.1:7001",
+            "THALWEG_INTERFACE": ",".join(CARDS), "THALWEG_DEBUG": "WARN", "THALWEG_METRICS": f"127.0.0.1:{7100 + rank}", **more}
+
+
 class Job:
     """Two ranks that sum 1 MB again and again; their lines go to files."""
 
@@ -78,11 +83,8 @@ class Job:
         self.files = [folder / f"rank{rank}" for rank in range(2)]
         self.ranks = []
         for rank, file in enumerate(self.files):
-            environment_of_rank = {**os.environ, "THALWEG_RANK": str(rank), "THALWEG_SIZE": "2", "THALWEG_STORE": "10.79.0.1:7001",
-                                   "THALWEG_INTERFACE": ",".join(CARDS), "THALWEG_DEBUG": "WARN",
-                                   "THALWEG_METRICS": f"127.0.0.1:{7100 + rank}", **environment}
             self.ranks.append(subprocess.Popen(["ip", "netns", "exec", hosts.names[rank], PROGRAM, str(ITERATIONS), "250000", "60"],
-                                               env=environment_of_rank, stdout=file.open("w"), stderr=subprocess.STDOUT))
+                                               env=variables(rank, **environment), stdout=file.open("w"), stderr=subprocess.STDOUT))
 
     def sums(self):
         return [sum(SUM.search(line) is not None for line in file.read_text().splitlines()) for file in self.files]
@@ -138,3 +140,23 @@ def test_a_cable_dies_and_returns(hosts, tmp_path, card, how, key):
         job.wait_for_sums(5)
     finally:
         job.end()
+
+
+def test_a_card_that_is_dead_from_the_start__the_debug_log_says_who_is_tried_again(hosts):
+    """The store is reached by the other card. Every rank says what it has, and the one that connects what it tried."""
+    first = ",".join(reversed(CARDS))
+    hosts.cut("card1", "silent")
+    ranks = [subprocess.Popen(["ip", "netns", "exec", hosts.names[rank], PROGRAM, "3", "1000", "60"], text=True,
+                              env=variables(rank, THALWEG_INTERFACE=first, THALWEG_DEBUG="INFO"), stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT) for rank in range(2)]
+    try:
+        said = [rank.communicate(timeout=120)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    for rank, text in enumerate(said):
+        assert ranks[rank].returncode == 0 and len(re.findall("2 ranks, sum 2$", text, re.MULTILINE)) == 3, text
+        assert f"[{rank}] INFO: interfaces card1, card0" in text, text
+    assert re.search(r"\[1\] INFO: rank 0 is not reached yet, and is tried again: .*10\.79\.1\.1", said[1]), said[1]
+    assert re.search(r"\[1\] INFO: rank 0: connected, 10\.79\.0\.2:", said[1]), said[1]

@@ -6,6 +6,7 @@ import socket
 import subprocess
 from pathlib import Path
 
+import pytest
 from licenses import gpl_violations, linked_libraries
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,6 +55,31 @@ def test_cmake_project_outside_of_the_tree__sums_on_two_ranks(prefix, tmp_path):
     run("cmake", "--build", "build", cwd=tmp_path)
     assert on_ranks(prefix, tmp_path / "build/outside") == [
         f"rank {rank} of 2: sum 3, library 0.1.0, header 0.1.0" for rank in range(RANKS)]
+
+
+C_PROJECT = """cmake_minimum_required(VERSION 3.20)
+project(outside_in_c LANGUAGES C)
+find_package(Thalweg {version} REQUIRED)
+add_executable(sum {source})
+target_compile_options(sum PRIVATE -std=c99 -Wall -Wextra -Wpedantic -Werror)
+target_link_libraries(sum PRIVATE Thalweg::thalweg)
+"""
+
+
+def test_cmake_project_in_c__needs_no_compiler_of_cpp(prefix, tmp_path):
+    (tmp_path / "CMakeLists.txt").write_text(C_PROJECT.format(version="0.1", source=ROOT / "examples/allreduce.c"))
+    run("cmake", "-S", ".", "-B", "build", f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_CXX_COMPILER=/nowhere/c++", cwd=tmp_path)
+    run("cmake", "--build", "build", cwd=tmp_path)
+    assert on_ranks(prefix, tmp_path / "build/sum") == [f"rank {rank} of 2: sum 3, mean 1.5" for rank in range(RANKS)]
+
+
+@pytest.mark.parametrize("version", ["0.0", "0.2", "1.0"])
+def test_cmake_package__of_another_minor_version_is_refused(prefix, tmp_path, version):
+    (tmp_path / "CMakeLists.txt").write_text(C_PROJECT.format(version=version, source=ROOT / "examples/allreduce.c"))
+    done = subprocess.run(["cmake", "-S", ".", "-B", "build", f"-DCMAKE_PREFIX_PATH={prefix}"], cwd=tmp_path, text=True,
+                          capture_output=True, timeout=60, check=False)
+    words = " ".join(done.stderr.split())
+    assert done.returncode != 0 and f'compatible with requested version "{version}"' in words and "version: 0.1.0" in words, words
 
 
 def test_c_program_by_pkg_config__sums_on_two_ranks(prefix, tmp_path):

@@ -191,16 +191,13 @@ def check_unknown_version(environment, tmp_path):
     assert "thalweg" not in quiet.stderr
 
 
-def test_sdist__holds_what_git_knows_and_builds(tmp_path):
+def test_sdist__builds(tmp_path):
+    """test_sdist.py looks at what is in it."""
     if not (ROOT / ".git").exists():
         pytest.skip("not a checkout")
     run(ROOT / "tools/sdist")
     with tarfile.open(ROOT / "build/sdist/thalweg-0.1.0.tar.gz") as archive:
-        names = {member.name.removeprefix("thalweg-0.1.0/") for member in archive if not member.isdir()}
         archive.extractall(tmp_path)
-    known = set(filter(None, run("git", "-c", "safe.directory=*", "ls-files", "-z", cwd=ROOT).split("\0")))
-    assert names == known | {"PKG-INFO"}
     source, build = tmp_path / "thalweg-0.1.0", tmp_path / "build"
-    assert run(sys.executable, "setup.py", "--version", cwd=source).split()[-1] == "0.1.0"
     run("cmake", "-S", source, "-B", build, "-G", "Ninja", "-DTHALWEG_PRECOMPILE=OFF")
     run("cmake", "--build", build, "--target", "thalweg_base")

@@ -1,7 +1,9 @@
 """thalweg.plan and thalweg.sim: the program's answers as Python's values, its refusals as exceptions."""
 import importlib.util
+import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree
@@ -47,7 +49,7 @@ def test_plan__draws_itself_and_is_proved():
     assert ring.scheme == "ring" and ring.steps == 6 and ring.size == "1000000B"
     picture = xml.etree.ElementTree.fromstring(ring._repr_svg_())
     assert picture.tag.endswith("svg")
-    assert json.loads(ring.timeline)["traceEvents"] and "<algo" in ring.msccl
+    assert json.loads(ring.timeline)["traceEvents"] and "<algo" in ring.msccl and ring.dot.startswith("digraph")
     assert plan.verify(ring) and plan.verify(ring.transfers, network).correct
 
 
@@ -68,6 +70,46 @@ def test_compare_and_schemes__have_every_scheme():
     assert rows._repr_html_().count("<tr>") == len(rows) + 1
     rat = next(scheme for scheme in plan.schemes() if scheme.name == "rat")
     assert "allreduce" in rat.collectives and "trees" in {parameter.name for parameter in rat.parameters}
+
+
+def test_compare__only_some_schemes_and_also_by_packets():
+    network = "single-switch:hosts=4,host=10G"
+    rows = plan.compare(network, "64KiB", schemes=["ring", "rat:trees=2"], simulate=True)
+    words = ("--topology", network, "--size", "64KiB", "--scheme", "ring", "--scheme", "rat:trees=2", "--simulate")
+    assert rows == program("plan", "compare", *words) and [row["scheme"] for row in rows] == ["ring", "rat:trees=2"]
+    assert all(row["simulated_ms"] > row["limit_ms"] for row in rows)
+    assert [row["scheme"] for row in plan.compare(network, "64KiB", schemes="ring")] == ["ring"]
+
+
+def test_cost_model__dearer_messages_make_every_plan_slower():
+    usual, dear = (plan.compare(NETWORK, "64KiB", **cost) for cost in ({}, {"alpha": "1ms", "follow_up": "500us"}))
+    slower = {row["scheme"]: row["predicted_ms"] for row in dear}
+    assert all(slower[row["scheme"]] > row["predicted_ms"] for row in usual)
+    assert plan.plan(NETWORK, "64KiB", "ring", alpha="1ms").predicted_ms > plan.plan(NETWORK, "64KiB", "ring").predicted_ms
+    assert plan.best(NETWORK, "64KiB", alpha="1ms").predicted_ms > plan.best(NETWORK, "64KiB").predicted_ms
+
+
+# What the program's options are in Python, where it is no parameter of the same name.
+OTHERWISE = {"--json": "always", "--help": "help()", "--help-all": "help()", "--plan": "Plan.transfers", "--xml": "Plan.msccl",
+             "--svg": "Plan.svg", "--dot": "Plan.dot", "--timeline": "Plan.timeline", "--transfers": "Plan.transfers",
+             "--scheme": "schemes", "--set": "settings", "--sweep": "sweep()", "--trace": "Result.timeline",
+             "--plot": "Result.svg", "--csv": "Rows.frame()"}
+# The program alone does these: strategies of synchronization, the time of a choice, chosen chunks in a drawing, the flows of a run.
+PROGRAM_ONLY = {"--strategies", "--strategy", "--model", "--agree-within", "--slow", "--slow-factor", "--seed", "--in-switch",
+                "--time", "--tree", "--flows"}
+
+
+@pytest.mark.parametrize("command,functions", [("plan show", [plan.plan]), ("plan best", [plan.best]),
+                                               ("plan compare", [plan.compare]), ("plan verify", [plan.verify]),
+                                               ("sim run", [sim.run, sim.sweep])])
+def test_options_of_the_program__are_in_python(command, functions):
+    shown = subprocess.run([PROGRAM, *command.split(), "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
+    options = set(re.findall(r"^ +(?:-\w,? ?)?(--[a-z][a-z-]*)", shown, re.MULTILINE))
+    assert {"--json", "--help"} <= options
+    parameters = {name for function in functions for name in inspect.signature(function).parameters}
+    missing = {option for option in options - OTHERWISE.keys() - PROGRAM_ONLY
+               if option.removeprefix("--").replace("-", "_") not in parameters}
+    assert missing == set(), f"{command}: Python has no parameter for these"
 
 
 @pytest.mark.parametrize("ask,words", [

@@ -22,6 +22,17 @@ ALLOWED = {
     "libevent-pthreads-2.1-7": "the library is BSD-3-Clause; only files of its build are GPL",
 }
 
+# The packages whose archives, or the same sources, are linked into a wheel (cmake/ThalwegStandalone.cmake), where no ldd sees
+# them, and those whose headers are compiled in. tools/wheel puts their notices into it.
+IN_A_WHEEL = {
+    "libfmt.a": "libfmt-dev", "libyaml-cpp.a": "libyaml-cpp-dev", "libhwy.a": "libhwy-dev", "libisal.a": "libisal-dev",
+    "libClp.a": "coinor-libclp-dev", "libCoinUtils.a": "coinor-libcoinutils-dev", "libpugixml.a": "libpugixml-dev",
+    "libcrypto.a": "libssl-dev", "libbpf.a": "libbpf-dev", "libelf.a": "libelf-dev", "libz.a": "zlib1g-dev",
+}
+HEADERS_IN_A_WHEEL = {"nlohmann-json3-dev", "libcli11-dev", "libeigen3-dev"}
+# The same reasons as for what these packages bring when a program runs.
+ALLOWED |= {"libbpf-dev": ALLOWED["libbpf1"], "libelf-dev": ALLOWED["libelf1"]}
+
 # Libraries that no Debian package brings, by name, and their licence. What they link in turn is theirs.
 NOT_OF_DEBIAN = {
     r"libc10(_cuda)?\.so|libtorch(_cpu|_cuda|_python)?\.so": "PyTorch: BSD-3-Clause, with parts under other permissive licences",
@@ -76,6 +87,21 @@ def names_gpl(copyright_text: str) -> bool:
     return False
 
 
+def package_violations(package: str, allowed: dict[str, str] = ALLOWED, doc: Path = DOC) -> list[str]:
+    """Why a package may not be linked; nothing if it may."""
+    record = doc / package / "copyright"
+    if not record.exists():
+        return [f"{package}: {record} is missing, so its licence is not known"]
+    if package not in allowed and names_gpl(record.read_text(errors="replace")):
+        return [f"{package}: {record} names the GPL, and tests/style/licenses.py gives no reason why the library may be linked"]
+    return []
+
+
+def archives_of(standalone: str) -> set[str]:
+    """The archives that cmake/ThalwegStandalone.cmake names."""
+    return set(re.findall(r"lib[\w+-]+\.a\b", standalone))
+
+
 def gpl_violations(binary: Path, allowed: dict[str, str] = ALLOWED, doc: Path = DOC) -> list[str]:
     """Every library of a program or module that is under the GPL, or whose licence is not known."""
     found = []
@@ -86,12 +112,7 @@ def gpl_violations(binary: Path, allowed: dict[str, str] = ALLOWED, doc: Path = 
         if package is None:
             found.append(f"{binary.name}: {name}: no Debian package holds it, so its licence is not known")
             continue
-        record = doc / package / "copyright"
-        if not record.exists():
-            found.append(f"{binary.name}: {name} of {package}: {record} is missing, so its licence is not known")
-        elif package not in allowed and names_gpl(record.read_text(errors="replace")):
-            found.append(f"{binary.name}: {name} of {package}: {record} names the GPL, and tests/style/licenses.py "
-                         "gives no reason why the library may be linked")
+        found += [f"{binary.name}: {name} of {why}" for why in package_violations(package, allowed, doc)]
     return found
 
 

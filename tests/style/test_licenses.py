@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from licenses import ALLOWED, gpl_violations, names_gpl, packages_of
+from licenses import (ALLOWED, HEADERS_IN_A_WHEEL, IN_A_WHEEL, archives_of, gpl_violations, names_gpl, package_violations,
+                      packages_of)
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "release"
@@ -14,6 +15,8 @@ PROGRAM = BUILD / "thalweg"
 # A module is built where there is MPI or PyTorch.
 MODULES = [*sorted(BUILD.glob("*.so")), *sorted((ROOT / "python" / "thalweg").glob("*.so"))]
 BINARIES = [PROGRAM, *MODULES]
+# What files say that tools fetch from PyPI: names with a version.
+FROM_PYPI = ("tools/setup", "tools/site/requirements.txt", "Makefile")
 
 
 @pytest.mark.parametrize("binary", BINARIES, ids=lambda path: path.name)
@@ -22,16 +25,50 @@ def test_nothing_linked_is_gpl(binary):
 
 
 def test_licenses_document_names_every_package_that_is_linked():
-    listed = set(re.findall(r"`([^`]+)`", (ROOT / "docs" / "licenses.md").read_text()))
-    missing = set().union(*(packages_of(binary) for binary in BINARIES)) - listed
+    missing = set().union(*(packages_of(binary) for binary in BINARIES)) - listed()
     assert missing == set(), "docs/licenses.md has no line for these packages"
+
+
+def listed():
+    return set(re.findall(r"`([^`]+)`", (ROOT / "docs" / "licenses.md").read_text()))
 
 
 def test_licenses_document_names_every_package_that_is_installed_to_build():
     setup = (ROOT / "tools" / "setup").read_text()
     libraries = re.search(r"# libraries\n(.*?)\n\s*#", setup, re.DOTALL).group(1).split()
-    listed = set(re.findall(r"`([^`]+)`", (ROOT / "docs" / "licenses.md").read_text()))
-    assert set(libraries) - listed == set(), "docs/licenses.md has no line for these packages"
+    assert set(libraries) - listed() == set(), "docs/licenses.md has no line for these packages"
+
+
+def pinned(text):
+    return {name.lower() for name in re.findall(r"\b([A-Za-z][\w.-]*)==\d", text)}
+
+
+def test_licenses_document_names_every_package_from_pypi():
+    names = set().union(*(pinned((ROOT / file).read_text()) for file in FROM_PYPI))
+    assert {"torch", "pandas", "jax", "lightning", "mkdocs"} <= names
+    assert names - {name.lower() for name in listed()} == set(), "docs/licenses.md has no line for these packages"
+
+
+def test_wheel__no_archive_in_it_is_gpl():
+    """In a wheel libraries are linked as archives, which ldd does not see."""
+    assert archives_of((ROOT / "cmake" / "ThalwegStandalone.cmake").read_text()) == set(IN_A_WHEEL)
+    assert [why for package in (*IN_A_WHEEL.values(), *HEADERS_IN_A_WHEEL) for why in package_violations(package)] == []
+
+
+def test_wheel__has_the_notices_of_all_that_is_in_it():
+    copied = re.search(r"^for package in ((?:[^;]|\n)*?); do\n.*copyright", (ROOT / "tools/wheel").read_text(), re.MULTILINE)
+    assert set(copied[1].replace("\\\n", " ").split()) == {*IN_A_WHEEL.values(), *HEADERS_IN_A_WHEEL}
+
+
+def test_catches_an_archive_that_is_gpl_or_unknown(tmp_path):
+    assert archives_of("set(X ${A}/libreadline.a -l:libm-2.a)") == {"libreadline.a", "libm-2.a"}
+    (tmp_path / "libreadline-dev").mkdir()
+    (tmp_path / "libreadline-dev/copyright").write_text(HEADER + "Files: *\nCopyright: A\nLicense: GPL-3+\n")
+    [found] = package_violations("libreadline-dev", doc=tmp_path)
+    assert "names the GPL" in found
+    [found] = package_violations("libbpf-dev", doc=tmp_path)
+    assert "is missing" in found
+    assert "names the GPL" in package_violations("libbpf-dev", allowed={})[0]
 
 
 def linked_with(tmp_path: Path, *libraries: str) -> Path:

@@ -82,3 +82,13 @@ def test_tracked_pictures_are_shown_by_a_page():
 def test_pictures_that_nobody_sees__would_be_found():
     files = ["docs/images/a.svg", "docs/measurements/images/b.svg", "reproduce/c.svg", "src/d.cc"]
     assert pictures_that_no_page_shows(files, ["![](../images/a.svg)", "[figure](images/b.svg)"]) == ["reproduce/c.svg"]
+
+
+X86 = re.compile(r"__x86_64__|__SSE\w+__|HWY_ARCH_X86|HWY_TARGET\b.*HWY_AVX|_?mmintrin\.h|__builtin_cpu_supports")
+
+
+def test_the_page_of_limits_names_what_is_written_for_x86():
+    found = {str(p.relative_to(ROOT / "src")) for p in sources() if (ROOT / "src") in p.parents and X86.search(p.read_text())}
+    table = (ROOT / "docs/limits.md").read_text().partition("| sources | on x86 | elsewhere |\n")[2].partition("\n\n")[0]
+    named = {name for line in table.splitlines() for name in re.findall(r"`([\w/.-]+)`", line.split("|")[1])}
+    assert len(found) >= 5 and found == named

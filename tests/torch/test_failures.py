@@ -58,6 +58,21 @@ def test_a_rank_that_does_not_call__the_timeout_ends_it():
     assert "rank 1" in words and "Timed out" in words and 0.5 < seconds < 3, words
 
 
+@pytest.mark.parametrize("seconds,said", [(1, "1.00 s"), (1.5, "1.50 s"), (0.25, "250 ms")])
+def test_a_timeout__is_said_as_it_was_given(seconds, said):
+    """Not what was left of it when the wait began, nor in another unit for another layer."""
+    def body(rank, size):
+        group = dist.new_group(timeout=timedelta(seconds=seconds))
+        dist.barrier(group)
+        if rank == 1:
+            time.sleep(2 * seconds)
+            return ""
+        return error_of(lambda: dist.all_reduce(torch.zeros(1000), group=group))
+
+    words = run_ranks(2, body)[0]
+    assert f"not over within {said}" in words and "rank 1" in words, words
+
+
 def test_a_work_may_be_waited_for_a_while_and_then_aborted():
     def body(rank, size):
         if rank == 1:

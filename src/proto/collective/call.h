@@ -31,6 +31,9 @@ class CollectiveCall {
   std::uint64_t signature = 0;  // equal on two ranks if both make the same call; not 0
   int priority = 0;             // data of the lowest leaves first
   Duration limit;
+  // The limit as the caller knows it, for errors. 0: it is `limit`.
+  Duration stated;
+  [[nodiscard]] Duration limit_in_words() const { return stated > Duration() ? stated : limit; }
   // Sets the times, counted from `now`. A call without times has no deadline yet.
   void set_times(Time now) {
     started = now;

@@ -129,6 +129,7 @@ DataVerdict Collective::on_data(Rank peer, const DataFrame& frame, CollectiveCal
 std::string Collective::on_control(Rank peer, std::uint32_t started, const ControlFrame& frame) {
   Peer& state = at(peer);
   state.started = std::max(state.started, started);
+  state.silent = false;
   if (const auto* ask = std::get_if<AskFrame>(&frame)) answer(peer, *ask);
   if (const auto* reply = std::get_if<AnswerFrame>(&frame)) take_answer(peer, *reply);
   if (const auto* abort = std::get_if<AbortFrame>(&frame)) fail(error_of(*abort));

@@ -16,6 +16,10 @@
 // one rank further with every question. The rank that waits for the last one itself gives up a
 // moment before its deadline, and all ranks get its error.
 //
+// Roll call. A call whose data moves by other means than streams cannot say whom it waits for.
+// Before such a call is late, call_roll() asks all connected ranks, and the one that says nothing
+// hangs.
+//
 // Failure. The first failure breaks the communicator: all operations end with it. All connected
 // ranks are told, and they tell theirs.
 //
@@ -114,6 +118,12 @@ class Collective {
   // When on_timer() is to be called. None: nothing waits.
   [[nodiscard]] std::optional<Time> next_timer() const;
 
+  // Roll call.
+  void call_roll();
+  // Breaks the communicator if a connected rank has said nothing since. `limit`: of the call that
+  // is late.
+  void fail_missing(Duration limit);
+
   // Failure.
   // Breaks the communicator, unless it is broken.
   // All ranks get the code, the text and the rank to blame.
@@ -148,6 +158,7 @@ class Collective {
     bool connected = false;
     bool left = false;                    // it said that it leaves
     bool drops = false;                   // its data is worthless
+    bool silent = false;                  // it has said nothing since the roll call
     std::uint32_t started = 0;            // the last operation that it is known to have started
     std::uint32_t stalled_operation = 0;  // of the frame that waits; 0: none
     Time stalled_at;                      // since when, or when the peer was last told
@@ -198,6 +209,7 @@ class Collective {
   void report_difference(Rank peer, std::uint32_t number, const std::string& ours,
                          const std::string& theirs);
   void tell_stalled(Time now);
+  [[nodiscard]] std::optional<Rank> silent_rank() const;
   // The last rank in the chain of ranks that the call waits for, as far as is known.
   [[nodiscard]] std::optional<Rank> culprit_of(const CollectiveCall& call) const;
   // This rank waits for the last rank in the chain itself: that one does not say that it waits for

@@ -49,7 +49,8 @@ void Collective::encode_state(std::string& out) const {
     encode_error(out, call->lost);
   }
   for (const Peer& peer : peers_) {
-    encode(out, (peer.connected ? 1 : 0) + (peer.left ? 2 : 0) + (peer.drops ? 4 : 0));
+    encode(out, (peer.connected ? 1 : 0) + (peer.left ? 2 : 0) + (peer.drops ? 4 : 0) +
+                    (peer.silent ? 8 : 0));
     encode(out, peer.started);
     encode(out, peer.stalled_operation);
     if (peer.stalled_operation != 0) encode(out, peer.stalled_at);

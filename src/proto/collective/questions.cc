@@ -7,6 +7,17 @@
 #include "proto/collective/collective.h"
 
 namespace thalweg::proto {
+namespace {
+
+std::string late_begin(Duration limit) {
+  return fmt::format("not over within {}", to_human(limit));
+}
+
+std::string hangs(int rank) {
+  return fmt::format("rank {} is connected and does not answer: it hangs", rank);
+}
+
+}  // namespace
 
 // The rank that waits for the last one in the chain gives up a moment early, so that the others
 // hear of it before their own deadline. A rank that was never connected to that one knows less, and
@@ -134,6 +145,33 @@ void Collective::tell_stalled(Time now) {
   }
 }
 
+// The last call is one that the peers made, too, or are about to make.
+void Collective::call_roll() {
+  if (broken_ || started_ == 0) return;
+  const Past& last = past_[started_ % kPast];
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    if (!peers_[i].connected) continue;
+    peers_[i].silent = true;
+    say(Rank(static_cast<std::int32_t>(i)), AskFrame{started_, last.signature, last.text});
+  }
+}
+
+std::optional<Rank> Collective::silent_rank() const {
+  // What a peer says behind a frame that stalls its stream is not read.
+  const auto place = std::ranges::find_if(peers_, [](const Peer& peer) {
+    return peer.connected && peer.silent && peer.stalled_operation == 0;
+  });
+  if (place == peers_.end()) return std::nullopt;
+  return Rank(static_cast<std::int32_t>(place - peers_.begin()));
+}
+
+void Collective::fail_missing(Duration limit) {
+  const std::optional<Rank> rank = silent_rank();
+  if (!rank) return;
+  fail({ErrorCode::kTimeout, fmt::format("{}: {}", late_begin(limit), hangs(rank->value())),
+        rank->value()});
+}
+
 std::optional<Rank> Collective::culprit_of(const CollectiveCall& call) const {
   const std::optional<Rank> rank = call.waits_for();
   if (!rank || is_last_in_chain(call)) return rank;
@@ -174,7 +212,7 @@ Error Collective::late_error(const CollectiveCall& call) const {
 
 std::string Collective::late_text(const CollectiveCall& call) const {
   const std::optional<Rank> rank = call.waits_for();
-  const std::string begin = fmt::format("not over within {}", to_human(call.limit));
+  const std::string begin = late_begin(call.limit_in_words());
   if (!rank) return begin;
   const int name = rank->value();
   if (!at(*rank).connected) return fmt::format("{}: rank {} never connected", begin, name);
@@ -182,9 +220,7 @@ std::string Collective::late_text(const CollectiveCall& call) const {
     return fmt::format("{}: {}", begin, obstacle);
   }
   const AnswerFrame* reply = answer_of(*rank, call);
-  if (reply == nullptr) {
-    return fmt::format("{}: rank {} is connected and does not answer: it hangs", begin, name);
-  }
+  if (reply == nullptr) return fmt::format("{}: {}", begin, hangs(name));
   if (reply->waits_for == rank_) {
     return fmt::format("{}: rank {} and rank {} wait for each other", begin, rank_.value(), name);
   }

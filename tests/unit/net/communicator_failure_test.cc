@@ -151,6 +151,36 @@ INSTANTIATE_TEST_SUITE_P(
                    {"broadcast of 10 float32, root "}}),
     [](const auto& each) { return each.param.name; });
 
+// Over streams of one engine and of two, and in both kinds of operations.
+TEST(Communicator, timeout__is_said_as_it_was_given) {
+  CommunicatorOptions two;
+  two.channels = 2;
+  two.channel_bytes = 1000;
+  for (const CommunicatorOptions& each : {CommunicatorOptions(), two}) {
+    run_ranks(2, each, [](Communicator& all) {
+      ASSERT_TRUE(sum<float>(all, 100'000).ok());
+      if (all.rank() == 1) {
+        std::this_thread::sleep_for(1500ms);
+        return;
+      }
+      const CallOptions options{.deadline = 700ms, .patience = 100ms};
+      const Status late = sum<float>(all, 100'000, options);
+      ASSERT_FALSE(late.ok());
+      expect_says(late.error().message(), {"not over within 700 ms: rank 1"});
+    });
+  }
+  run_ranks(2, {}, [](Communicator& all) {
+    std::vector<float> values(8);
+    if (all.rank() == 0) {
+      const Status late =
+          all.recv(TensorSpan::of(values), 1, 3, {.deadline = 300ms, .patience = 50ms}).error();
+      expect_says(late.error().message(), {"within 300 ms"});
+    }
+    expect_says(sum<float>(all, 8, {.patience = -1ns}).error().message(),
+                {"patience: -1 ns; 0 or"});
+  });
+}
+
 TEST(Communicator, broadcast__two_roots_that_send_are_found_out_by_the_next_call) {
   const Outcome outcome = outcome_of(2, [](Communicator& all) {
     std::vector<float> values(10);

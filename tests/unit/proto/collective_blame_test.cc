@@ -207,5 +207,43 @@ TEST(CollectiveBlame, deadline__those_who_know_more_speak_first) {
   }
 }
 
+// A call whose data moves by other means is about to be late, on rank 0 of four.
+TEST(CollectiveBlame, roll__the_rank_that_says_nothing_is_named) {
+  Collective core(Rank(0), 4);
+  for (const int peer : {1, 2}) core.on_connected(Rank(peer));
+  WaitingCall call(1, {Rank(1)});
+  core.start(call);
+  core.finish(call);
+  core.call_roll();
+  const auto asked = said<AskFrame>(core, 2);
+  ASSERT_EQ(asked.size(), 1U);
+  EXPECT_EQ(asked[0], (AskFrame{1, 5, "barrier"}));
+  EXPECT_EQ(core.on_control(Rank(1), 1, AnswerFrame{1, 5, std::nullopt, "barrier"}), "");
+  core.fail_missing(Duration::milliseconds(20'000));
+  EXPECT_EQ(message_of(core),
+            "not over within 20.0 s: rank 2 is connected and does not answer: it hangs");
+  EXPECT_EQ(core.broken()->code(), ErrorCode::kTimeout);
+  EXPECT_EQ(core.broken()->rank(), 2);
+  // The others are told.
+  EXPECT_EQ(said<AbortFrame>(core, 1).size(), 1U);
+}
+
+TEST(CollectiveBlame, roll__nobody_is_named_who_answers_or_cannot_be_read) {
+  Collective core(Rank(0), 4);
+  for (const int peer : {1, 2}) core.on_connected(Rank(peer));
+  core.call_roll();
+  core.fail_missing(Duration::milliseconds(20'000));
+  EXPECT_FALSE(core.broken()) << "nothing was called, so nobody was asked";
+  WaitingCall call(1, {Rank(1)});
+  core.start(call);
+  core.finish(call);
+  core.call_roll();
+  EXPECT_EQ(core.on_control(Rank(1), 1, AnswerFrame{1, 5, std::nullopt, "barrier"}), "");
+  // Rank 2 has made a later call, whose data is before its answer.
+  core.on_stall(Rank(2), 2, after_ms(1));
+  core.fail_missing(Duration::milliseconds(20'000));
+  EXPECT_FALSE(core.broken());
+}
+
 }  // namespace
 }  // namespace thalweg::proto

@@ -58,6 +58,12 @@ Status Communicator::Core::prepare_atp(const net::SocketAddress& address, const 
     const auto alive = engine.lock();
     return alive ? alive->broken() : std::optional<Error>(net::has_left());
   };
+  atp.call_roll = [engine = std::weak_ptr(engine_)] {
+    if (const auto alive = engine.lock()) alive->call_roll();
+  };
+  atp.fail_missing = [engine = std::weak_ptr(engine_)](Duration limit) {
+    if (const auto alive = engine.lock()) alive->fail_missing(limit);
+  };
   THALWEG_TRY(atp_, net::AtpEngine::make(std::move(atp), until));
   return ok_status();
 }
@@ -128,6 +134,7 @@ Result<std::shared_ptr<Operation::State>> Communicator::Core::start_atp(
   comparison->scratch.resize(sizeof(std::int32_t));
   net::lay_over(*comparison, plan.get(), comparison->scratch.data());
   op->limit = comparison->limit;
+  op->stated = comparison->stated;
   watch(*op, {.name = "allreduce",
               .bytes = tensor.elements * static_cast<std::int64_t>(size_of(tensor.type)),
               .transport = "atp",

@@ -41,9 +41,7 @@ Result<net::AutoTurn> Communicator::Core::choose(TensorSpan tensor, const CallOp
   THALWEG_TRY_STATUS(at_home());
   // What is wrong with a call must be found before a candidate is dealt to it, because the other
   // ranks do not count a call that does not start.
-  if (options.deadline <= std::chrono::nanoseconds(0)) {
-    return Error(fmt::format("deadline: {} ns; it must be above 0", options.deadline.count()));
-  }
+  THALWEG_TRY_STATUS(check_times(options));
   if (options.residual != nullptr && options.op != ReduceOp::kMean) {
     return Error("residual: only an allreduce by mean over tcp or dlcp has one");
   }
@@ -187,6 +185,7 @@ Result<std::shared_ptr<net::PlannedOperation>> Communicator::Core::start_combini
                       {.op = op,
                        .priority = std::numeric_limits<int>::min(),
                        .deadline = options.deadline,
+                       .patience = options.patience,
                        .transport = Transport::kTcp},
                       plan));
   state->scratch.resize(count * sizeof(double));

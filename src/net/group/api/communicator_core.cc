@@ -128,9 +128,7 @@ Result<std::shared_ptr<net::Mailbox>> Communicator::Core::Messages::get() {
 Result<std::shared_ptr<net::MessageOperation>> Communicator::Core::message(
     const Message& message, const CallOptions& options) {
   THALWEG_TRY_STATUS(at_home());
-  if (options.deadline <= std::chrono::nanoseconds(0)) {
-    return Error(fmt::format("deadline: {} ns; it must be above 0", options.deadline.count()));
-  }
+  THALWEG_TRY_STATUS(check_times(options));
   const bool any = !message.sends && message.peer == kAnyPeer;
   if (!any && (message.peer < 0 || message.peer >= size_)) {
     return Error(fmt::format("{}: {}; from 0 to {} are allowed",
@@ -146,7 +144,8 @@ Result<std::shared_ptr<net::MessageOperation>> Communicator::Core::message(
   op->sends = message.sends;
   op->peer = message.peer;
   op->tag = static_cast<std::uint32_t>(message.tag);
-  op->limit = to_duration(options.deadline);
+  op->stated = to_duration(options.deadline);
+  op->limit = op->stated + to_duration(options.patience);
   op->on_over = options.on_over;
   op->text = fmt::format("{} of {} {} {} {}, tag {}", message.sends ? "send" : "recv",
                          message.elements, name_of(message.type), message.sends ? "to" : "from",
@@ -219,9 +218,7 @@ Result<std::shared_ptr<net::PlannedOperation>> Communicator::Core::prepare(
     const Call& call, const CallOptions& options, std::shared_ptr<const net::PreparedPlan>& plan,
     bool awaited) {
   THALWEG_TRY_STATUS(at_home());
-  if (options.deadline <= std::chrono::nanoseconds(0)) {
-    return Error(fmt::format("deadline: {} ns; it must be above 0", options.deadline.count()));
-  }
+  THALWEG_TRY_STATUS(check_times(options));
   if (call.root < 0 || call.root >= size_) {
     return Error(fmt::format("root: {}; from 0 to {} are allowed", call.root, size_ - 1));
   }
@@ -233,7 +230,8 @@ Result<std::shared_ptr<net::PlannedOperation>> Communicator::Core::prepare(
   }
   op->awaited = awaited;
   op->priority = options.priority;
-  op->limit = to_duration(options.deadline);
+  op->stated = to_duration(options.deadline);
+  op->limit = op->stated + to_duration(options.patience);
   if (options.on_over) op->on_over = options.on_over;
   // A pointer without ownership: the operation holds the plan.
   plan = {std::shared_ptr<void>(), op->known->plan.get()};
@@ -309,6 +307,16 @@ Result<std::shared_ptr<const net::KnownCall>> Communicator::Core::know(const Cal
   // Another thread may have added it already. The key views the scheme of the KnownCall that it
   // leads to.
   return known_.try_emplace(known->key, known).first->second;
+}
+
+Status Communicator::Core::check_times(const CallOptions& options) {
+  if (options.deadline <= std::chrono::nanoseconds(0)) {
+    return Error(fmt::format("deadline: {} ns; it must be above 0", options.deadline.count()));
+  }
+  if (options.patience < std::chrono::nanoseconds(0)) {
+    return Error(fmt::format("patience: {} ns; 0 or more is allowed", options.patience.count()));
+  }
+  return ok_status();
 }
 
 Duration Communicator::Core::to_duration(std::chrono::nanoseconds ns) {

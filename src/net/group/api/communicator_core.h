@@ -185,6 +185,7 @@ class Communicator::Core {
                                                                 const CallOptions& options);
   // A week at most, which is as good as forever.
   static Duration to_duration(std::chrono::nanoseconds ns);
+  static Status check_times(const CallOptions& options);
   // The number by which ranks compare calls, from a call in words.
   static std::uint64_t signature_of(const std::string& text);
   [[nodiscard]] std::uint32_t dlcp_payload() const;

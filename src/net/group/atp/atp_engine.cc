@@ -27,6 +27,16 @@ constexpr Duration kFindJobTime = Duration::milliseconds(10'000);
 // How often the engine checks whether the communicator is broken.
 constexpr auto kLook = std::chrono::milliseconds(50);
 
+// A rank that waits for a sum in vain knows at this time before the deadline, so that all can find
+// out by then whether one of them hangs.
+Duration before_limit(Duration limit) { return std::min(limit / 8, Duration::milliseconds(500)); }
+// By then ranks have had this long to answer.
+Duration roll_time(Duration limit) { return std::min(limit / 4, Duration::milliseconds(1'000)); }
+// How often a rank looks whether it was told who hangs; and how often it looks at least, so that it
+// has read all answers if it was itself stopped for a while.
+constexpr auto kTurn = std::chrono::milliseconds(20);
+constexpr int kLeastTurns = 5;
+
 // The address in what a rank published: "host:port" and, after a space, the rank's host in the
 // topology.
 std::string address_in(const std::string& member) { return member.substr(0, member.find(' ')); }
@@ -167,6 +177,7 @@ void AtpEngine::start(const std::shared_ptr<AtpOperation>& op,
                       const std::function<void()>& compare) {
   const auto entry = std::make_shared<Entry>(
       Entry{.op = op, .comparison = comparison, .limit = monotonic_now() + op->limit});
+  entry->roll_at = entry->limit - before_limit(op->limit) - roll_time(op->limit);
   if (options_.rank == 0) set_told(*comparison, told_);
   bool given = false;
   {
@@ -176,6 +187,7 @@ void AtpEngine::start(const std::shared_ptr<AtpOperation>& op,
       entry->number = succession_->call(op->elements);
       waiting_.push_back(entry);
       ++in_flight_;
+      rolls_.insert(entry->roll_at);
       give();
     }
   }
@@ -207,7 +219,8 @@ void AtpEngine::give(const std::shared_ptr<Entry>& entry) {
   reduction.data = op.tensor;
   reduction.elements = op.elements;
   reduction.purpose = static_cast<std::uint8_t>(op.op);
-  reduction.deadline = std::max(entry->limit - monotonic_now(), Duration::milliseconds(1));
+  reduction.deadline =
+      std::max(entry->limit - before_limit(op.limit) - monotonic_now(), Duration::milliseconds(1));
   reduction.done = [this, entry](Status status) {
     const std::lock_guard lock(mutex_);
     entry->sum = std::move(status);
@@ -254,16 +267,40 @@ void AtpEngine::run() {
       if (cause) node_->fail(*cause);
       lock.lock();
       failed_ = cause.has_value();
+      call_roll(lock);
       continue;
     }
     if (ended_.empty()) return;
     const std::shared_ptr<Entry> entry = std::move(ended_.front());
     ended_.pop_front();
     --in_flight_;
+    rolls_.erase(rolls_.find(entry->roll_at));
     lock.unlock();
     finish(*entry);
     lock.lock();
   }
+}
+
+void AtpEngine::call_roll(std::unique_lock<std::mutex>& lock) {
+  if (failed_ || rolls_.empty() || rolled_for_ == *rolls_.begin()) return;
+  if (monotonic_now() < *rolls_.begin()) return;
+  rolled_for_ = *rolls_.begin();
+  lock.unlock();
+  options_.call_roll();
+  lock.lock();
+}
+
+void AtpEngine::find_culprit(const Entry& entry) {
+  if (std::exchange(looked_for_culprit_, true)) return;  // all operations ended with the first
+  for (int turn = 0; turn < kLeastTurns || monotonic_now() < entry.limit; ++turn) {
+    if (options_.broken()) return;
+    if (turn == kLeastTurns) {
+      options_.fail_missing(entry.op->limit_in_words());
+      options_.call_roll();  // a rank may have stopped since it answered
+    }
+    std::this_thread::sleep_for(kTurn);
+  }
+  options_.fail_missing(entry.op->limit_in_words());
 }
 
 // If the sum is there, all ranks have made the call, so the comparison ends soon; otherwise at its
@@ -271,8 +308,12 @@ void AtpEngine::run() {
 void AtpEngine::finish(const Entry& entry) {
   AtpOperation& op = *entry.op;
   const Status compared = entry.comparison->host->wait(*entry.comparison);
-  const Status status =
-      compared.ok() && !entry.sum->ok() ? Status(entry.sum->error().within(op.text)) : compared;
+  Status status = compared;
+  if (compared.ok() && !entry.sum->ok()) {
+    const Error& why = entry.sum->error();
+    if (why.code() == ErrorCode::kTimeout && !why.rank()) find_culprit(entry);
+    status = options_.broken().value_or(why).within(op.text);  // all ranks have that one's words
+  }
   if (status.ok() && op.last_step) op.last_step();
   std::optional<std::uint32_t> told;
   if (compared.ok()) told = told_in(*entry.comparison);

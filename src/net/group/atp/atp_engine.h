@@ -18,6 +18,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -57,6 +58,9 @@ struct AtpEngineOptions {
   std::function<Result<std::string>(const std::string& key, Time until)> find;
   // Returns why the communicator is broken; none: it is not.
   std::function<std::optional<Error>()> broken;
+  // Of the engine that compares the calls.
+  std::function<void()> call_roll;
+  std::function<void(Duration limit)> fail_missing;
 };
 
 // An allreduce over ATP.
@@ -111,6 +115,7 @@ class AtpEngine final : public OperationHost {
     std::shared_ptr<AtpOperation> op;
     std::shared_ptr<PlannedOperation> comparison;
     Time limit = {};
+    Time roll_at = {};
     std::uint64_t number = 0;        // AtpSuccession's
     bool compares = false;           // the comparison has started
     std::optional<Status> sum = {};  // how the node ended it
@@ -145,6 +150,12 @@ class AtpEngine final : public OperationHost {
   // the mutex.
   void pass_on(const std::shared_ptr<Entry>& entry);
   void finish(const Entry& entry);
+  // Calls the roll if the oldest operation is about to be late. Requires the mutex, and releases it
+  // meanwhile.
+  void call_roll(std::unique_lock<std::mutex>& lock);
+  // A sum did not come in time, though all ranks made the call: the communicator breaks if a rank
+  // does not answer here, or says so elsewhere by the operation's deadline.
+  void find_culprit(const Entry& entry);
   void wait_for_others();
 
   AtpEngineOptions options_;
@@ -170,11 +181,14 @@ class AtpEngine final : public OperationHost {
   std::uint32_t job_ = 0;                       // of the last operation that the node was given
   std::deque<std::shared_ptr<Entry>> waiting_;  // for the node to get them
   std::deque<std::shared_ptr<Entry>> ended_;
-  int in_flight_ = 0;  // started and not ended
+  int in_flight_ = 0;               // started and not ended
+  std::multiset<Time> rolls_;       // when they are about to be late, unless they are over
+  std::optional<Time> rolled_for_;  // the one of these for which the roll was called last
   bool leaving_ = false;
   bool left_ = false;
   bool failed_ = false;  // the node was told that the communicator is broken
   std::thread thread_;
+  bool looked_for_culprit_ = false;  // of thread_ alone
 };
 
 }  // namespace thalweg::net

@@ -204,6 +204,7 @@ void Channels::divide(const std::shared_ptr<Op>& op, std::size_t count) {
     part->part_step = op->part_step;
     part->priority = op->priority;
     part->awaited = op->awaited && i == 0;
+    part->stated = op->stated;
     part->limit = i == 0 || op->is_dlcp ? op->limit : op->limit + kFirstSay;
     if (op->notes) part->notes = std::make_shared<StepNotes>();
     for (std::size_t b = 0; b < op->memory.size(); ++b) {

@@ -36,7 +36,10 @@ double DlcpOperation::bound_of(plan::TransferKind kind) const {
 }
 
 std::chrono::nanoseconds DlcpOperation::longest() const {
-  return std::chrono::nanoseconds(limit.ps() / 1000);
+  constexpr Duration kMore = Duration::milliseconds(1'000);
+  constexpr Duration kMost = Duration::milliseconds(24LL * 3600 * 1000);  // an endpoint takes
+  const Duration each = limit < kMost - kMore ? limit + kMore : limit;
+  return std::chrono::nanoseconds(each.ps() / 1000);
 }
 
 // Divides a chunk into equal parts, one per way. Each part is a transfer with the chunk's bound.

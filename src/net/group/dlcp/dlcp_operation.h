@@ -97,6 +97,8 @@ class DlcpOperation final : public PlannedOperation,
   [[nodiscard]] exec::Run segments_of(const Part& part, ElementRange range) const;
   // The elements of a part that these segments of its chunk hold; none if they are of other parts.
   [[nodiscard]] ElementRange elements_of(const Part& part, exec::Run segments) const;
+  // The deadline of each transfer. It comes after the call's own, at which the protocol, which
+  // knows whom to blame, ends all of them.
   [[nodiscard]] std::chrono::nanoseconds longest() const;
 
   // Posts the receives of one arrival.

@@ -202,6 +202,18 @@ void Engine::break_with(const Error& why) {
   exchange_.settle();
 }
 
+void Engine::call_roll() {
+  const Lock lock(mutex_);
+  core_.call_roll();
+  exchange_.settle();
+}
+
+void Engine::fail_missing(Duration limit) {
+  const Lock lock(mutex_);
+  core_.fail_missing(limit);
+  exchange_.settle();
+}
+
 void Engine::abandon(const Error& why) {
   inbox_.put(why);
   eventfd_write(wake_.get(), 1);

@@ -92,6 +92,11 @@ class Engine final : public OperationHost,
   // ever blocking.
   void break_with(const Error& why);
   void abandon(const Error& why);
+  // For operations that this engine only compares, when they are about to be late: asks all
+  // connected ranks where they are, and breaks the communicator if one has said nothing since
+  // (proto::Collective's roll call).
+  void call_roll();
+  void fail_missing(Duration limit);
   [[nodiscard]] Status wait(Operation::State& op) override;
   [[nodiscard]] bool over(const Operation::State& op) override;
   // Tells the other ranks that this one leaves, and fails the operations in flight.

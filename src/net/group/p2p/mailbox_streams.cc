@@ -26,8 +26,8 @@ constexpr Duration kLongestMessageLinger = Duration::milliseconds(1000);
 
 Error late(const MessageOperation& op, const std::string& what) {
   const auto peer = op.peer == kAnyPeer ? std::nullopt : std::optional<int>(op.peer);
-  return {ErrorCode::kTimeout, fmt::format("{}: {} within {}", op.text, what, to_human(op.limit)),
-          peer};
+  return {ErrorCode::kTimeout,
+          fmt::format("{}: {} within {}", op.text, what, to_human(op.limit_in_words())), peer};
 }
 
 }  // namespace
