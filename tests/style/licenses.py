@@ -1,4 +1,5 @@
 """Which licences the libraries have that a program or module is linked to, by Debian's own records."""
+import functools
 import re
 import subprocess
 from pathlib import Path
@@ -57,6 +58,7 @@ def linked_libraries(binary: Path) -> list[tuple[str, Path | None]]:
     return found
 
 
+@functools.cache  # dpkg reads the lists of all packages each time
 def package_of(file: Path) -> str | None:
     """The Debian package that holds a file. A package may name it by its path before /lib became a link to /usr/lib."""
     real = str(file.resolve())
