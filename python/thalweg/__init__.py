@@ -16,8 +16,16 @@ What is in thalweg.lab is not part of the API.
 import importlib
 import importlib.util
 import os
+from typing import TYPE_CHECKING, Any
 
 from thalweg.options import Options
+
+if TYPE_CHECKING:  # what __getattr__ finds
+    from thalweg.arrays import (Communicator, all_gather, all_to_all, allreduce, barrier, broadcast, init, rank,
+                                reduce_scatter, shutdown, size)
+    from thalweg.errors import (BadArgument, Cancelled, Error, InternalError, Mismatch, NoResource, PeerLost,
+                                Timeout)
+    from thalweg.optimizer import DistributedOptimizer
 
 __version__ = "0.1.0"
 # Names and the modules that define them. A module is imported when one of its names is first used,
@@ -34,7 +42,7 @@ if importlib.util.find_spec("torch") is None:
 __all__ = ["Options", "__version__", *_LATER]
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'thalweg' has no attribute {name!r}")
     return getattr(importlib.import_module(_LATER[name]), name)

@@ -10,8 +10,12 @@ ranks from the launcher's environment (docs/launching.md); init() makes one with
 Needs NumPy, but not PyTorch.
 """
 import importlib
+from typing import Any, TypeVar
 
 import numpy as np
+
+# An array, and an array of the same framework.
+Array = TypeVar("Array")
 
 TIMEOUT_S = 60.0
 # Packages whose arrays belong to a framework of another name.
@@ -78,7 +82,8 @@ class Communicator:
     on all ranks.
     """
 
-    def __init__(self, rank=None, size=None, store="", group="world", timeout=TIMEOUT_S):
+    def __init__(self, rank: int | None = None, size: int | None = None, store: str = "",
+                 group: str = "world", timeout: float = TIMEOUT_S) -> None:
         """Meets the other ranks.
 
         rank, size, store ("host:port"): the launcher's environment has them if they are left out.
@@ -89,28 +94,28 @@ class Communicator:
         self._native = _native().Communicator(rank, size, store, group, self._timeout)
 
     @property
-    def rank(self):
+    def rank(self) -> int:
         return self._native.rank
 
     @property
-    def size(self):
+    def size(self) -> int:
         return self._native.size
 
-    def allreduce(self, array, op="sum"):
+    def allreduce(self, array: Array, op: str = "sum") -> Array:
         """Returns the reduction of all ranks' arrays. op: sum, product, min, max or mean."""
         host, kind, back = _elements(array)
         out = np.array(host, order="C")
         self._native.allreduce(_place(out, kind), op, self._timeout)
         return back(out)
 
-    def broadcast(self, array, root=0):
+    def broadcast(self, array: Array, root: int = 0) -> Array:
         """Returns the root's array. Those of the other ranks only give its shape and type."""
         host, kind, back = _elements(array)
         out = np.array(host, order="C")
         self._native.broadcast(_place(out, kind), root, self._timeout)
         return back(out)
 
-    def all_gather(self, array):
+    def all_gather(self, array: Array) -> Array:
         """Returns the arrays of all ranks, stacked along a new first dimension in rank order."""
         host, kind, back = _elements(array)
         own = np.ascontiguousarray(host)
@@ -118,7 +123,7 @@ class Communicator:
         self._native.all_gather(_place(own, kind), _place(out, kind), self._timeout)
         return back(out)
 
-    def reduce_scatter(self, array, op="sum"):
+    def reduce_scatter(self, array: Array, op: str = "sum") -> Array:
         """Returns this rank's part of the reduction.
 
         The first dimension of `array` counts the parts, one for each rank; the result lacks it.
@@ -128,7 +133,7 @@ class Communicator:
         self._native.reduce_scatter(_place(own, kind), _place(out, kind), op, self._timeout)
         return back(out)
 
-    def all_to_all(self, array):
+    def all_to_all(self, array: Array) -> Array:
         """Sends part r of the first dimension to rank r, and returns the parts sent to this rank.
 
         Part r of the result comes from rank r.
@@ -145,11 +150,11 @@ class Communicator:
                              f"the number of ranks, {self.size}")
         return np.ascontiguousarray(host), kind, back
 
-    def barrier(self):
+    def barrier(self) -> None:
         """Returns when all ranks have called it."""
         self._native.barrier(self._timeout)
 
-    def close(self):
+    def close(self) -> None:
         """Leaves the group. Later calls fail."""
         self._native.close()
 
@@ -157,7 +162,7 @@ class Communicator:
 _all = None  # the communicator of the functions below
 
 
-def init(**options):
+def init(**options: Any) -> Communicator:
     """Makes and returns the communicator that the functions of this module use.
 
     The options are those of Communicator.
@@ -169,7 +174,7 @@ def init(**options):
     return _all
 
 
-def shutdown():
+def shutdown() -> None:
     """Closes the communicator that the functions of this module use.
 
     init() may make another one, with another `group`.
@@ -184,33 +189,33 @@ def _current():
     return _all if _all is not None else init()
 
 
-def rank():
+def rank() -> int:
     return _current().rank
 
 
-def size():
+def size() -> int:
     return _current().size
 
 
-def allreduce(array, op="sum"):
+def allreduce(array: Array, op: str = "sum") -> Array:
     return _current().allreduce(array, op)
 
 
-def broadcast(array, root=0):
+def broadcast(array: Array, root: int = 0) -> Array:
     return _current().broadcast(array, root)
 
 
-def all_gather(array):
+def all_gather(array: Array) -> Array:
     return _current().all_gather(array)
 
 
-def reduce_scatter(array, op="sum"):
+def reduce_scatter(array: Array, op: str = "sum") -> Array:
     return _current().reduce_scatter(array, op)
 
 
-def all_to_all(array):
+def all_to_all(array: Array) -> Array:
     return _current().all_to_all(array)
 
 
-def barrier():
+def barrier() -> None:
     _current().barrier()

@@ -48,7 +48,7 @@ class Options:
     switch_address: str = ""
     auto: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.transport not in ("tcp", "dlcp", "atp", "auto"):
             raise ValueError(f"transport: {self.transport!r}; "
                              "'tcp', 'dlcp', 'atp' and 'auto' are allowed")
@@ -66,7 +66,7 @@ class Options:
         if not self.line_rate_gbps >= 0:
             raise ValueError(f"line_rate_gbps: {self.line_rate_gbps}; 0 or more is allowed")
 
-    def topology_text(self):
+    def topology_text(self) -> str:
         """Reads `topology` as the communicator takes it.
 
         Returns
@@ -94,6 +94,6 @@ class Options:
                 "allowed") from error
 
     @property
-    def by_switch(self):
+    def by_switch(self) -> bool:
         """Whether a switch may sum for this group."""
         return self.transport in ("atp", "auto")

@@ -70,6 +70,8 @@ def test_files__are_linked_to_what_every_machine_has(environment):
     names = {path.name.split(".")[0] for path in modules}
     backends = {name for name in names if re.fullmatch(r"_C_torch2_\d+", name)}
     assert names == backends | {"_arrays", "_ps", "_sync"} and len(backends) >= max(1, len(OTHERS)), names
+    stubs = {path.name for path in (ROOT / "python/thalweg").glob("*.pyi")}
+    assert stubs | {"py.typed"} <= {path.name for path in modules[0].parent.iterdir()}
     for file in [environment / "bin/thalweg", *modules]:
         others = {name for name in linked(file) if not EVERYWHERE.fullmatch(name)}
         assert {name for name in others if not PYTORCH.fullmatch(name)} == set(), file

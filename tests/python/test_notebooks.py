@@ -64,6 +64,8 @@ def test_simulating():
     assert names["result"].finished and len(names["frame"]) == 12
     assert (names["slowdown"] > 1).all() and set(names["slowdown"].index) == {"ring", "halving-doubling"}
     assert any("<svg" in text for text in all_shown)
+    lines = {line.get_label(): list(line.get_ydata()) for line in names["axes"].get_lines()}
+    assert lines == {scheme: list(names["table"][scheme]) for scheme in ("halving-doubling", "ring")}
 
 
 @needs_namespaces

@@ -58,7 +58,8 @@ struct AtpEngineOptions {
   std::function<Result<std::string>(const std::string& key, Time until)> find;
   // Returns why the communicator is broken; none: it is not.
   std::function<std::optional<Error>()> broken;
-  // Of the engine that compares the calls.
+  // The engine that compares the calls asks all ranks where they are, and breaks the communicator
+  // if one has not answered (Engine::call_roll()).
   std::function<void()> call_roll;
   std::function<void(Duration limit)> fail_missing;
 };
