@@ -103,7 +103,22 @@ std::uint64_t Scoreboard::mark_lost() {
   return fresh;
 }
 
+std::uint64_t Scoreboard::mark_lost_again(Time then) {
+  std::uint64_t fresh = 0;
+  for (; !resent_.empty() && resent_.front().time < then; resent_.pop()) {
+    const std::uint64_t number = resent_.front().number;
+    if (number < first_ || at(number).acknowledged) continue;
+    Segment& segment = at(number);
+    segment.again = false;
+    in_flight_ -= segment.payload;
+    fresh += segment.payload;
+    again_ = std::min(again_, number);
+  }
+  return fresh;
+}
+
 void Scoreboard::lose_all() {
+  resent_.clear();
   in_flight_ = 0;
   lost_ = 0;
   for (std::uint64_t number = first_; number < end(); ++number) {
@@ -126,7 +141,8 @@ const Scoreboard::Segment* Scoreboard::next_lost() {
   return nullptr;
 }
 
-void Scoreboard::sent_again() {
+void Scoreboard::sent_again(Time now) {
+  resent_.push({now, again_});
   Segment& segment = at(again_);
   segment.again = true;
   in_flight_ += segment.payload;

@@ -12,6 +12,7 @@
 // lost,
 //    above_edge_ are acknowledged, and these are at most dup_acks.
 // 3. Before again_ no lost segment waits to be sent again.
+// 4. Whatever was sent again and is not acknowledged is in resent_, once, in the order of times.
 #pragma once
 
 #include <cstdint>
@@ -46,12 +47,15 @@ class Scoreboard {
   std::uint64_t acknowledge(const SackBlocks& sack);
   // Finds the segments that are lost by now. Returns their bytes.
   std::uint64_t mark_lost();
+  // A packet has arrived that was sent so much later that whatever was sent again before `then` is
+  // lost once more. Returns its bytes.
+  std::uint64_t mark_lost_again(Time then);
   // A timeout: every segment that is not acknowledged is lost, those sent again included.
   void lose_all();
   // The first lost segment to send again; null if there is none. It is valid until the next call.
   [[nodiscard]] const Segment* next_lost();
   // The segment of next_lost(), which is not null, was sent again.
-  void sent_again();
+  void sent_again(Time now);
 
   // Bytes.
   [[nodiscard]] std::uint64_t in_flight() const { return in_flight_; }
@@ -59,6 +63,11 @@ class Scoreboard {
   [[nodiscard]] std::uint32_t segments() const { return segments_.size(); }
 
  private:
+  struct Resent {
+    Time time;
+    std::uint64_t number = 0;
+  };
+
   // The number of a segment counts from the first that was sent.
   [[nodiscard]] std::uint64_t end() const { return first_ + segments_.size(); }
   [[nodiscard]] Segment& at(std::uint64_t number) {
@@ -70,6 +79,7 @@ class Scoreboard {
 
   const std::uint32_t dup_acks_;
   switches::Ring<Segment> segments_;
+  switches::Ring<Resent> resent_;
   std::uint64_t first_ = 0;       // number of the first in segments_
   std::uint64_t edge_ = 0;        // a number
   std::uint64_t above_edge_ = 0;  // segments

@@ -20,7 +20,10 @@
 // - A recovery starts with the first lost segment, and ends as above. Meanwhile the window comes
 //   down by proportional rate reduction (RFC 6937).
 // - On a timeout whatever was not acknowledged is lost, and what was acknowledged selectively stays
-//   so. A retransmission that is lost again is sent again only after a timeout.
+//   so.
+// - A retransmission is lost again when a packet has arrived that was sent a quarter of a round
+// trip
+//   later (RFC 8985), and at a timeout.
 //
 // Invariants:
 // 1. acked_ <= next_ <= high_ <= flow_bytes_; [acked_, next_) is outstanding.

@@ -4,6 +4,12 @@
 #include "sim/tcp/tcp_sender.h"
 
 namespace thalweg::sim {
+namespace {
+
+// RFC 8985: packets overtake each other by at most a quarter of a round trip.
+constexpr std::int64_t kReorderingShare = 4;
+
+}  // namespace
 
 bool TcpSender::poll_selective(Time now, SegmentToSend& out) {
   Scoreboard& board = selective_->board;
@@ -19,7 +25,7 @@ bool TcpSender::poll_selective(Time now, SegmentToSend& out) {
 
   fill(sequence, payload, out);
   if (lost != nullptr) {
-    board.sent_again();
+    board.sent_again(now);
   } else {
     board.sent(sequence, payload);
   }
@@ -41,7 +47,8 @@ void TcpSender::on_selective_ack(Time now, const Acknowledgement& ack) {
     measure(now - ack.answered_sent);
   }
   if (ack.sack != nullptr) delivered += board.acknowledge(*ack.sack);
-  const std::uint64_t lost = board.mark_lost();
+  std::uint64_t lost = board.mark_lost();
+  lost += board.mark_lost_again(ack.answered_sent - round_trip() / kReorderingShare);
   observe(now, ack);
   const bool advanced = acked_ > before;
   if (advanced) {

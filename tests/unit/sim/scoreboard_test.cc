@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "base/prng.h"
@@ -30,11 +31,11 @@ Scoreboard with_segments(std::uint64_t count, std::uint32_t dup_acks = 3) {
 }
 
 // Sends everything again that is lost; returns the numbers of the segments.
-std::vector<std::uint64_t> repair(Scoreboard& board) {
+std::vector<std::uint64_t> repair(Scoreboard& board, Time now = Time()) {
   std::vector<std::uint64_t> numbers;
   while (const Scoreboard::Segment* const segment = board.next_lost()) {
     numbers.push_back(segment->begin / kSize);
-    board.sent_again();
+    board.sent_again(now);
   }
   return numbers;
 }
@@ -107,6 +108,30 @@ TEST(Scoreboard, lose_all__what_arrived_stays_and_the_rest_is_sent_again) {
   EXPECT_EQ(repair(board), std::vector<std::uint64_t>{10});
 }
 
+TEST(Scoreboard, mark_lost_again__what_was_sent_again_before_then) {
+  const auto at_ms = [](std::int64_t ms) { return Time::at(Duration::milliseconds(ms)); };
+  Scoreboard board = with_segments(20);
+  board.acknowledge(blocks_of({{1, 4}}));
+  board.mark_lost();
+  EXPECT_EQ(repair(board, at_ms(1)), std::vector<std::uint64_t>{0});
+  board.acknowledge(blocks_of({{5, 7}, {8, 12}}));
+  board.mark_lost();
+  EXPECT_EQ(repair(board, at_ms(2)), (std::vector<std::uint64_t>{4, 7}));
+  EXPECT_EQ(board.mark_lost_again(at_ms(1)), 0U);
+  EXPECT_EQ(board.mark_lost_again(at_ms(2)), kSize);
+  EXPECT_EQ(board.in_flight(), 10 * kSize);  // 4, 7, and 12 to 19
+  EXPECT_EQ(repair(board, at_ms(3)), std::vector<std::uint64_t>{0});
+  // 4 has arrived in the meantime; 0 was sent again at 3 ms, which is not before then.
+  board.acknowledge(blocks_of({{1, 7}}));
+  EXPECT_EQ(board.mark_lost_again(at_ms(3)), kSize);
+  EXPECT_EQ(repair(board, at_ms(4)), std::vector<std::uint64_t>{7});
+  board.lose_all();
+  EXPECT_EQ(board.mark_lost_again(at_ms(9)), 0U);
+  EXPECT_EQ(repair(board, at_ms(9)).size(), 10U);
+  EXPECT_EQ(board.acknowledge(20 * kSize), 10 * kSize);
+  EXPECT_EQ(board.mark_lost_again(at_ms(99)), 0U);
+}
+
 TEST(Scoreboard, segments__may_differ_in_size) {
   Scoreboard board(3);
   std::uint64_t begin = 0;
@@ -127,7 +152,8 @@ TEST(Scoreboard, segments__may_differ_in_size) {
 // The model: one record a segment, and every number counted from all of them.
 struct CountingModel {
   std::vector<Scoreboard::Segment> all;
-  std::uint64_t acked = 0;  // segments
+  std::map<std::uint64_t, Time> resent;  // when a segment was last sent again
+  std::uint64_t acked = 0;               // segments
 
   std::uint64_t acknowledge(std::uint64_t number) {
     const bool fresh = !all[number].acknowledged;
@@ -156,7 +182,9 @@ void random_history(std::uint64_t seed) {
   const auto dup_acks = static_cast<std::uint32_t>(prng.below(6));
   Scoreboard board(dup_acks);
   CountingModel model;
+  Time now = Time::at(Duration::milliseconds(1000));
   for (int step = 0; step < 400; ++step) {
+    now += Duration::milliseconds(1);
     const std::uint64_t choice = prng.below(20);
     const std::uint64_t begin = model.all.empty() ? 0 : model.all.back().end();
     if (choice < 8 || model.acked == model.all.size()) {
@@ -190,10 +218,21 @@ void random_history(std::uint64_t seed) {
       ASSERT_EQ(found != nullptr, expected != model.all.end());
       if (found != nullptr) {
         EXPECT_EQ(found->begin, expected->begin);
-        board.sent_again();
+        board.sent_again(now);
         expected->again = true;
+        model.resent[expected->begin] = now;
       }
-    } else if (prng.chance(0.3)) {
+    } else if (prng.chance(0.7)) {
+      const Time then = now - Duration::milliseconds(static_cast<std::int64_t>(prng.below(50)));
+      std::uint64_t fresh = 0;
+      for (std::uint64_t i = model.acked; i < model.all.size(); ++i) {
+        Scoreboard::Segment& segment = model.all[i];
+        if (!segment.again || segment.acknowledged || model.resent[segment.begin] >= then) continue;
+        segment.again = false;
+        fresh += segment.payload;
+      }
+      EXPECT_EQ(board.mark_lost_again(then), fresh);
+    } else {
       board.lose_all();
       for (std::uint64_t i = model.acked; i < model.all.size(); ++i) {
         if (model.all[i].acknowledged) continue;
