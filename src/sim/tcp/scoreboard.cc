@@ -6,8 +6,8 @@
 
 namespace thalweg::sim {
 
-void Scoreboard::sent(std::uint64_t begin, std::uint32_t payload) {
-  segments_.push({.begin = begin, .payload = payload});
+void Scoreboard::sent(Time now, std::uint64_t begin, std::uint32_t payload) {
+  segments_.push({.begin = begin, .sent = now, .payload = payload});
   in_flight_ += payload;
 }
 
@@ -88,23 +88,15 @@ std::uint64_t Scoreboard::number_at(std::uint64_t byte) {
 std::uint64_t Scoreboard::mark_lost() {
   std::uint64_t fresh = 0;
   if (dup_acks_ == 0) return fresh;
-  for (; above_edge_ >= dup_acks_; ++edge_) {
-    Segment& segment = at(edge_);
-    if (segment.acknowledged) {
-      if (above_edge_ == dup_acks_) break;
-      --above_edge_;
-    } else {
-      segment.lost = true;
-      in_flight_ -= segment.payload;
-      fresh += segment.payload;
-    }
+  while (above_edge_ > dup_acks_ || (above_edge_ == dup_acks_ && !at(edge_).acknowledged)) {
+    fresh += move_edge();
   }
-  lost_ += fresh;
   return fresh;
 }
 
-std::uint64_t Scoreboard::mark_lost_again(Time then) {
+std::uint64_t Scoreboard::mark_lost_before(Time then) {
   std::uint64_t fresh = 0;
+  if (dup_acks_ == 0) return fresh;
   for (; !resent_.empty() && resent_.front().time < then; resent_.pop()) {
     const std::uint64_t number = resent_.front().number;
     if (number < first_ || at(number).acknowledged) continue;
@@ -114,7 +106,21 @@ std::uint64_t Scoreboard::mark_lost_again(Time then) {
     fresh += segment.payload;
     again_ = std::min(again_, number);
   }
+  while (edge_ < end() && at(edge_).sent < then) fresh += move_edge();
   return fresh;
+}
+
+// Returns the bytes of the segment at the edge if it is lost by that.
+std::uint64_t Scoreboard::move_edge() {
+  Segment& segment = at(edge_++);
+  if (segment.acknowledged) {
+    --above_edge_;
+    return 0;
+  }
+  segment.lost = true;
+  in_flight_ -= segment.payload;
+  lost_ += segment.payload;
+  return segment.payload;
 }
 
 void Scoreboard::lose_all() {
@@ -146,6 +152,13 @@ void Scoreboard::sent_again(Time now) {
   Segment& segment = at(again_);
   segment.again = true;
   in_flight_ += segment.payload;
+}
+
+Scoreboard::Segment Scoreboard::probe(Time now) {
+  std::uint64_t number = end() - 1;
+  while (at(number).acknowledged) --number;
+  at(number).sent = now;
+  return at(number);
 }
 
 }  // namespace thalweg::sim

@@ -8,8 +8,6 @@
 namespace thalweg::sim {
 namespace {
 
-// RFC 5681: the threshold never falls below two segments.
-constexpr double kLeastThresholdSegments = 2;
 // RFC 3042: segments that the first duplicates may send beyond the window.
 constexpr std::uint32_t kLimitedTransmitSegments = 2;
 // After this many doublings the longest allowed timeout is surely reached, without overflow.
@@ -147,6 +145,11 @@ void TcpSender::leave_recovery() {
 
 void TcpSender::on_timeout(Time now) {
   if (!timer_set_ || now < deadline_) return;
+  if (selective_ != nullptr && selective_->probe_timer) {
+    selective_->probe_due = selective_->probed = true;
+    restart_timer(now);
+    return;
+  }
   ++counters_.timeouts;
   if (timeouts_in_a_row_ == 0) {
     slow_start_threshold_ = std::max(window_after_loss(now), kLeastThresholdSegments * mss());
@@ -175,6 +178,7 @@ std::optional<Time> TcpSender::next_timeout() const {
 void TcpSender::restart_timer(Time now) {
   deadline_ = now + timeout();
   timer_set_ = true;
+  if (selective_ != nullptr) set_probe_timer(now);
 }
 
 Duration TcpSender::timeout() const {

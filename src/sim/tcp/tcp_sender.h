@@ -21,9 +21,11 @@
 //   down by proportional rate reduction (RFC 6937).
 // - On a timeout whatever was not acknowledged is lost, and what was acknowledged selectively stays
 //   so.
-// - A retransmission is lost again when a packet has arrived that was sent a quarter of a round
-// trip
-//   later (RFC 8985), and at a timeout.
+// - What was sent is lost when a packet has arrived that was sent a quarter of a round trip later,
+//   retransmissions included (RFC 8985, section 6).
+// - When nothing new was acknowledged for two round trips a probe is sent, the next new segment or
+//   else the last one again, so that its acknowledgement tells what is lost (RFC 8985, section 7).
+//   One segment alone waits `rto_min` longer, as in Linux, and so usually for the timeout.
 //
 // Invariants:
 // 1. acked_ <= next_ <= high_ <= flow_bytes_; [acked_, next_) is outstanding.
@@ -108,6 +110,9 @@ class TcpSender : public StreamSender {
   void set_segment_limit(std::uint32_t bytes) { segment_limit_ = bytes; }
 
  private:
+  // RFC 5681: the threshold never falls below two segments.
+  static constexpr double kLeastThresholdSegments = 2;
+
   void on_new_data_acked(Time now, const Acknowledgement& ack, std::uint64_t bytes);
   void on_duplicate(Time now, const Acknowledgement& ack);
   void on_partial_ack(Time now, std::uint64_t bytes);
@@ -115,6 +120,10 @@ class TcpSender : public StreamSender {
   void leave_recovery();
   bool poll_selective(Time now, SegmentToSend& out);
   void on_selective_ack(Time now, const Acknowledgement& ack);
+  bool poll_probe(Time now, SegmentToSend& out);
+  void settle_probe(Time now, const Acknowledgement& ack);
+  // Sets the timer for a probe if there may be one before the timeout.
+  void set_probe_timer(Time now);
   void fill(std::uint64_t sequence, std::uint32_t payload, SegmentToSend& out);
   void measure(Duration rtt);
   [[nodiscard]] Duration timeout() const;
@@ -131,6 +140,10 @@ class TcpSender : public StreamSender {
     explicit Selective(std::uint32_t dup_acks) : board(dup_acks) {}
     Scoreboard board;
     RateReduction reduction;
+    bool probe_timer = false;  // the timer is for a probe
+    bool probe_due = false;
+    bool probed = false;          // since something new was acknowledged
+    std::uint64_t probe_end = 0;  // where a probe ends that was sent before; 0: none
   };
 
   const TcpParameters& parameters_;

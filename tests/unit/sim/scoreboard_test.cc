@@ -26,7 +26,7 @@ SackBlocks blocks_of(const std::vector<SackBlock>& segments) {
 
 Scoreboard with_segments(std::uint64_t count, std::uint32_t dup_acks = 3) {
   Scoreboard board(dup_acks);
-  for (std::uint64_t i = 0; i < count; ++i) board.sent(i * kSize, kSize);
+  for (std::uint64_t i = 0; i < count; ++i) board.sent(Time(), i * kSize, kSize);
   return board;
 }
 
@@ -102,41 +102,60 @@ TEST(Scoreboard, lose_all__what_arrived_stays_and_the_rest_is_sent_again) {
   EXPECT_EQ(board.lost(), 6 * kSize);
   EXPECT_EQ(repair(board), (std::vector<std::uint64_t>{0, 4, 5, 7, 8, 9}));
   // New segments behind are judged as before.
-  for (std::uint64_t i = 10; i < 15; ++i) board.sent(i * kSize, kSize);
+  for (std::uint64_t i = 10; i < 15; ++i) board.sent(Time(), i * kSize, kSize);
   board.acknowledge(blocks_of({{11, 14}}));
   EXPECT_EQ(board.mark_lost(), kSize);
   EXPECT_EQ(repair(board), std::vector<std::uint64_t>{10});
 }
 
-TEST(Scoreboard, mark_lost_again__what_was_sent_again_before_then) {
+TEST(Scoreboard, mark_lost_before__originals_in_the_order_of_their_times) {
   const auto at_ms = [](std::int64_t ms) { return Time::at(Duration::milliseconds(ms)); };
-  Scoreboard board = with_segments(20);
+  Scoreboard board(3);
+  for (std::int64_t i = 0; i < 10; ++i) {
+    board.sent(at_ms(i), static_cast<std::uint64_t>(i) * kSize, kSize);
+  }
+  board.acknowledge(blocks_of({{1, 2}, {8, 9}}));
+  EXPECT_EQ(board.mark_lost(), 0U);
+  EXPECT_EQ(board.mark_lost_before(at_ms(3)), 2 * kSize);
+  EXPECT_EQ(repair(board, at_ms(20)), (std::vector<std::uint64_t>{0, 2}));
+  // The last one is sent again as a probe, so it is younger than the others.
+  EXPECT_EQ(board.probe(at_ms(30)).begin, 9U * kSize);
+  EXPECT_EQ(board.mark_lost_before(at_ms(15)), 5 * kSize);
+  EXPECT_EQ(repair(board, at_ms(31)), (std::vector<std::uint64_t>{3, 4, 5, 6, 7}));
+  EXPECT_EQ(board.mark_lost_before(at_ms(31)), 3 * kSize);  // 0, 2 and 9
+}
+
+TEST(Scoreboard, mark_lost_before__what_was_sent_again_before_then) {
+  const auto at_ms = [](std::int64_t ms) { return Time::at(Duration::milliseconds(ms)); };
+  Scoreboard board(3);
+  // The segments themselves are too young.
+  for (std::uint64_t i = 0; i < 20; ++i) board.sent(at_ms(20), i * kSize, kSize);
   board.acknowledge(blocks_of({{1, 4}}));
   board.mark_lost();
-  EXPECT_EQ(repair(board, at_ms(1)), std::vector<std::uint64_t>{0});
+  EXPECT_EQ(repair(board, at_ms(11)), std::vector<std::uint64_t>{0});
   board.acknowledge(blocks_of({{5, 7}, {8, 12}}));
   board.mark_lost();
-  EXPECT_EQ(repair(board, at_ms(2)), (std::vector<std::uint64_t>{4, 7}));
-  EXPECT_EQ(board.mark_lost_again(at_ms(1)), 0U);
-  EXPECT_EQ(board.mark_lost_again(at_ms(2)), kSize);
+  EXPECT_EQ(repair(board, at_ms(12)), (std::vector<std::uint64_t>{4, 7}));
+  EXPECT_EQ(board.mark_lost_before(at_ms(11)), 0U);
+  EXPECT_EQ(board.mark_lost_before(at_ms(12)), kSize);
   EXPECT_EQ(board.in_flight(), 10 * kSize);  // 4, 7, and 12 to 19
-  EXPECT_EQ(repair(board, at_ms(3)), std::vector<std::uint64_t>{0});
-  // 4 has arrived in the meantime; 0 was sent again at 3 ms, which is not before then.
+  EXPECT_EQ(repair(board, at_ms(13)), std::vector<std::uint64_t>{0});
+  // 4 has arrived in the meantime, and 0 was sent again at that time.
   board.acknowledge(blocks_of({{1, 7}}));
-  EXPECT_EQ(board.mark_lost_again(at_ms(3)), kSize);
-  EXPECT_EQ(repair(board, at_ms(4)), std::vector<std::uint64_t>{7});
+  EXPECT_EQ(board.mark_lost_before(at_ms(13)), kSize);
+  EXPECT_EQ(repair(board, at_ms(14)), std::vector<std::uint64_t>{7});
   board.lose_all();
-  EXPECT_EQ(board.mark_lost_again(at_ms(9)), 0U);
-  EXPECT_EQ(repair(board, at_ms(9)).size(), 10U);
+  EXPECT_EQ(board.mark_lost_before(at_ms(19)), 0U);
+  EXPECT_EQ(repair(board, at_ms(19)).size(), 10U);
   EXPECT_EQ(board.acknowledge(20 * kSize), 10 * kSize);
-  EXPECT_EQ(board.mark_lost_again(at_ms(99)), 0U);
+  EXPECT_EQ(board.mark_lost_before(at_ms(99)), 0U);
 }
 
 TEST(Scoreboard, segments__may_differ_in_size) {
   Scoreboard board(3);
   std::uint64_t begin = 0;
   for (const std::uint32_t payload : {10U, 5U, 80U, 1U, 1U}) {
-    board.sent(begin, payload);
+    board.sent(Time(), begin, payload);
     begin += payload;
   }
   SackBlocks sack;
@@ -189,8 +208,8 @@ void random_history(std::uint64_t seed) {
     const std::uint64_t begin = model.all.empty() ? 0 : model.all.back().end();
     if (choice < 8 || model.acked == model.all.size()) {
       const auto payload = static_cast<std::uint32_t>(1 + prng.below(50));
-      model.all.push_back({.begin = begin, .payload = payload});
-      board.sent(begin, payload);
+      model.all.push_back({.begin = begin, .sent = now, .payload = payload});
+      board.sent(now, begin, payload);
     } else if (choice < 15) {
       // Up to three stretches that have arrived, in any order, some of them beyond what is sent in
       // order; a stretch may overlap others and what was known.
@@ -225,13 +244,21 @@ void random_history(std::uint64_t seed) {
     } else if (prng.chance(0.7)) {
       const Time then = now - Duration::milliseconds(static_cast<std::int64_t>(prng.below(50)));
       std::uint64_t fresh = 0;
-      for (std::uint64_t i = model.acked; i < model.all.size(); ++i) {
+      for (std::uint64_t i = model.acked; i < model.all.size() && dup_acks > 0; ++i) {
         Scoreboard::Segment& segment = model.all[i];
-        if (!segment.again || segment.acknowledged || model.resent[segment.begin] >= then) continue;
+        const Time last_sent = segment.lost ? model.resent[segment.begin] : segment.sent;
+        if (!segment.in_flight() || last_sent >= then) continue;
         segment.again = false;
+        segment.lost = true;
         fresh += segment.payload;
       }
-      EXPECT_EQ(board.mark_lost_again(then), fresh);
+      EXPECT_EQ(board.mark_lost_before(then), fresh);
+    } else if (prng.chance(0.5)) {
+      const auto last = std::find_if(model.all.rbegin(), model.all.rend(),
+                                     [](const auto& s) { return !s.acknowledged; });
+      if (last == model.all.rend()) continue;
+      last->sent = now;
+      EXPECT_EQ(board.probe(now).begin, last->begin);
     } else {
       board.lose_all();
       for (std::uint64_t i = model.acked; i < model.all.size(); ++i) {

@@ -166,17 +166,88 @@ Losing run_that_loses(std::uint64_t segments,
   return {pipe.last_done().since_start(), pipe.sender(0).counters()};
 }
 
-TEST(TcpSack, pipe__a_lost_tail_ends_by_the_timer) {
+// The segments before arrive within 5 ms. The last one alone is not probed for before the timeout
+// of 10 ms.
+TEST(TcpSack, pipe__a_lost_tail_ends_by_a_probe_or_by_the_timer) {
   for (const std::uint64_t lost : {1U, 2U, 5U}) {
     SCOPED_TRACE(lost);
-    const Losing outcome = run_that_loses(100, [&](const SegmentToSend& s, std::uint64_t) {
+    const Losing losing = run_that_loses(100, [&](const SegmentToSend& s, std::uint64_t) {
       return !s.retransmission && s.sequence >= (100 - lost) * 1460;
     });
-    EXPECT_EQ(outcome.counters.timeouts, 1U);
-    EXPECT_EQ(outcome.counters.retransmissions, lost);
-    EXPECT_GT(outcome.taken, Duration::milliseconds(10));
-    EXPECT_LT(outcome.taken, Duration::milliseconds(20));
+    EXPECT_EQ(losing.counters.timeouts, lost == 1 ? 1U : 0U);
+    EXPECT_EQ(losing.counters.retransmissions, lost);
+    EXPECT_EQ(losing.taken > Duration::milliseconds(13), lost == 1);
+    EXPECT_LT(losing.taken, Duration::milliseconds(20));
   }
+}
+
+TEST(TcpSack, pipe__a_lost_probe_ends_by_the_timer) {
+  std::uint64_t probes = 0;
+  const Losing losing = run_that_loses(100, [&](const SegmentToSend& s, std::uint64_t) {
+    if (s.retransmission) return ++probes == 1;
+    return s.sequence >= 95U * 1460;
+  });
+  EXPECT_EQ(losing.counters.timeouts, 1U);
+  EXPECT_EQ(losing.counters.retransmissions, 6U);
+}
+
+// A sender whose round trip is known, with segments 2 to 9 in flight.
+SenderByHand with_round_trip(KeyValues given = {}) {
+  SenderByHand flow = selective(8, std::move(given));
+  flow.send();
+  for (const std::uint64_t next : {1U, 2U}) {
+    flow.sack(next, {});
+    flow.send();
+  }
+  return flow;
+}
+
+TEST(TcpSack, probe__a_new_segment_after_two_round_trips) {
+  SenderByHand flow = with_round_trip();
+  EXPECT_EQ(flow.until_timeout(), Duration::microseconds(200));
+  flow.time_out();
+  EXPECT_EQ(flow.send(), Numbers{10});  // one more than the window
+  EXPECT_EQ(flow.sender().counters().timeouts, 0U);
+  EXPECT_EQ(flow.until_timeout(), Duration::milliseconds(10));  // no second one
+  flow.set_round_trip(Duration());
+  flow.wait(Duration::microseconds(100));
+  // 10 was sent two round trips after the others, which are lost.
+  flow.sack(2, {{10, 11}});
+  EXPECT_EQ(flow.send(), Numbers{2});
+  EXPECT_NEAR(flow.window(), 4.125, 0.01);  // half of the window
+}
+
+TEST(TcpSack, probe__the_last_segment_again_if_there_is_no_other) {
+  SenderByHand flow("newreno", {{"sack", "on"}}, 10, 10);
+  flow.send();
+  for (const std::uint64_t next : {1U, 2U, 3U}) flow.ack(next);
+  flow.time_out();
+  EXPECT_EQ(flow.send(), Numbers{9});
+  EXPECT_TRUE(flow.last().retransmission);
+  const double before = flow.window();
+  flow.ack(9);
+  EXPECT_DOUBLE_EQ(flow.window(), before);
+  flow.ack(10, false, true);
+  EXPECT_TRUE(flow.sender().done());
+}
+
+// The probe's own acknowledgement is the first that covers segment 9, so 9 was lost.
+TEST(TcpSack, probe__that_repairs_a_loss_halves_the_window) {
+  for (const bool answers_probe : {false, true}) {
+    SCOPED_TRACE(answers_probe);
+    SenderByHand flow("newreno", {{"sack", "on"}, {"max_window", "14600B"}}, 1000, 10);
+    flow.send();
+    flow.ack(1);
+    flow.send();
+    flow.time_out();
+    EXPECT_EQ(flow.send(), Numbers{10});  // the receiver has no room for a new one
+    flow.ack(11, false, answers_probe);
+    EXPECT_DOUBLE_EQ(flow.window(), answers_probe ? 5.2 : 10);
+  }
+}
+
+TEST(TcpSack, probe__not_without_fast_retransmits) {
+  EXPECT_EQ(with_round_trip({{"dupacks", "0"}}).until_timeout(), Duration::milliseconds(10));
 }
 
 // The first retransmission of two segments is lost. While others arrive, they tell of it; at the
