@@ -89,6 +89,7 @@ FlowId Hosts::start_flow(const FlowSpec& spec) {
 void Hosts::prepare(Flow& flow) {
   flow.header_bytes = flow.spec.transport->header_bytes();
   flow.ack_priority = flow.spec.transport->ack_priority();
+  flow.selective = flow.spec.transport->selective();
   const std::uint64_t paths = path_prng_.next();
   flow.data_path = static_cast<std::uint32_t>(paths);
   flow.ack_path = static_cast<std::uint32_t>(paths >> 32);
@@ -131,7 +132,9 @@ void Hosts::on_packet(std::uint32_t place) {
 void Hosts::on_data(std::uint32_t place, Flow& flow) {
   PooledPacket& packet = pool_[place];
   const FlowId id = packet.flow;
-  const std::uint64_t expected = flow.receiver.on_data(packet.sequence, packet.payload);
+  const std::uint64_t sequence = packet.sequence;
+  const std::uint32_t payload = packet.payload;
+  const std::uint64_t expected = flow.receiver.on_data(sequence, payload);
   packet.sequence = expected;
   packet.kind = PacketKind::kAck;
   std::swap(packet.source, packet.target);
@@ -142,6 +145,9 @@ void Hosts::on_data(std::uint32_t place, Flow& flow) {
   packet.priority = flow.ack_priority;
   packet.echo = packet.ecn == Ecn::kCongested;
   packet.ecn = Ecn::kNotCapable;
+  if (flow.selective) [[unlikely]] {
+    add_sack(place, flow, sequence, payload);
+  }
   fabric_.send(packet.source, place);
   if (flow.stream_sender != nullptr) {
     streams_.on_prefix(flow.stream, expected, [this, &flow](const Streams::Message& message) {
@@ -152,10 +158,18 @@ void Hosts::on_data(std::uint32_t place, Flow& flow) {
   }
 }
 
+void Hosts::add_sack(std::uint32_t place, Flow& flow, std::uint64_t sequence,
+                     std::uint32_t payload) {
+  if (place >= sacks_.size()) sacks_.resize(pool_.peak());
+  sacks_[place] = flow.receiver.sack(sequence, payload);
+  pool_[place].wire_size += sacks_[place].wire_size();
+}
+
 void Hosts::on_ack(std::uint32_t place, Flow& flow) {
   const PooledPacket& packet = pool_[place];
   const FlowId id = packet.flow;
-  const Acknowledgement ack{packet.sequence, packet.sent, packet.retransmission, packet.echo};
+  const SackBlocks* const sack = flow.selective ? &sacks_[place] : nullptr;
+  const Acknowledgement ack{packet.sequence, packet.sent, packet.retransmission, packet.echo, sack};
   pool_.release(place);
   flow.sender->on_ack(events_.now(), ack);
   drive(id, flow);

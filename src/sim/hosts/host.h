@@ -75,6 +75,7 @@ class Hosts {
     std::int64_t timer_ps = kNoTimer;  // time of the valid timer event
     std::uint16_t timer_stamp = 0;
     std::uint8_t ack_priority = 0;
+    bool selective = false;  // the receiver acknowledges selectively
     bool ended = false;
     bool in_turn = false;     // in its host's line
     bool uniform = true;      // see FlowShape
@@ -110,6 +111,8 @@ class Hosts {
   bool poll(Flow& flow, SegmentToSend& segment);
   void on_data(std::uint32_t place, Flow& flow);
   void on_ack(std::uint32_t place, Flow& flow);
+  // Adds to the acknowledgement at `place` what the receiver has beyond, in answer to this payload.
+  void add_sack(std::uint32_t place, Flow& flow, std::uint64_t sequence, std::uint32_t payload);
   // Sends what the sender has and its host's port takes, sets its timer, and deletes the flow when
   // the sender is done.
   void drive(FlowId id, Flow& flow);
@@ -142,6 +145,8 @@ class Hosts {
   std::uint64_t socket_limit_;  // bytes of one flow at a host's port; 0: no such limit
   HostLines lines_;             // flows that may have more to send than their port takes
   std::vector<std::unique_ptr<Flow>> flows_;  // by id; null: done, or not TCP
+  // By place: what a packet that is an acknowledgement of a selective flow says.
+  std::vector<SackBlocks> sacks_;
   Streams streams_;
   DlcpHosts dlcp_;
   AggregationHosts aggregation_;

@@ -5,6 +5,7 @@
 // call to a sender, call poll_transmit() until it returns false, and look at next_timeout() again.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -25,12 +26,30 @@ struct SegmentToSend {
   bool retransmission = false;
 };
 
+// Stretches of a flow that have arrived beyond the next byte expected (RFC 2018). An
+// acknowledgement has room for three beside its time, as those of Linux have.
+struct SackBlock {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  bool operator==(const SackBlock&) const = default;
+};
+struct SackBlocks {
+  static constexpr std::uint32_t kMost = 3;
+
+  std::uint32_t count = 0;
+  std::array<SackBlock, kMost> blocks;
+
+  // Bytes of the option in a header, padded to a multiple of four.
+  [[nodiscard]] std::uint32_t wire_size() const { return count == 0 ? 0 : 4 + 8 * count; }
+};
+
 // What a sender learns from an acknowledgement.
 struct Acknowledgement {
   std::uint64_t next_expected = 0;  // all bytes below have arrived
   Time answered_sent;               // when the packet it answers was sent
   bool answered_retransmission = false;
-  bool echo = false;  // that packet was marked congested
+  bool echo = false;                 // that packet was marked congested
+  const SackBlocks* sack = nullptr;  // null: the receiver does not acknowledge selectively
 };
 
 struct SenderCounters {
@@ -69,7 +88,8 @@ class StreamSender : public Sender {
   [[nodiscard]] virtual std::uint64_t unsent() const = 0;
 };
 
-// Acknowledges every data packet at once, with the next byte expected in order.
+// Acknowledges every data packet at once, with the next byte expected in order and, if it is asked,
+// with stretches beyond.
 class Receiver {
  public:
   explicit Receiver(std::uint64_t flow_bytes) : flow_bytes_(flow_bytes) {}
@@ -78,6 +98,9 @@ class Receiver {
   void extend(std::uint64_t bytes) { flow_bytes_ += bytes; }
   // Takes payload [sequence, sequence + payload); returns the next byte expected.
   std::uint64_t on_data(std::uint64_t sequence, std::uint32_t payload);
+  // What to acknowledge selectively in answer to this payload, which on_data() took just before:
+  // the stretch that holds it, then those reported last. For receivers that are asked every time.
+  const SackBlocks& sack(std::uint64_t sequence, std::uint32_t payload);
   [[nodiscard]] bool complete() const { return expected_ == flow_bytes_; }
   // Payload bytes that have arrived, in order or not.
   [[nodiscard]] std::uint64_t received_bytes() const {
@@ -98,6 +121,7 @@ class Receiver {
     std::uint64_t end = 0;
   };
   std::vector<Stretch> early_;
+  SackBlocks reported_;  // stretches of early_, the last one reported first
 };
 
 struct DlcpParameters;
@@ -126,6 +150,8 @@ class TransportFactory {
   }
   [[nodiscard]] virtual std::uint32_t header_bytes() const = 0;  // of every packet, acks included
   [[nodiscard]] virtual std::uint8_t ack_priority() const { return 0; }
+  // Whether receivers acknowledge selectively.
+  [[nodiscard]] virtual bool selective() const { return false; }
   // Not null: flows are transfers of DLCP (sim/dlcp), and make_sender() is not called.
   [[nodiscard]] virtual const DlcpParameters* dlcp() const { return nullptr; }
   // Not null: jobs are aggregated in switches (sim/atp), and make_sender() is not called.

@@ -1,4 +1,4 @@
-// TCP CUBIC (RFC 9438), without HyStart and without ECN.
+// TCP CUBIC (RFC 9438), without ECN; with HyStart if it is asked for.
 //
 // After a loss the window follows a cubic function of time, not of round trips:
 //   W(t) = C (t - K)^3 + W_max,   K = cbrt((W_max - W_0) / C)
@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/tcp/hystart.h"
 #include "sim/tcp/tcp_factory.h"
 #include "sim/tcp/tcp_sender.h"
 
@@ -21,6 +22,19 @@ class CubicSender final : public TcpSender {
       : TcpSender(parameters, flow_bytes, window), parameters_(parameters) {}
 
  protected:
+  void observe(Time now, const Acknowledgement& ack) override {
+    if (!parameters_.hystart || !in_slow_start() || in_recovery() || acked() == seen_) return;
+    seen_ = acked();
+    const bool full = hystart_.on_ack({.now = now,
+                                       .round_trip = now - ack.answered_sent,
+                                       .smoothed = round_trip(),
+                                       .acked = acked(),
+                                       .sent = sent(),
+                                       .window = window(),
+                                       .window_segments = window() / mss()});
+    if (full) set_slow_start_threshold(window());
+  }
+
   void grow(Time now, const Acknowledgement& /*ack*/, std::uint64_t bytes) override {
     if (in_slow_start()) {
       slow_start(bytes);
@@ -59,6 +73,7 @@ class CubicSender final : public TcpSender {
   void after_timeout(Time /*now*/) override {
     in_epoch_ = false;
     timed_out_ = true;
+    hystart_.reset();
   }
 
  private:
@@ -80,6 +95,8 @@ class CubicSender final : public TcpSender {
   }
 
   const CubicParameters& parameters_;
+  HyStart hystart_;
+  std::uint64_t seen_ = 0;         // what was acknowledged when HyStart looked last
   double plateau_ = 0;             // W_max
   double window_before_loss_ = 0;  // cwnd_prior
   double reno_window_ = 0;         // W_est
@@ -98,6 +115,7 @@ void bind_parameters(ParameterBinder& binder, CubicParameters& parameters) {
   binder.bind("beta", parameters.beta, {0.1, 0.99}, "share of the window that a loss leaves");
   binder.bind("fast_convergence", parameters.fast_convergence,
               "make room for new flows on repeated losses");
+  binder.bind("hystart", parameters.hystart, "leave slow start before a buffer is full");
 }
 
 MadeTransport make_cubic(CubicParameters parameters, const KeyValues& given) {

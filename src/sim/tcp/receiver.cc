@@ -48,4 +48,29 @@ std::uint64_t Receiver::on_data(std::uint64_t sequence, std::uint32_t payload) {
   return expected_;
 }
 
+// A stretch grows only by data that arrives at it, and is then reported again: so each block is a
+// whole stretch until its stretch joins another or the data in order.
+const SackBlocks& Receiver::sack(std::uint64_t sequence, std::uint32_t payload) {
+  if (early_.empty()) {
+    reported_.count = 0;
+    return reported_;
+  }
+  SackBlocks report;
+  SackBlock newest;
+  if (sequence + payload > expected_) {
+    const auto behind =
+        std::upper_bound(early_.begin(), early_.end(), sequence,
+                         [](std::uint64_t byte, const Stretch& s) { return byte < s.begin; });
+    newest = {std::prev(behind)->begin, std::prev(behind)->end};
+    report.blocks[report.count++] = newest;
+  }
+  for (std::uint32_t i = 0; i < reported_.count && report.count < SackBlocks::kMost; ++i) {
+    const SackBlock& block = reported_.blocks[i];
+    const bool joined = newest.begin <= block.begin && block.end <= newest.end;
+    if (block.begin > expected_ && !joined) report.blocks[report.count++] = block;
+  }
+  reported_ = report;
+  return reported_;
+}
+
 }  // namespace thalweg::sim

@@ -64,6 +64,7 @@ void bind_parameters(ParameterBinder& binder, TcpParameters& parameters) {
               "duplicates that start a fast retransmit, 0 for never");
   binder.bind("limited_transmit", parameters.limited_transmit,
               "send new data on the first two duplicates");
+  binder.bind("sack", parameters.sack, "selective acknowledgements");
   binder.bind("rto_min", parameters.rto_min, timeouts, "shortest timeout");
   binder.bind("rto_max", parameters.rto_max, timeouts, "longest timeout");
   if (parameters.rto_max < parameters.rto_min) {

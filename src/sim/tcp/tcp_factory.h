@@ -33,6 +33,7 @@ class TcpFactory final : public TransportFactory {
   [[nodiscard]] std::uint32_t header_bytes() const override {
     return static_cast<std::uint32_t>(parameters_.header.count());
   }
+  [[nodiscard]] bool selective() const override { return parameters_.sack; }
   [[nodiscard]] std::string describe() const override { return description_; }
 
  private:

@@ -8,8 +8,6 @@
 namespace thalweg::sim {
 namespace {
 
-// RFC 5681: the threshold never falls below two segments.
-constexpr double kLeastThresholdSegments = 2;
 // RFC 3042: segments that the first duplicates may send beyond the window.
 constexpr std::uint32_t kLimitedTransmitSegments = 2;
 // After this many doublings the longest allowed timeout is surely reached, without overflow.
@@ -24,6 +22,7 @@ TcpSender::TcpSender(const TcpParameters& parameters, std::uint64_t flow_bytes,
       slow_start_threshold_(std::numeric_limits<double>::infinity()),
       segment_limit_(static_cast<std::uint32_t>(parameters.mss.count())),
       is_stream_(flow_bytes == 0) {
+  if (parameters.sack) selective_ = std::make_unique<Selective>(parameters.dup_acks);
   set_window(std::max(mss(), window.value_or(parameters.initial_window * mss())));
   if (window && parameters.warm == WarmStart::kAvoidance) slow_start_threshold_ = window_;
 }
@@ -36,19 +35,15 @@ void TcpSender::extend(std::uint64_t bytes) {
 }
 
 bool TcpSender::poll_transmit(Time now, SegmentToSend& out) {
+  if (selective_ != nullptr) [[unlikely]] {
+    return poll_selective(now, out);
+  }
   const std::uint64_t sequence = retransmit_head_ ? acked_ : next_;
   if (sequence == flow_bytes_) return false;
   const std::uint32_t payload = segment_at(sequence);
   if (!retransmit_head_ && next_ != acked_ && outstanding() + payload > allowance()) return false;
 
-  out = SegmentToSend{};
-  out.sequence = sequence;
-  out.payload = payload;
-  out.retransmission = sequence < high_;
-  tag(out);
-  ++counters_.segments;
-  if (out.retransmission) ++counters_.retransmissions;
-
+  fill(sequence, payload, out);
   retransmit_head_ = false;
   next_ = std::max(next_, sequence + payload);
   high_ = std::max(high_, next_);
@@ -56,10 +51,23 @@ bool TcpSender::poll_transmit(Time now, SegmentToSend& out) {
   return true;
 }
 
+void TcpSender::fill(std::uint64_t sequence, std::uint32_t payload, SegmentToSend& out) {
+  out = SegmentToSend{};
+  out.sequence = sequence;
+  out.payload = payload;
+  out.retransmission = sequence < high_;
+  tag(out);
+  ++counters_.segments;
+  if (out.retransmission) ++counters_.retransmissions;
+}
+
 void TcpSender::on_ack(Time now, const Acknowledgement& ack) {
   CHECK(ack.next_expected <= high_, "{} acknowledged, {} sent", ack.next_expected, high_);
   if (ack.echo) ++counters_.marks_echoed;
   if (done()) return;
+  if (selective_ != nullptr) [[unlikely]] {
+    return on_selective_ack(now, ack);
+  }
   if (ack.next_expected > acked_) {
     on_new_data_acked(now, ack, ack.next_expected - acked_);
     return;
@@ -124,6 +132,7 @@ void TcpSender::enter_recovery(Time now) {
   partial_ack_seen_ = false;
   recover_ = high_;
   retransmit_head_ = true;
+  if (selective_ != nullptr) selective_->reduction.begin(slow_start_threshold_, outstanding());
   restart_timer(now);
 }
 
@@ -136,6 +145,11 @@ void TcpSender::leave_recovery() {
 
 void TcpSender::on_timeout(Time now) {
   if (!timer_set_ || now < deadline_) return;
+  if (selective_ != nullptr && selective_->probe_timer) {
+    selective_->probe_due = selective_->probed = true;
+    restart_timer(now);
+    return;
+  }
   ++counters_.timeouts;
   if (timeouts_in_a_row_ == 0) {
     slow_start_threshold_ = std::max(window_after_loss(now), kLeastThresholdSegments * mss());
@@ -146,7 +160,11 @@ void TcpSender::on_timeout(Time now) {
   duplicates_ = 0;
   retransmit_head_ = false;
   recover_ = high_;
-  next_ = acked_;
+  if (selective_ != nullptr) {
+    selective_->board.lose_all();
+  } else {
+    next_ = acked_;
+  }
   set_window(mss());
   after_timeout(now);
   restart_timer(now);
@@ -160,6 +178,7 @@ std::optional<Time> TcpSender::next_timeout() const {
 void TcpSender::restart_timer(Time now) {
   deadline_ = now + timeout();
   timer_set_ = true;
+  if (selective_ != nullptr) set_probe_timer(now);
 }
 
 Duration TcpSender::timeout() const {
@@ -192,7 +211,16 @@ std::uint32_t TcpSender::segment_at(std::uint64_t sequence) const {
   return static_cast<std::uint32_t>(std::min({to_boundary, left, std::uint64_t{segment_limit_}}));
 }
 
+double TcpSender::in_flight() const {
+  if (selective_ == nullptr) return outstanding();
+  // Without limited transmit a segment makes room only when a loss is known, or in order.
+  const bool no_loss_known = !in_recovery_ && acked_ >= recover_;
+  if (!parameters_.limited_transmit && no_loss_known) return outstanding();
+  return static_cast<double>(selective_->board.in_flight());
+}
+
 double TcpSender::allowance() const {
+  if (selective_ != nullptr) return in_recovery_ ? selective_->reduction.allowance() : window_;
   double bytes = window_;
   if (in_recovery_) {
     bytes += inflation_;

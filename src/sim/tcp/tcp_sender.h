@@ -1,7 +1,7 @@
 // The sender that every TCP-like transport shares: what to send when, loss detection and recovery.
 // A scheme derives from it and decides how large the window is (one file per scheme).
 //
-// Loss recovery is NewReno's (RFC 5681, 6582) with cumulative acknowledgements only:
+// Without selective acknowledgements loss recovery is NewReno's (RFC 5681, 6582):
 // - `dup_acks` duplicates start a fast retransmit of the first missing segment. During the recovery
 //   that follows, each further duplicate allows one more segment (`inflation_`), and a partial
 //   acknowledgement retransmits the next hole and takes back the inflation that it acknowledged.
@@ -14,18 +14,35 @@
 //   Every packet carries the time at which it was sent, so retransmissions are measured too (RFC
 //   7323).
 //
+// With selective acknowledgements (`sack`) a scoreboard says what is lost and what is in flight
+// (RFC 6675). Lost segments are sent again before new ones, as long as the window has room for what
+// is in flight; so all losses of a window are repaired in about a round trip.
+// - A recovery starts with the first lost segment, and ends as above. Meanwhile the window comes
+//   down by proportional rate reduction (RFC 6937).
+// - On a timeout whatever was not acknowledged is lost, and what was acknowledged selectively stays
+//   so.
+// - What was sent is lost when a packet has arrived that was sent a quarter of a round trip later,
+//   retransmissions included (RFC 8985, section 6).
+// - When nothing new was acknowledged for two round trips a probe is sent, the next new segment or
+//   else the last one again, so that its acknowledgement tells what is lost (RFC 8985, section 7).
+//   One segment alone waits `rto_min` longer, as in Linux, and so usually for the timeout.
+//
 // Invariants:
 // 1. acked_ <= next_ <= high_ <= flow_bytes_; [acked_, next_) is outstanding.
 // 2. While bytes are outstanding the timer is set.
-// 3. During recovery next_ == high_, and acked_ < recover_ <= high_.
+// 3. During recovery, and always with a scoreboard, next_ == high_. During recovery acked_ <
+//    recover_ <= high_.
 // 4. Segments of a flow end at multiples of the MSS or at the flow's end. Those of a stream are as
 //    large as what is there when they leave, up to the MSS.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "sim/hosts/transport.h"
+#include "sim/tcp/rate_reduction.h"
+#include "sim/tcp/scoreboard.h"
 #include "sim/tcp/transports.h"
 
 namespace thalweg::sim {
@@ -93,19 +110,44 @@ class TcpSender : public StreamSender {
   void set_segment_limit(std::uint32_t bytes) { segment_limit_ = bytes; }
 
  private:
+  // RFC 5681: the threshold never falls below two segments.
+  static constexpr double kLeastThresholdSegments = 2;
+
   void on_new_data_acked(Time now, const Acknowledgement& ack, std::uint64_t bytes);
   void on_duplicate(Time now, const Acknowledgement& ack);
   void on_partial_ack(Time now, std::uint64_t bytes);
   void enter_recovery(Time now);
   void leave_recovery();
+  bool poll_selective(Time now, SegmentToSend& out);
+  void on_selective_ack(Time now, const Acknowledgement& ack);
+  bool poll_probe(Time now, SegmentToSend& out);
+  void settle_probe(Time now, const Acknowledgement& ack);
+  // Sets the timer for a probe if there may be one before the timeout.
+  void set_probe_timer(Time now);
+  void fill(std::uint64_t sequence, std::uint32_t payload, SegmentToSend& out);
   void measure(Duration rtt);
   [[nodiscard]] Duration timeout() const;
   void restart_timer(Time now);
   [[nodiscard]] std::uint32_t segment_at(std::uint64_t sequence) const;
-  // How many bytes may be outstanding now.
+  // How many bytes may be in flight now.
   [[nodiscard]] double allowance() const;
+  // The bytes that the allowance limits: those outstanding, without what a scoreboard knows to have
+  // left the network.
+  [[nodiscard]] double in_flight() const;
+
+  // What only a sender with selective acknowledgements has.
+  struct Selective {
+    explicit Selective(std::uint32_t dup_acks) : board(dup_acks) {}
+    Scoreboard board;
+    RateReduction reduction;
+    bool probe_timer = false;  // the timer is for a probe
+    bool probe_due = false;
+    bool probed = false;          // since something new was acknowledged
+    std::uint64_t probe_end = 0;  // where a probe ends that was sent before; 0: none
+  };
 
   const TcpParameters& parameters_;
+  std::unique_ptr<Selective> selective_;
   std::uint64_t flow_bytes_;
   std::uint64_t acked_ = 0;
   std::uint64_t next_ = 0;

@@ -36,6 +36,7 @@ struct TcpParameters {
   Bytes max_window{1 << 30};          // how much the receiver's buffer would hold (max_window)
   std::uint32_t dup_acks = 3;         // duplicates that start a fast retransmit; 0: never (dupacks)
   bool limited_transmit = true;       // RFC 3042 (limited_transmit)
+  bool sack = false;                  // selective acknowledgements, RFC 2018 and 6675 (sack)
   Duration rto_min = Duration::milliseconds(10);      // (rto_min)
   Duration rto_max = Duration::milliseconds(60'000);  // the doubling stops here (rto_max)
   // The timeout before the first round trip is measured; unset: rto_min, since a real connection
@@ -51,6 +52,7 @@ struct CubicParameters : TcpParameters {
   double c = 0.4;                // packets per second cubed (c)
   double beta = 0.7;             // share of the window that is kept at a loss (beta)
   bool fast_convergence = true;  // (fast_convergence)
+  bool hystart = false;          // leave slow start before the buffer is full (hystart)
 };
 
 // RFC 8257.

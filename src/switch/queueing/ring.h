@@ -19,6 +19,7 @@ class Ring {
   [[nodiscard]] const T& front() const { return items_[head_]; }
   // The i-th from the front. Requires i < size().
   [[nodiscard]] const T& at(std::uint32_t i) const { return items_[(head_ + i) & (capacity_ - 1)]; }
+  [[nodiscard]] T& at(std::uint32_t i) { return items_[(head_ + i) & (capacity_ - 1)]; }
 
   void push(const T& item) {
     if (size_ == capacity_) grow();

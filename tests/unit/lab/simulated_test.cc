@@ -28,5 +28,20 @@ TEST(SimulatedCall, small_tensors__near_the_limit_of_the_link) {
   }
 }
 
+// Without selective acknowledgements most calls would wait for the timer once, 200 ms, and take
+// half as long again as the limit.
+TEST(SimulatedCall, tcp_under_loss__does_not_wait_for_the_timer) {
+  constexpr double kRecovery = 1.3;
+  const topology::Topology network =
+      topology::topology_from_shorthand("single-switch:hosts=8,host=100M,delay=100us").value();
+  const Bytes size(4 << 20);
+  const double limit_ms = 1.75 * static_cast<double>(size.count()) * 8 / 100e6 * 1e3;
+  const auto time = allreduce::simulate(
+      network, {.transport = "tcp", .scheme = "ring", .size = size, .loss = 0.005});
+  ASSERT_TRUE(time.ok()) << time.error().message();
+  EXPECT_GT(time->ms(), limit_ms);
+  EXPECT_LT(time->ms(), limit_ms * kRecovery);
+}
+
 }  // namespace
 }  // namespace thalweg::lab

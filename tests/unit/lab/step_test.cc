@@ -167,6 +167,10 @@ TEST(StepForecast, forecast__is_near_the_limit_without_loss) {
     EXPECT_GE((*predicted)->ms(), 0.98 * limit) << name;
     EXPECT_LE((*predicted)->ms(), 1.7 * limit) << name;
   }
+  for (const char* name : {"gloo", "tcp"}) {
+    const std::string text = scenario_text(settings, library(name), {}).value();
+    EXPECT_NE(text.find("kind: cubic, sack: on, hystart: on"), std::string::npos) << text;
+  }
   EXPECT_FALSE(forecast(settings, library("tcp+priority"), {})->has_value());
   settings.schedule.order = Order::kLayerwise;
   EXPECT_FALSE(forecast(settings, library("tcp"), {})->has_value());

@@ -21,6 +21,10 @@ namespace thalweg::sim {
 // Returns the transport; if there is none, fails the test and returns a null pointer.
 std::unique_ptr<TransportFactory> transport_or_fail(std::string_view name, const KeyValues& given);
 
+// Numbers of segments.
+using Numbers = std::vector<std::uint64_t>;
+Numbers range(std::uint64_t begin, std::uint64_t end);
+
 // One sender driven by hand, for exact traces. Segments are named by number: segment i starts at
 // byte i * mss. Time moves only when the test says so.
 class SenderByHand {
@@ -33,6 +37,8 @@ class SenderByHand {
   // Acknowledges as a receiver that now expects segment `next`, in answer to a packet sent
   // `round_trip` ago. Does not poll.
   void ack(std::uint64_t next, bool echo = false, bool answers_retransmission = false);
+  // The same with blocks of segments beyond: {3, 5} are segments 3 and 4.
+  void sack(std::uint64_t next, const std::vector<SackBlock>& blocks);
   // Acknowledges `count` times the same, polling after each; returns all segments sent.
   std::vector<std::uint64_t> duplicates(std::uint64_t next, int count);
   void wait(Duration time) { now_ += time; }
@@ -86,12 +92,15 @@ class Pipe {
   // flight, or at `until`. Fails the test when a property of every transport does not hold:
   // 1. a sender with bytes outstanding has a timeout ahead;
   // 2. nothing beyond the flow's bytes is sent, and new data only within the window, which
-  //    duplicates may inflate by a segment each;
+  //    duplicates may inflate by a segment each; what was acknowledged selectively is not sent
+  //    again;
   // 3. the receiver is given every byte in order, and done() and complete() agree with it.
   void run(const std::vector<std::uint64_t>& flow_bytes, Time until);
 
   [[nodiscard]] bool all_done() const;
   [[nodiscard]] Time now() const { return now_; }
+  // When the last flow so far was done.
+  [[nodiscard]] Time last_done() const { return last_done_; }
   [[nodiscard]] const Sender& sender(std::size_t flow) const { return *flows_[flow].sender; }
   [[nodiscard]] const std::vector<SentSegment>& sent() const { return sent_; }
   // Payload bytes that have reached the receiver for the first time.
@@ -113,6 +122,7 @@ class Pipe {
     std::uint64_t expected = 0;  // as the receiver last said
     double inflation = 0;        // how much duplicates may add to the window
     std::vector<bool> arrived;   // by byte: a model of the receiver
+    std::vector<bool> known;     // by byte: acknowledged selectively, as the sender knows it
   };
   enum class Kind : std::uint8_t { kData, kAck, kTimer };
   struct Event {
@@ -122,6 +132,7 @@ class Pipe {
     std::size_t flow = 0;
     SegmentToSend segment;
     Acknowledgement ack;
+    SackBlocks sack;
     Time sent;
     bool operator>(const Event& other) const {
       return time != other.time ? time > other.time : order > other.order;
@@ -134,7 +145,8 @@ class Pipe {
   void check_segment(Flow& flow, const SegmentToSend& segment);
   void transmit(std::size_t flow, SegmentToSend segment);
   void receive(const Event& event);
-  void take_ack(Flow& flow, const Acknowledgement& ack);
+  void check_sack(const Flow& flow, const SegmentToSend& segment, const SackBlocks& sack);
+  void take_ack(Flow& flow, const Event& event);
   Duration random_jitter();
 
   const TransportFactory& transport_;
@@ -142,6 +154,7 @@ class Pipe {
   double mss_ = 0;
   Prng prng_;
   Time now_;
+  Time last_done_;
   std::vector<Flow> flows_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t next_order_ = 0;

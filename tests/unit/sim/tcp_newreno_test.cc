@@ -6,14 +6,6 @@
 namespace thalweg::sim {
 namespace {
 
-using Numbers = std::vector<std::uint64_t>;
-
-Numbers range(std::uint64_t begin, std::uint64_t end) {
-  Numbers numbers;
-  for (std::uint64_t i = begin; i < end; ++i) numbers.push_back(i);
-  return numbers;
-}
-
 // A sender in congestion avoidance with a window of `size` segments, all of them sent.
 SenderByHand avoiding(double size, KeyValues given = {}) {
   given.emplace("warm", "avoidance");

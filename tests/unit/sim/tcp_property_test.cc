@@ -1,6 +1,10 @@
 // Every transport under random faults: the pipe's checkers hold and every flow completes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <sstream>
+#include <string>
+
 #include "sanitized.h"
 #include "sim/tcp_harness.h"
 
@@ -9,7 +13,18 @@ namespace {
 
 constexpr std::uint64_t kSeeds = kUnderSanitizer ? 200 : 2000;
 
-class TcpProperty : public testing::TestWithParam<const char*> {};
+// A kind, and behind each '+' an option that is on.
+class TcpProperty : public testing::TestWithParam<const char*> {
+ protected:
+  TcpProperty() {
+    std::istringstream words(GetParam());
+    std::getline(words, kind_, '+');
+    for (std::string option; std::getline(words, option, '+');) options_[option] = "on";
+  }
+
+  std::string kind_;
+  KeyValues options_;
+};
 
 PipeOptions random_options(Prng& prng) {
   PipeOptions options;
@@ -52,14 +67,14 @@ KeyValues random_parameters(Prng& prng) {
 }
 
 TEST_P(TcpProperty, random_faults__every_flow_completes) {
-  const std::string name = GetParam();
   for (std::uint64_t seed = 0; seed < kSeeds && !HasFailure(); ++seed) {
-    SCOPED_TRACE(testing::Message() << name << " seed " << seed);
+    SCOPED_TRACE(testing::Message() << GetParam() << " seed " << seed);
     Prng prng(seed);
     const PipeOptions options = random_options(prng);
-    const bool fixed_timeout = name == "pfabric";
-    const auto factory = transport_or_fail(
-        name, fixed_timeout ? random_pfabric(prng, options) : random_parameters(prng));
+    const bool fixed_timeout = kind_ == "pfabric";
+    KeyValues given = fixed_timeout ? random_pfabric(prng, options) : random_parameters(prng);
+    given.insert(options_.begin(), options_.end());
+    const auto factory = transport_or_fail(kind_, given);
     Pipe pipe(*factory, options);
     std::vector<std::uint64_t> flows(1 + prng.below(3));
     std::uint64_t total = 0;
@@ -75,7 +90,7 @@ TEST_P(TcpProperty, random_faults__every_flow_completes) {
 
 // The link goes down after 30 packets, and stays down until it has lost three retransmissions.
 TEST_P(TcpProperty, outage__recovers_afterwards) {
-  const auto factory = transport_or_fail(GetParam(), {});
+  const auto factory = transport_or_fail(kind_, options_);
   PipeOptions options;
   int tries = 0;
   options.lose = [&tries](const SegmentToSend& segment, std::uint64_t number) {
@@ -91,9 +106,9 @@ TEST_P(TcpProperty, outage__recovers_afterwards) {
 
 // Without faults nothing is sent twice, in any scheme.
 TEST_P(TcpProperty, clean_pipe__nothing_sent_twice) {
-  KeyValues given;
-  if (GetParam() == std::string_view("pfabric")) given = {{"rate", "10G"}, {"rtt", "100us"}};
-  const auto factory = transport_or_fail(GetParam(), given);
+  KeyValues given = options_;
+  if (kind_ == "pfabric") given = {{"rate", "10G"}, {"rtt", "100us"}};
+  const auto factory = transport_or_fail(kind_, given);
   Pipe pipe(*factory, {});
   pipe.run({3'000'000, 1'000'000}, Time::at(Duration::milliseconds(1000)));
   EXPECT_TRUE(pipe.all_done());
@@ -104,8 +119,14 @@ TEST_P(TcpProperty, clean_pipe__nothing_sent_twice) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TcpProperty,
-                         testing::Values("newreno", "cubic", "dctcp", "pias", "pfabric"),
-                         [](const auto& transport) { return std::string(transport.param); });
+                         testing::Values("newreno", "cubic", "dctcp", "pias", "pfabric",
+                                         "newreno+sack", "cubic+sack", "cubic+hystart",
+                                         "cubic+sack+hystart", "dctcp+sack", "pias+sack"),
+                         [](const auto& transport) {
+                           std::string name = transport.param;
+                           std::ranges::replace(name, '+', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace thalweg::sim

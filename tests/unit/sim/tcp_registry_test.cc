@@ -44,7 +44,7 @@ TEST(TcpRegistry, make_transport__every_name_with_its_defaults) {
 TEST(TcpRegistry, describe__says_what_is_in_effect) {
   EXPECT_EQ(transport_or_fail("dctcp", {{"rto_min", "5ms"}, {"g", "0.5"}})->describe(),
             "dctcp: mss=1460B header=40B iw=10 max_window=1GiB dupacks=3 limited_transmit=on "
-            "rto_min=5ms rto_max=60s rto_initial=5ms warm=slow_start g=0.5 alpha=1");
+            "sack=off rto_min=5ms rto_max=60s rto_initial=5ms warm=slow_start g=0.5 alpha=1");
 }
 
 TEST(TcpRegistry, make_transport__timeouts_of_atp_that_are_out_of_order_are_named) {
@@ -83,6 +83,10 @@ TEST(TcpRegistry, make_transport__bad_input_names_place_value_and_what_is_allowe
   expect_error("cubic", {{"rto_min", "5s"}, {"rto_max", "1s"}}, {"rto_max: '1s'", "rto_min, '5s'"});
   expect_error("cubic", {{"max_window", "100B"}}, {"max_window: '100B'", "1460B"});
   expect_error("cubic", {{"fast_convergence", "yes"}}, {"'yes'", "off or on"});
+  expect_error("dctcp", {{"sack", "yes"}}, {"'dctcp'", "sack: 'yes'", "off or on"});
+  expect_error("cubic", {{"hystart", "1"}}, {"'cubic'", "hystart: '1'", "off or on"});
+  expect_error("newreno", {{"hystart", "on"}}, {"'newreno'", "no parameter 'hystart'"});
+  expect_error("pfabric", {{"sack", "on"}}, {"'pfabric'", "no parameter 'sack'"});
   expect_error("cubic", {{"warm", "hot"}}, {"'hot'", "slow_start or avoidance"});
   expect_error("pias", {{"thresholds", "1MB,1MB"}}, {"thresholds: '1MB,1MB'", "1 to 7 sizes"});
   expect_error("pias", {{"thresholds", "1B,2B,3B,4B,5B,6B,7B,8B"}}, {"1 to 7 sizes"});

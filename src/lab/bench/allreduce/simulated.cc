@@ -36,7 +36,7 @@ std::int64_t host_queue(const topology::Topology& topology) {
 std::string scenario_text(const topology::Topology& topology, const SimulatedCall& call) {
   const std::string transport = call.transport == "dlcp"
                                     ? fmt::format("{{kind: dlcp, bound: {}}}", call.bound)
-                                    : std::string("{kind: cubic, rto_min: 200ms}");
+                                    : std::string(kKernelTcp);
   std::string text = fmt::format(
       "topology: given\ntransport: {}\nnetwork: {{port_buffer: 10MB, host_queue: {}B}}\n"
       "connections: {{forward: packets}}\nuntil: 600s\njobs:\n"

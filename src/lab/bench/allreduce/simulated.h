@@ -10,6 +10,10 @@
 
 namespace thalweg::lab::allreduce {
 
+// The transport that stands for the kernel's TCP in simulations of sockets: its options are
+// Linux's.
+inline constexpr const char* kKernelTcp = "{kind: cubic, sack: on, hystart: on, rto_min: 200ms}";
+
 struct SimulatedCall {
   std::string transport;  // tcp or dlcp
   std::string scheme;     // as `thalweg plan` takes it

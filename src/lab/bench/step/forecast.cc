@@ -8,6 +8,7 @@
 
 #include <thalweg/communicator.h>
 
+#include "lab/bench/allreduce/simulated.h"
 #include "lab/bench/step/limit.h"
 #include "net/group/api/plans.h"
 #include "sim/scenario/scenario.h"
@@ -42,7 +43,7 @@ std::string scheme_of(const Settings& settings, const Library& library) {
 
 std::string transport_of(const Settings& settings, const Library& library) {
   if (library.gloo || library.transport == Transport::kTcp) {
-    return "{kind: cubic, rto_min: 200ms}";
+    return allreduce::kKernelTcp;
   }
   if (library.transport == Transport::kAtp) {
     return fmt::format("{{kind: atp, elements: {}, header: {}B}}",
