@@ -53,6 +53,7 @@ TEST(CApiOptions, of_a_communicator__have_the_defaults_of_the_cpp_api) {
   EXPECT_EQ(made.dlcp_payload, usual.dlcp_payload);
   EXPECT_EQ(made.dlcp_paths, usual.dlcp_paths);
   EXPECT_EQ(made.dlcp_line_rate_gbps, usual.dlcp_line_rate_gbps);
+  EXPECT_EQ(made.dlcp_grants, usual.dlcp_grants);
   EXPECT_EQ(made.atp_servers, usual.atp_servers);
   EXPECT_EQ(made.atp_elements, usual.atp_elements);
 }
@@ -65,6 +66,7 @@ TEST(CApiOptions, of_a_communicator__reach_their_fields) {
   options.dlcp_payload = 1024;
   options.dlcp_paths = 3;
   options.dlcp_line_rate_gbps = 2.5;
+  options.dlcp_grants = 1;
   options.atp_servers = 2;
   options.atp_elements = 64;
   const CommunicatorOptions made = given(options);
@@ -73,6 +75,7 @@ TEST(CApiOptions, of_a_communicator__reach_their_fields) {
   EXPECT_EQ(made.dlcp_payload, 1024U);
   EXPECT_EQ(made.dlcp_paths, 3U);
   EXPECT_EQ(made.dlcp_line_rate_gbps, 2.5);
+  EXPECT_EQ(made.dlcp_grants, true);
   EXPECT_EQ(made.atp_servers, 2);
   EXPECT_EQ(made.atp_elements, 64U);
 }
@@ -91,6 +94,8 @@ TEST(CApiOptions, of_an_endpoint__have_the_defaults_of_the_cpp_api) {
   EXPECT_EQ(made.grace.initial, usual.grace.initial);
   EXPECT_EQ(made.grace.least, usual.grace.least);
   EXPECT_EQ(made.grace.most, usual.grace.most);
+  EXPECT_EQ(made.grants, usual.grants);
+  EXPECT_EQ(made.grants_round_trip, usual.grants_round_trip);
   EXPECT_EQ(made.dscp, usual.dscp);
   EXPECT_EQ(made.checksum, usual.checksum);
   EXPECT_EQ(made.offload, usual.offload);
@@ -104,6 +109,8 @@ TEST(CApiOptions, of_an_endpoint__reach_their_fields) {
   options.grace_initial_s = 0.002;
   options.grace_least_s = 3e-6;
   options.grace_most_s = 4;
+  options.grants = 1;
+  options.grants_round_trip_s = 2e-4;
   options.dscp[0] = 62;
   options.dscp[7] = 1;
   options.offload = 0;
@@ -113,6 +120,8 @@ TEST(CApiOptions, of_an_endpoint__reach_their_fields) {
   EXPECT_EQ(made.grace.initial, milliseconds(2));
   EXPECT_EQ(made.grace.least, microseconds(3));
   EXPECT_EQ(made.grace.most, std::chrono::seconds(4));
+  EXPECT_TRUE(made.grants);
+  EXPECT_EQ(made.grants_round_trip, microseconds(200));
   EXPECT_EQ(made.dscp, (DscpTable{62, 51, 43, 35, 27, 19, 11, 1}));
   EXPECT_FALSE(made.offload);
 }
@@ -131,6 +140,11 @@ TEST(CApiOptions, of_an_endpoint__that_are_wrong__are_refused) {
   refused("grace.initial: 200000000 ns", [](auto& options) { options.grace_initial_s = 0.2; });
   refused("grace.most: 7200", [](auto& options) { options.grace_most_s = 7200; });
   refused("dscp: 64; from 0 to 63", [](auto& options) { options.dscp[3] = 64; });
+  refused("grants_round_trip_s: -1", [](auto& options) { options.grants_round_trip_s = -1; });
+  refused("grants_round_trip: 11000000000 ns",
+          [](auto& options) { options.grants_round_trip_s = 11; });
+  refused("grants: the rate of this host's link is not known",
+          [](auto& options) { options.grants = 1; });
 }
 
 TEST(CApiOptions, of_an_endpoint__ask_for_buffers) {
@@ -189,6 +203,7 @@ TEST(CApiOptions, of_a_communicator__carry_sums_over_dlcp) {
         options.dlcp_payload = 512;
         options.dlcp_paths = 2;
         options.dlcp_line_rate_gbps = 1;
+        options.dlcp_grants = 1;
       });
 }
 
