@@ -51,8 +51,7 @@ void ControlStream::push(const wire::ControlMessage& message) {
   const auto* stop = std::get_if<wire::StopMessage>(&message);
   stop_queue_ = stop == nullptr ? std::nullopt : std::optional(stop->queue);
   urgent_ = urgent_ || !(std::holds_alternative<wire::ReportMessage>(message) ||
-                         std::holds_alternative<wire::ConfirmMessage>(message) ||
-                         std::holds_alternative<wire::GrantMessage>(message));
+                         std::holds_alternative<wire::ConfirmMessage>(message));
 }
 
 template <class Enough>

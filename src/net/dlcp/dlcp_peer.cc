@@ -267,6 +267,7 @@ void DlcpPeer::send_grants(std::span<const proto::GrantScheduler::Grant> grants)
     stream_->push(wire::GrantMessage{grant.transfer, grant.segments});
   }
   grants_sent_ += grants.size();
+  send_copy();
   if (const std::string wrong = stream_->flush(); !wrong.empty()) {
     lose({ErrorCode::kPeerLost, wrong});
   }

@@ -190,7 +190,10 @@ std::optional<Time> Endpoint::Core::turn() {
   }
   // A turn may have ended transfers, which makes room for others. The next turn sees to the
   // streams.
-  if (grants_ && grants_->give(peers_, now)) next = Time();
+  if (grants_) {
+    next = net::earlier(next, grants_->scheduler().next_timeout());
+    if (grants_->give(peers_, now)) next = Time();
+  }
   std::erase_if(peers_, [&](const auto& peer) {
     if (!peer->lost()) return false;
     add(ended_, peer->counters_after_end());

@@ -21,12 +21,17 @@ constexpr Bytes kPacket(1500);
 // A grant covers what the line carries in this time, within these numbers of packets. Fewer cost
 // more signals; more than one system call sends bring nothing.
 constexpr Duration kGrantTime = Duration::microseconds(100);
-constexpr std::uint32_t kLeastQuantum = 8;
+constexpr std::uint32_t kLeastQuantum = 4;
 constexpr std::uint32_t kMostQuantum = 32;
-// From an arrival to the data that its grant releases the network's round trip passes, two threads
-// are woken, and a grant's packets must have arrived.
+// From an arrival to the data that its grant releases the network's round trip passes, and two
+// threads are woken; meanwhile so many grants are on the line.
 constexpr Duration kWaking = Duration::microseconds(100);
-constexpr int kGrantsUnderway = 2;
+constexpr int kGrantsUnderway = 4;
+// So many transfers share what is in flight: more would all end late, and fewer would leave the
+// link idle where one of their senders waits for a core.
+constexpr std::uint32_t kParallel = 2;
+// After so long a sender of which nothing comes gives up its places.
+constexpr Duration kSilent = Duration::milliseconds(10);
 constexpr Duration kUnmeasured = Duration::microseconds(100);
 constexpr Duration kMeasureEvery = Duration::milliseconds(1000);
 
@@ -69,12 +74,15 @@ Result<std::shared_ptr<HostGrants>> HostGrants::make(const EndpointOptions& opti
   const bool given = options.grants_round_trip.count() > 0;
   grants.round_trip = loop_time(
       given ? Duration::nanoseconds(options.grants_round_trip.count()) : kUnmeasured, grants);
+  grants.parallel = kParallel;
+  grants.stall = kSilent;
   grants.seed = random_number();
   return std::shared_ptr<HostGrants>(new HostGrants(grants, !given));
 }
 
 bool HostGrants::give(const Peers& peers, Time now) {
   measure(peers, now);
+  scheduler_.on_timeout(now);
   due_.clear();
   for (proto::GrantScheduler::Grant grant; scheduler_.poll(grant);) {
     // A later grant of a transfer says all that an earlier one does.

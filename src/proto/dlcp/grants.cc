@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kMostOvercommit = 1000;
 constexpr double kMostProducts = 1e6;
-constexpr int kStallRoundTrips = 20;
+constexpr int kStallRoundTrips = 4;
 
 }  // namespace
 
@@ -97,16 +97,29 @@ void GrantScheduler::hear_of(Record& record, Time now) {
   record.silent = false;
 }
 
-void GrantScheduler::silence(const Record& asker, Time now) {
-  const std::int64_t grant = options_.quantum * asker.incoming.segment_bytes.count();
-  if (!asker.queued || in_flight_ + grant <= limit_) return;
-  const Duration stall = std::max(options_.stall, options_.round_trip * kStallRoundTrips);
+Duration GrantScheduler::stall() const {
+  return std::max(options_.stall, options_.round_trip * kStallRoundTrips);
+}
+
+void GrantScheduler::silence(Time now) {
   for (std::uint32_t index = 0; index < records_.size(); ++index) {
     Record& record = records_[index];
-    if (record.in_flight == 0 || now < record.moved + stall) continue;
+    if (record.in_flight == 0 || now < record.moved + stall()) continue;
     record.silent = true;
     update(index);
   }
+}
+
+void GrantScheduler::on_timeout(Time now) {
+  const std::optional<Time> due = next_timeout();
+  if (!due || now < *due) return;
+  looked_at_ = now;
+  silence(now);
+}
+
+std::optional<Time> GrantScheduler::next_timeout() const {
+  if (wanting_.empty() || in_flight_ == 0) return std::nullopt;
+  return looked_at_ + stall() / 2;
 }
 
 void GrantScheduler::progress(Ticket ticket, std::uint32_t arrived, std::uint32_t reached,
@@ -131,7 +144,8 @@ void GrantScheduler::want(Ticket ticket, std::uint32_t sent, std::uint32_t grant
   if (!busy) record.reached = std::max(record.reached, std::min(sent, record.granted));
   if (record.granted > granted) soon_.push_back(index);
   update(index);
-  silence(record, now);
+  const std::int64_t grant = options_.quantum * record.incoming.segment_bytes.count();
+  if (record.queued && in_flight_ + grant > limit_) silence(now);
 }
 
 void GrantScheduler::close(Ticket ticket) {

@@ -17,8 +17,9 @@
 // and do not count for the host: what a sender cannot send now must not hold a place in flight.
 //
 // A sender may also fall silent: its process stops, its host vanishes, or it waits for data that
-// others have to send first. While the host's places are taken and a sender asks, a transfer of
-// which nothing came for `stall` loses its places, and gets no grant until something comes again.
+// others have to send first. While others want grants, a transfer of which nothing came for `stall`
+// loses its places, and gets no grant until something comes again. A driver may look for such
+// transfers by a timer (on_timeout); without one they are found when a sender asks.
 //
 // Invariants:
 // 1. Never more than `segments` are granted, and grants of a transfer never fall.
@@ -31,6 +32,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <vector>
@@ -63,7 +65,7 @@ struct GrantOptions {
   std::uint32_t busy_parallel = 4;
   // A peer is in sight for so long after its last transfer.
   Duration sight = Duration::milliseconds(10);
-  // After so long without an arrival, and at least 20 round trips, a transfer is silent.
+  // After so long without an arrival, and at least 4 round trips, a transfer is silent.
   Duration stall = Duration::milliseconds(100);
   TransferOrder order = {.by_urgency = true, .by_size = true, .ageing = 0.01};
   std::uint64_t seed = 1;  // of the order among transfers that are equal otherwise
@@ -102,6 +104,10 @@ class GrantScheduler {
   // The sender asks: it has sent `sent` segments, and knows of a grant of `granted`.
   void want(Ticket ticket, std::uint32_t sent, std::uint32_t granted, bool busy, Time now);
   void close(Ticket ticket);
+  // Optional: looks for silent transfers. Call it at next_timeout(), or soon after.
+  void on_timeout(Time now);
+  // None: on_timeout() would find nothing.
+  [[nodiscard]] std::optional<Time> next_timeout() const;
   // Gives the next grant, which the driver must send to the peer; false if there is none. Call it
   // after each of the calls above.
   bool poll(Grant& out);
@@ -153,8 +159,9 @@ class GrantScheduler {
   void come_into_sight(Record& record, Time now);
   // Something was heard of the transfer.
   void hear_of(Record& record, Time now);
-  // Takes their places from silent transfers, if there is none for the one that asks.
-  void silence(const Record& asker, Time now);
+  // Takes their places from silent transfers.
+  void silence(Time now);
+  [[nodiscard]] Duration stall() const;
   // Brings what is derived (goal, bytes in flight, place in the order) up to date.
   void update(std::uint32_t index);
   // Segments that a transfer of a busy sender may be granted now.
@@ -174,7 +181,8 @@ class GrantScheduler {
   std::unordered_map<std::uint32_t, Time> peers_;  // when a transfer of the peer was open last
   std::int64_t in_flight_ = 0;
   std::int64_t offered_ = 0;
-  Time now_;  // of the last call that told it
+  Time now_;        // of the last call that told it
+  Time looked_at_;  // when on_timeout() looked for silent transfers
 };
 
 }  // namespace thalweg::proto

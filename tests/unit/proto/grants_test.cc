@@ -243,6 +243,30 @@ TEST(Grants, want__a_silent_transfer_loses_its_places_and_comes_back) {
   EXPECT_EQ(grants.in_flight(), Bytes(0));
 }
 
+TEST(Grants, on_timeout__finds_a_silent_transfer_while_others_want_grants) {
+  GrantOptions none = roomy();
+  none.first = 0;
+  GrantScheduler grants(none);
+  const Ticket silent = grants.open(incoming(0, 50'000), us(1));
+  EXPECT_EQ(grants.next_timeout(), std::nullopt);
+  grants.progress(silent, 1, 1, us(2));
+  ASSERT_FALSE(all_grants(grants).empty());
+  ASSERT_NE(grants.next_timeout(), std::nullopt) << "it wants more";
+  const Ticket other = grants.open(incoming(1, 1'000), us(3));
+  grants.progress(other, 1, 1, us(4));
+  grants.on_timeout(us(99'000));
+  EXPECT_TRUE(all_grants(grants).empty());
+  EXPECT_GT(*grants.next_timeout(), us(99'000));
+  grants.on_timeout(us(149'000));
+  EXPECT_EQ(all_grants(grants).back().peer, 1U);
+  EXPECT_EQ(grants.next_timeout(), std::nullopt) << "all that is not silent is granted";
+  grants.progress(other, 1'000, 1'000, us(150'000));
+  grants.progress(silent, 2'000, 2'000, us(150'000));
+  EXPECT_EQ(all_grants(grants).back().peer, 0U);
+  grants.close(silent);
+  grants.close(other);
+}
+
 TEST(Grants, set_round_trip__changes_the_limit) {
   GrantScheduler grants(roomy());
   EXPECT_EQ(grants.limit(), Bytes(3'000'000));
