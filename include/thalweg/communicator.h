@@ -135,10 +135,6 @@ struct CommunicatorOptions {
   std::optional<std::uint32_t> dlcp_paths = {};
   // TCP streams to other hosts keep to the same rate, up to 2 Gb/s.
   double dlcp_line_rate_gbps = 0;
-  // DLCP: EndpointOptions::grants of this rank, for networks where many ranks send to one at a time
-  // (a parameter server's scheme); rings gain nothing. The rate of the link must be known. None:
-  // THALWEG_DLCP_GRANTS, 0 or 1, and without that false.
-  std::optional<bool> dlcp_grants = {};
   // ATP: "host:port" of the switch's control socket; or a list of switches, as in
   // "leaf0=10.0.0.1:7700,leaf1=10.0.1.1:7700", or the path of a file with such lines. The names of
   // a list are those of switches in `topology` or, if that is empty, in THALWEG_TOPOLOGY; the

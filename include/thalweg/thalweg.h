@@ -127,7 +127,6 @@ typedef struct thalweg_options {
   int dlcp_payload;            // bytes in a packet, a multiple of 8; THALWEG_DEFAULT: 1400
   int dlcp_paths;              // UDP ports to each rank, 1 to 32; THALWEG_DEFAULT: chosen
   double dlcp_line_rate_gbps;  // of this host's link; 0: that of the interface
-  int dlcp_grants;             // 1: receivers grant over DLCP; THALWEG_DEFAULT: 0
   const char* atp_switch;      // "host:port" of a switch; empty: THALWEG_SWITCH
   int atp_servers;             // ranks that add up what the switch did not; 0: all
   uint32_t atp_elements;       // elements in a packet over ATP; 256

@@ -40,14 +40,13 @@ std::chrono::milliseconds milliseconds(double seconds) {
 }
 
 CommunicatorOptions options_of(const std::string& transport, const std::string& scheme,
-                               const std::string& topology, double line_rate_gbps, bool dlcp_grants,
+                               const std::string& topology, double line_rate_gbps,
                                const std::string& switch_address) {
   CommunicatorOptions options;
   options.transport = transport_of(transport);
   options.scheme = scheme;
   options.topology = topology;
   options.dlcp_line_rate_gbps = line_rate_gbps;
-  if (dlcp_grants) options.dlcp_grants = true;
   options.atp_switch = switch_address;
   return options;
 }
@@ -55,11 +54,9 @@ CommunicatorOptions options_of(const std::string& transport, const std::string& 
 c10::intrusive_ptr<Backend> make_backend(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                          int size, double timeout_s, const std::string& transport,
                                          const std::string& scheme, const std::string& topology,
-                                         double line_rate_gbps, bool dlcp_grants,
-                                         const std::string& switch_address) {
-  return Backend::make(
-      store, rank, size, milliseconds(timeout_s),
-      options_of(transport, scheme, topology, line_rate_gbps, dlcp_grants, switch_address));
+                                         double line_rate_gbps, const std::string& switch_address) {
+  return Backend::make(store, rank, size, milliseconds(timeout_s),
+                       options_of(transport, scheme, topology, line_rate_gbps, switch_address));
 }
 
 c10::intrusive_ptr<Backend> make_backend_at(const std::shared_ptr<MeetingPlace>& place,
@@ -67,9 +64,9 @@ c10::intrusive_ptr<Backend> make_backend_at(const std::shared_ptr<MeetingPlace>&
                                             const std::string& group, double timeout_s,
                                             const std::string& transport, const std::string& scheme,
                                             const std::string& topology, double line_rate_gbps,
-                                            bool dlcp_grants, const std::string& switch_address) {
+                                            const std::string& switch_address) {
   CommunicatorOptions options =
-      options_of(transport, scheme, topology, line_rate_gbps, dlcp_grants, switch_address);
+      options_of(transport, scheme, topology, line_rate_gbps, switch_address);
   options.place = place;
   options.places = places;
   options.group = group;
@@ -176,13 +173,11 @@ PYBIND11_MODULE(_C, module) {
   py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(module, "Backend")
       .def(py::init(&make_backend), py::arg("store"), py::arg("rank"), py::arg("size"),
            py::arg("timeout_s"), py::kw_only(), py::arg("transport"), py::arg("scheme"),
-           py::arg("topology"), py::arg("line_rate_gbps"), py::arg("dlcp_grants"),
-           py::arg("switch_address"), NoGil())
+           py::arg("topology"), py::arg("line_rate_gbps"), py::arg("switch_address"), NoGil())
       .def_static("at_places", &make_backend_at, py::arg("place"), py::arg("places"),
                   py::arg("rank"), py::kw_only(), py::arg("group"), py::arg("timeout_s"),
                   py::arg("transport"), py::arg("scheme"), py::arg("topology"),
-                  py::arg("line_rate_gbps"), py::arg("dlcp_grants"), py::arg("switch_address"),
-                  NoGil())
+                  py::arg("line_rate_gbps"), py::arg("switch_address"), NoGil())
       .def("error", &error_of)
       .def_property_readonly("has_switch", &Backend::has_switch)
       .def("auto_choices", &auto_choices)

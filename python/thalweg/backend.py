@@ -116,7 +116,6 @@ def _create(group, options):
                             group.timeout.total_seconds(), transport=options.transport,
                             scheme=options.scheme, topology=options.topology_text(),
                             line_rate_gbps=options.line_rate_gbps,
-                            dlcp_grants=options.dlcp_grants,
                             switch_address=options.switch_address)
 
 

@@ -27,10 +27,6 @@ class Options:
         can read, or the text of one. Rank i is host i. Empty: all hosts are on one switch.
     line_rate_gbps
         Rate of a host's link, for DLCP. 0: what the network interface reports.
-    dlcp_grants
-        True: over DLCP this rank grants what its peers may send, for networks where many ranks send
-        to one at a time (docs/protocol-dlcp.md, Receiver grants). The rate of the link must be
-        known. False: the environment variable THALWEG_DLCP_GRANTS says so; off if that is not set.
     switch_address
         "host:port" of the switch's control socket, for "atp" and "auto"; or a list of switches of
         `topology`, as in "leaf0=10.0.0.1:7700,leaf1=10.0.1.1:7700", or the path of a file with such
@@ -49,7 +45,6 @@ class Options:
     scheme: str = ""
     topology: str = ""
     line_rate_gbps: float = 0.0
-    dlcp_grants: bool = False
     switch_address: str = ""
     auto: bool = False
 

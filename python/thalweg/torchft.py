@@ -210,7 +210,6 @@ class ProcessGroupThalweg(ProcessGroupWrapper):
         return {"timeout_s": self._timeout.total_seconds(), "transport": self._options.transport,
                 "scheme": self._options.scheme, "topology": self._options.topology_text(),
                 "line_rate_gbps": self._options.line_rate_gbps,
-                "dlcp_grants": self._options.dlcp_grants,
                 "switch_address": self._options.switch_address}
 
     def _make(self, rank, size, make_backend):

@@ -126,7 +126,6 @@ Result<CommunicatorOptions> options_of(const thalweg_options* options) {
   made.interfaces = names_of(text_of(options->interfaces));
   made.channel_bytes = options->channel_bytes;
   made.dlcp_line_rate_gbps = options->dlcp_line_rate_gbps;
-  if (options->dlcp_grants != THALWEG_DEFAULT) made.dlcp_grants = options->dlcp_grants != 0;
   made.atp_switch = text_of(options->atp_switch);
   made.atp_servers = options->atp_servers;
   made.atp_elements = options->atp_elements;
@@ -201,7 +200,6 @@ void thalweg_options_init(thalweg_options* options) {
               .dlcp_payload = THALWEG_DEFAULT,
               .dlcp_paths = THALWEG_DEFAULT,
               .dlcp_line_rate_gbps = 0,
-              .dlcp_grants = THALWEG_DEFAULT,
               .atp_switch = nullptr,
               .atp_servers = 0,
               .atp_elements = 256};

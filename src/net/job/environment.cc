@@ -224,8 +224,6 @@ Status VariableReader::read_payload() {
   }
   THALWEG_TRY(const std::optional<int> paths, maybe_number("THALWEG_DLCP_PATHS", 1, kMaxPaths));
   e_.dlcp_paths = paths.value_or(0);
-  THALWEG_TRY(const std::optional<int> grants, maybe_number("THALWEG_DLCP_GRANTS", 0, 1));
-  e_.dlcp_grants = grants.value_or(0) == 1;
   return ok_status();
 }
 

@@ -55,7 +55,6 @@ struct Environment {
   std::optional<int> channels;  // none: chosen by the number of cores
   std::optional<int> dlcp_payload;
   int dlcp_paths = 0;         // to each rank; 0: chosen by where it is (EndpointOptions::paths)
-  bool dlcp_grants = false;   // this rank's receivers give grants (EndpointOptions::grants)
   bool shared_memory = true;  // between processes of a host
   bool trials = true;         // Transport::kAuto may try several ways
   bool checksum = true;       // of frames on TCP; of DLCP's packets of data, without a job key

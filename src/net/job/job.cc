@@ -38,9 +38,6 @@ Result<Environment> environment_of(const CommunicatorOptions& options) {
     if (name == "THALWEG_DLCP_PATHS" && options.dlcp_paths) {
       return std::to_string(*options.dlcp_paths);
     }
-    if (name == "THALWEG_DLCP_GRANTS" && options.dlcp_grants) {
-      return std::to_string(static_cast<int>(*options.dlcp_grants));
-    }
     // A newcomer is not one of the launcher's ranks, and must not be rank 0, which starts the
     // store.
     if (options.join && name == "THALWEG_RANK") return "1";

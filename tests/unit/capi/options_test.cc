@@ -53,7 +53,6 @@ TEST(CApiOptions, of_a_communicator__have_the_defaults_of_the_cpp_api) {
   EXPECT_EQ(made.dlcp_payload, usual.dlcp_payload);
   EXPECT_EQ(made.dlcp_paths, usual.dlcp_paths);
   EXPECT_EQ(made.dlcp_line_rate_gbps, usual.dlcp_line_rate_gbps);
-  EXPECT_EQ(made.dlcp_grants, usual.dlcp_grants);
   EXPECT_EQ(made.atp_servers, usual.atp_servers);
   EXPECT_EQ(made.atp_elements, usual.atp_elements);
 }
@@ -66,7 +65,6 @@ TEST(CApiOptions, of_a_communicator__reach_their_fields) {
   options.dlcp_payload = 1024;
   options.dlcp_paths = 3;
   options.dlcp_line_rate_gbps = 2.5;
-  options.dlcp_grants = 1;
   options.atp_servers = 2;
   options.atp_elements = 64;
   const CommunicatorOptions made = given(options);
@@ -75,7 +73,6 @@ TEST(CApiOptions, of_a_communicator__reach_their_fields) {
   EXPECT_EQ(made.dlcp_payload, 1024U);
   EXPECT_EQ(made.dlcp_paths, 3U);
   EXPECT_EQ(made.dlcp_line_rate_gbps, 2.5);
-  EXPECT_EQ(made.dlcp_grants, true);
   EXPECT_EQ(made.atp_servers, 2);
   EXPECT_EQ(made.atp_elements, 64U);
 }
@@ -203,7 +200,6 @@ TEST(CApiOptions, of_a_communicator__carry_sums_over_dlcp) {
         options.dlcp_payload = 512;
         options.dlcp_paths = 2;
         options.dlcp_line_rate_gbps = 1;
-        options.dlcp_grants = 1;
       });
 }
 

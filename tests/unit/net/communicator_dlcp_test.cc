@@ -105,7 +105,6 @@ struct RandomCalls {
   CommunicatorOptions common = over_dlcp();
   bool several_ways = false;
   bool own_payloads = false;  // ranks want packets of different sizes
-  int granting = 0;           // this rank and those above it give grants
 
   static RandomCalls of(std::uint64_t seed) {
     Prng prng(seed);
@@ -117,14 +116,12 @@ struct RandomCalls {
     calls.common.dlcp_paths = static_cast<std::uint32_t>(1 + prng.below(3));
     calls.several_ways = prng.chance(0.3);
     calls.own_payloads = calls.bound == 0 && prng.chance(0.5);
-    calls.granting = static_cast<int>(prng.below(6));
     return calls;
   }
 
   CommunicatorOptions options_of(int rank) const {
     CommunicatorOptions options = common;
     if (several_ways) options.interfaces = net::several_ways(1)(rank).interfaces;
-    options.dlcp_grants = rank >= granting;
     if (own_payloads) *options.dlcp_payload += static_cast<std::uint32_t>(rank % 2) * 64;
     return options;
   }
@@ -154,7 +151,7 @@ struct RandomCalls {
     for (int i = 0; i < 4; ++i) {
       constexpr std::array kSizes{0U, 1U, 5U, 999U, 30'011U, 120'007U};
       tensors.emplace_back(kSizes.at(prng.below(kSizes.size())), std::ldexp(1.0F, all.rank()));
-      constexpr std::array kSchemes{"", "ring", "butterfly", "rat", "halving-doubling", "ps"};
+      constexpr std::array kSchemes{"", "ring", "butterfly", "rat", "halving-doubling"};
       options.push_back({.op = prng.chance(0.5) ? ReduceOp::kMean : ReduceOp::kSum,
                          .scheme = kSchemes.at(prng.below(kSchemes.size())),
                          .loss_bound = bound,

@@ -231,8 +231,6 @@ TEST(Environment, bad__variable_value_and_what_is_allowed) {
        "THALWEG_DLCP_PAYLOAD: '9000' is not allowed: a whole number from 8 to 8960"},
       {with(kOurs, {{"THALWEG_DLCP_PATHS", "33"}}),
        "THALWEG_DLCP_PATHS: '33' is not allowed: a whole number from 1 to 32"},
-      {with(kOurs, {{"THALWEG_DLCP_GRANTS", "2"}}),
-       "THALWEG_DLCP_GRANTS: '2' is not allowed: a whole number from 0 to 1"},
       {with(kOurs, {{"THALWEG_STREAMS", "0"}}),
        "THALWEG_STREAMS: '0' is not allowed: a whole number from 1 to 16"},
       {with(kSlurm, {{"SLURM_STEP_TASKS_PER_NODE", "3(x2)"}}),

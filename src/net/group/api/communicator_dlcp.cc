@@ -23,7 +23,6 @@ Status Communicator::Core::prepare_dlcp(const std::vector<net::SocketAddress>& a
   dlcp.endpoint.packet_payload = dlcp_payload();
   dlcp.endpoint.paths = static_cast<std::uint32_t>(environment.dlcp_paths);
   dlcp.endpoint.line_rate_gbps = options_.dlcp_line_rate_gbps;
-  dlcp.endpoint.grants = environment.dlcp_grants;
   if (!environment.key_file.empty()) {
     THALWEG_TRY(dlcp.endpoint.job_key, read_job_key(environment.key_file));
   }

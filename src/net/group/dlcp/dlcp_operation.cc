@@ -126,7 +126,6 @@ Status DlcpOperation::expect(std::uint32_t arrival) {
     const std::size_t offset = static_cast<std::size_t>(part.first) * size_of(type);
     RecvOptions options{.key = key_of(number, arrival),
                         .loss_bound = bound_of(planned.kind),
-                        .urgency = urgency_of(priority),
                         .deadline = longest()};
     if (options_.layout.segment_elements < kWholeChunks) {
       options.on_arrival = [self = shared_from_this(), arrival,
