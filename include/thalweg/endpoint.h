@@ -49,7 +49,8 @@ struct SendOptions {
   // Returns the tag of the packet that carries the elements [first, first + count). send() calls it
   // once per packet.
   std::function<PacketTag(std::int64_t first, std::int64_t count)> tag_of = {};
-  // Among the transfers to one peer, the one with the lowest number is sent first, then the oldest.
+  // Among the transfers to one peer, the one with the lowest number is sent first, then the oldest
+  // (with EndpointOptions::grants: the one with the fewest bytes left).
   std::uint32_t urgency = 0;
   // Elements leave only after Transfer::offer() named them, for tensors that become complete over
   // time.
@@ -70,6 +71,10 @@ struct RecvOptions {
   // costs less than it brings. More than the bound is an error. None: the transfer is done as soon
   // as the bound is kept.
   std::optional<double> loss_target = {};
+  // With EndpointOptions::grants: among the transfers from all peers, the one with the lowest
+  // number is granted first, then the one that needs the fewest bytes. It should be the sender's
+  // urgency.
+  std::uint32_t urgency = 0;
   std::chrono::nanoseconds deadline = std::chrono::seconds(30);
   // Called with elements that have arrived since the last call: whole packets, each once, in any
   // order, and all of them before the transfer is over. From the endpoint's thread; it must not
@@ -131,6 +136,8 @@ struct NetCounters {
   std::uint64_t packets_replayed = 0;
   std::uint64_t packets_stale = 0;
   std::uint64_t messages_bad = 0;
+  std::uint64_t grants_sent = 0;      // EndpointOptions::grants
+  std::uint64_t grants_received = 0;  // from peers that give grants
   std::uint64_t messages_forged = 0;  // with a job key; one on the TCP stream ends the connection
   std::uint64_t send_errors = 0;      // packets that the kernel refused
   std::uint64_t peers_refused = 0;    // endpoint only: wrong token, key or version, no hello
@@ -208,6 +215,16 @@ struct EndpointOptions {
   // is noticed at once.
   std::chrono::milliseconds peer_timeout = std::chrono::seconds(10);
   GraceOptions grace = {};
+  // Receiver grants, beyond the DLCP paper: this end tells its peers how much of each transfer may
+  // leave, over all of them together, so that many senders at once do not lose most of what they
+  // send (docs/protocol-dlcp.md, Receiver grants). A transfer takes a round trip longer. Peers need
+  // not set it. It needs the rate of this host's link: line_rate_gbps, or a numeric address in
+  // `listen` or `connect_from` of an interface that reports its speed. Several endpoints of a host
+  // grant without knowing of each other.
+  bool grants = false;
+  // For grants: the round trip to the farthest peer while the network is idle, up to 10 s. 0: the
+  // shortest that TCP measured on the streams of signals.
+  std::chrono::nanoseconds grants_round_trip = {};
   // The DSCP of each queue. Switches must be configured for other values than the defaults
   // (docs/operating.md).
   DscpTable dscp = kDefaultDscp;

@@ -57,10 +57,12 @@ typedef struct thalweg_endpoint_options {
   double grace_initial_s;
   double grace_least_s;
   double grace_most_s;
-  uint8_t dscp[8];            // the DSCP of each queue, 0 first; 59, 51, 43, 35, 27, 19, 11, 3
-  int checksum;               // 0: packets without a key carry no checksum; 1
-  int offload;                // 0: no segmentation by the kernel or the network card; 1
-  const char* record_folder;  // where connections are recorded; empty: they are not
+  int grants;                  // not 0: receivers grant what may be sent (endpoint.h); 0
+  double grants_round_trip_s;  // of the idle network, up to 10; 0: measured
+  uint8_t dscp[8];             // the DSCP of each queue, 0 first; 59, 51, 43, 35, 27, 19, 11, 3
+  int checksum;                // 0: packets without a key carry no checksum; 1
+  int offload;                 // 0: no segmentation by the kernel or the network card; 1
+  const char* record_folder;   // where connections are recorded; empty: they are not
   // Called with each warning, from any thread. Null: warnings go to standard error.
   void (*warn)(const char* text, void* context);
   void* warn_context;
@@ -106,6 +108,7 @@ typedef struct thalweg_peer_recv_options {
   // The loss to aim for, at most the bound: the receiver waits for more packets as long as waiting
   // costs less than it brings. Below 0: it is done as soon as the bound is kept. -1.
   double loss_target;
+  uint32_t urgency;  // with grants: among all transfers, the lowest number is granted first; 0
   // Called with elements that have arrived since the last call: whole packets, each once, in any
   // order. From a thread of the endpoint; it must not block. Null: not called.
   void (*on_arrival)(const thalweg_range* ranges, size_t count, void* context);
@@ -133,6 +136,8 @@ typedef struct thalweg_counters {
   uint64_t packets_replayed;  // with a job key: dropped, seen before
   uint64_t packets_stale;     // with a job key: dropped, of an earlier connection or far too old
   uint64_t messages_bad;
+  uint64_t grants_sent;
+  uint64_t grants_received;
   uint64_t messages_forged;  // with a job key; one on the TCP stream ends the connection
   uint64_t send_errors;      // packets that the kernel refused
   uint64_t peers_refused;    // endpoint only: wrong token, key or version, no hello

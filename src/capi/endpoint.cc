@@ -74,6 +74,8 @@ thalweg_counters counters_of(const NetCounters& counters) {
           .packets_replayed = counters.packets_replayed,
           .packets_stale = counters.packets_stale,
           .messages_bad = counters.messages_bad,
+          .grants_sent = counters.grants_sent,
+          .grants_received = counters.grants_received,
           .messages_forged = counters.messages_forged,
           .send_errors = counters.send_errors,
           .peers_refused = counters.peers_refused,

@@ -35,6 +35,11 @@ Result<EndpointOptions> endpoint_options_of(const thalweg_endpoint_options* opti
   THALWEG_TRY(made.grace.initial, duration_of("grace_initial_s", options->grace_initial_s));
   THALWEG_TRY(made.grace.least, duration_of("grace_least_s", options->grace_least_s));
   THALWEG_TRY(made.grace.most, duration_of("grace_most_s", options->grace_most_s));
+  made.grants = options->grants != 0;
+  if (options->grants_round_trip_s != 0) {
+    THALWEG_TRY(made.grants_round_trip,
+                duration_of("grants_round_trip_s", options->grants_round_trip_s));
+  }
   made.listen = text_of(options->listen);
   made.connect_from = text_of(options->connect_from);
   made.job_token = options->job_token;
@@ -87,6 +92,7 @@ Result<RecvOptions> recv_options_of(const thalweg_peer_recv_options* options) {
   made.key = options->key;
   made.loss_bound = options->loss_bound;
   if (!(options->loss_target < 0)) made.loss_target = options->loss_target;
+  made.urgency = options->urgency;
   if (options->on_arrival != nullptr) {
     made.on_arrival = [tell = options->on_arrival,
                        context = options->arrival_context](std::span<const ElementRange> arrived) {
@@ -120,6 +126,8 @@ void thalweg_endpoint_options_init(thalweg_endpoint_options* options) {
               .grace_initial_s = 1e-3,
               .grace_least_s = 20e-6,
               .grace_most_s = 0.1,
+              .grants = 0,
+              .grants_round_trip_s = 0,
               .dscp = {},
               .checksum = 1,
               .offload = 1,
@@ -148,6 +156,7 @@ void thalweg_peer_recv_options_init(thalweg_peer_recv_options* options) {
               .key = 0,
               .loss_bound = 0,
               .loss_target = -1,
+              .urgency = 0,
               .on_arrival = nullptr,
               .arrival_context = nullptr,
               .timeout_s = 30};

@@ -3,7 +3,7 @@ import struct
 import subprocess
 from pathlib import Path
 
-VERSION = 4  # kVersion in src/proto/dlcp/record/record_codec.cc
+VERSION = 5  # kVersion in src/proto/dlcp/record/record_codec.cc
 PROGRAM = Path(__file__).resolve().parents[2] / "build/release/examples/two_processes"
 
 

@@ -31,6 +31,7 @@ GrantOptions small_grants() {
   options.overcommit = 0.5;
   options.first = 0.02;
   options.quantum = 2;
+  options.stall = Duration::microseconds(200);
   return options;
 }
 
@@ -235,6 +236,7 @@ class Game {
       }
       wire::ControlMessage message;
       while (side.endpoint.poll_control(message)) sides_[1 - i].inbox.push_back(message);
+      side.grants.on_timeout(now_);
       GrantScheduler::Grant grant;
       while (side.grants.poll(grant)) {
         sides_[1 - i].inbox.push_back(wire::GrantMessage{grant.transfer, grant.segments});

@@ -8,6 +8,7 @@
 // seen acknowledged therefore also go out in datagrams, as copies; whichever arrives first counts.
 // What is acknowledged has reached the peer's system, so a copy that arrives before its
 // predecessors waits until the stream has been read. A copy that cannot be understood is ignored.
+// Reports and confirms alone make no copy, because nothing waits for them.
 #pragma once
 
 #include <cstddef>

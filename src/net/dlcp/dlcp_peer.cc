@@ -29,7 +29,7 @@ constexpr Duration kFastWait = Duration::microseconds(30);
 }  // namespace
 
 DlcpPeer::DlcpPeer(std::shared_ptr<EventLoop> loop, Parts parts, const EndpointOptions& options,
-                   LosePacket lose)
+                   LosePacket lose, const std::shared_ptr<HostGrants>& grants)
     : loop_(std::move(loop)),
       name_(parts.name),
       payload_(parts.payload),
@@ -37,7 +37,9 @@ DlcpPeer::DlcpPeer(std::shared_ptr<EventLoop> loop, Parts parts, const EndpointO
       dscp_(options.dscp),
       checksum_(options.checksum),
       lose_packet_(std::move(lose)),
-      dlcp_(dlcp_options(parts, options)),
+      grants_(grants),
+      number_(grants ? grants->next_number() : 0),
+      dlcp_(dlcp_options(parts, options), grants ? &grants->scheduler() : nullptr, number_),
       batch_limit_(dlcp_.options().burst_segments) {
   guard_ = std::move(parts.guard);
   stream_.emplace(std::move(parts.stream), options.job_token, guard_.get());
@@ -171,7 +173,7 @@ void DlcpPeer::receive_packet(std::span<const std::byte> packet, std::uint32_t p
   wire::DataHeader header;
   const wire::WireError error = wire::decode_data_header(packet, header);
   if (error == wire::WireError::kKind || error == wire::WireError::kShort) {
-    const auto on_message = [&](const wire::ControlMessage& m) { take_message(m, now); };
+    const auto on_message = [&](const wire::ControlMessage& m) { dlcp_.on_control(m, now); };
     const ControlStream::CopyRead copy = stream_->receive_copy(packet, on_message);
     if (!copy.good) ++bad_packets_;
     if (copy.data_end) {
@@ -207,8 +209,8 @@ void DlcpPeer::tell_arrivals() {
 
 void DlcpPeer::receive_signals() {
   const Time now = monotonic_now();
-  const std::string wrong =
-      stream_->receive([&](const wire::ControlMessage& message) { take_message(message, now); });
+  const std::string wrong = stream_->receive(
+      [&](const wire::ControlMessage& message) { dlcp_.on_control(message, now); });
   if (!wrong.empty()) lose({ErrorCode::kPeerLost, wrong});
 }
 
@@ -257,6 +259,22 @@ void DlcpPeer::send_data() {
     }
     packet_count_ = 0;
   }
+}
+
+void DlcpPeer::send_grants(std::span<const proto::GrantScheduler::Grant> grants) {
+  if (lost()) return;
+  for (const proto::GrantScheduler::Grant& grant : grants) {
+    stream_->push(wire::GrantMessage{grant.transfer, grant.segments});
+  }
+  grants_sent_ += grants.size();
+  send_copy();
+  if (const std::string wrong = stream_->flush(); !wrong.empty()) {
+    lose({ErrorCode::kPeerLost, wrong});
+  }
+}
+
+Duration DlcpPeer::round_trip() const {
+  return lost() ? Duration() : shortest_round_trip(stream_->fd());
 }
 
 void DlcpPeer::copy_signals() {
@@ -338,6 +356,8 @@ NetCounters DlcpPeer::counters() const {
   counters.packets_bad = bad_packets_ + dlcp.bad_segment + dlcp.bad_length;
   counters.packets_corrupt = corrupt_packets_;
   counters.messages_bad = dlcp.bad_messages;
+  counters.grants_sent = grants_sent_;
+  counters.grants_received = dlcp.grants_received;
   if (guard_) guard_->count(counters);
   counters.send_errors = send_errors_;
   for (const UdpSocket& udp : udp_) {

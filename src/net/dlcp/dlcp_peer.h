@@ -1,5 +1,6 @@
 // One peer: a DlcpEndpoint (recorded on request) and the sockets it uses. This class makes no
-// protocol decision; it moves bytes and tells the time.
+// protocol decision; it moves bytes and tells the time. With HostGrants its endpoint is one of
+// several that share a scheduler of grants.
 //
 // The constructor, name(), payload(), connected(), data_vanishes() and counters_after_end() may be
 // called from any thread; all other methods only from the loop's.
@@ -26,6 +27,7 @@
 
 #include "net/auth/packet_guard.h"
 #include "net/dlcp/control_stream.h"
+#include "net/dlcp/host_grants.h"
 #include "net/dlcp/test_faults.h"
 #include "net/dlcp/transfer_state.h"
 #include "net/io/event_loop.h"
@@ -45,8 +47,9 @@ class DlcpPeer final : public EventLoop::Handler, public std::enable_shared_from
     std::unique_ptr<PacketGuard> guard = nullptr;  // null without a job key
   };
 
+  // `grants`: of the endpoint; null: this end gives none.
   DlcpPeer(std::shared_ptr<EventLoop> loop, Parts parts, const EndpointOptions& options,
-           LosePacket lose);
+           LosePacket lose, const std::shared_ptr<HostGrants>& grants);
 
   // Records everything that happens from now on. Requires a peer that was not used yet.
   void record(proto::RecordSink sink) { dlcp_.record(std::move(sink)); }
@@ -63,6 +66,15 @@ class DlcpPeer final : public EventLoop::Handler, public std::enable_shared_from
   void close_when_settled() { close_when_settled_ = true; }
   // Ends the connection: every transfer fails with this cause.
   void lose(const Error& cause);
+
+  // Sends these grants of the scheduler.
+  void send_grants(std::span<const proto::GrantScheduler::Grant> grants);
+  // The place of what would leave next among all that the host sends; none if nothing may leave.
+  [[nodiscard]] std::optional<proto::SendKey> next_key() const { return dlcp_.next_key(); }
+  // The shortest round trip of a signal that the system measured; 0 if it knows none.
+  [[nodiscard]] Duration round_trip() const;
+  // This peer's name in grants.
+  [[nodiscard]] std::uint32_t number() const { return number_; }
 
   // Sends what may be sent and ends the transfers that are over. Call it again at the returned
   // time, and whenever a socket is ready.
@@ -90,16 +102,6 @@ class DlcpPeer final : public EventLoop::Handler, public std::enable_shared_from
   void receive_signals();
   // Calls on_arrival() of the transfers that segments arrived of.
   void tell_arrivals();
-  // Receivers on sockets give no grants (docs/limits.md). One that seems to would take the sender's
-  // rate control away.
-  void take_message(const wire::ControlMessage& message, Time now) {
-    const auto* const ready = std::get_if<wire::ReadyMessage>(&message);
-    if (ready != nullptr && ready->first != wire::kUngranted) {
-      ++bad_packets_;
-    } else {
-      dlcp_.on_control(message, now);
-    }
-  }
   void send_data();
   // Queues the signals that are due. Sends those that a transfer waits for as a datagram.
   void copy_signals();
@@ -121,6 +123,8 @@ class DlcpPeer final : public EventLoop::Handler, public std::enable_shared_from
   std::unique_ptr<PacketGuard> guard_;
   std::optional<ControlStream> stream_;  // stream_ and udp_ are set until the connection ends
   std::vector<UdpSocket> udp_;           // [path]
+  std::shared_ptr<HostGrants> grants_;   // null: this end gives none
+  std::uint32_t number_;
   proto::RecordedEndpoint dlcp_;
   std::atomic<bool> connected_ = true;
   std::atomic<bool> data_vanishes_ = false;  // DlcpEndpoint::data_vanishes(), at the last request
@@ -146,6 +150,7 @@ class DlcpPeer final : public EventLoop::Handler, public std::enable_shared_from
   std::uint64_t bad_packets_ = 0;
   std::uint64_t corrupt_packets_ = 0;
   std::uint64_t send_errors_ = 0;
+  std::uint64_t grants_sent_ = 0;
   mutable std::mutex mutex_;
   NetCounters last_counters_;  // guarded by mutex_
 };

@@ -103,6 +103,7 @@ Result<Transfer> Peer::recv(TensorSpan tensor, const RecvOptions& options) const
     }
     state->spec.target = target;
   }
+  state->spec.urgency = options.urgency;
   return launch(state_->peer, state);
 }
 

@@ -12,6 +12,7 @@
 #include <future>
 #include <utility>
 
+#include "base/check.h"
 #include "net/dlcp/net_counters.h"
 #include "net/dlcp/record_file.h"
 #include "net/io/address.h"
@@ -38,6 +39,23 @@ Status validate(const GraceOptions& grace) {
       return Error(fmt::format("{}: {} ns; at most grace.most, {} ns, is allowed", name,
                                wait.count(), grace.most.count()));
     }
+  }
+  return ok_status();
+}
+
+Status validate_grants(const EndpointOptions& options) {
+  constexpr auto kMost = std::chrono::seconds(10);
+  if (options.grants_round_trip != std::chrono::nanoseconds(0) &&
+      (options.grants_round_trip < std::chrono::microseconds(1) ||
+       options.grants_round_trip > kMost)) {
+    return Error(fmt::format("grants_round_trip: {} ns; 0 or from 1 us to 10 s is allowed",
+                             options.grants_round_trip.count()));
+  }
+  if (options.grants && !options.record_folder.empty()) {
+    return Error(
+        "grants: an endpoint that gives grants cannot be recorded, because its grants depend on "
+        "all "
+        "its peers: set record_folder or grants, not both");
   }
   return ok_status();
 }
@@ -79,6 +97,7 @@ Status validate(const EndpointOptions& options) {
                              options.peer_timeout.count()));
   }
   THALWEG_TRY_STATUS(validate(options.grace));
+  THALWEG_TRY_STATUS(validate_grants(options));
   if (!options.record_folder.empty() && access(options.record_folder.c_str(), W_OK | X_OK) != 0) {
     return net::system_error(
         fmt::format("record_folder: cannot write to '{}'", options.record_folder), errno);
@@ -109,8 +128,9 @@ std::function<void(const std::string&)> once(std::function<void(const std::strin
 
 }  // namespace
 
-Endpoint::Core::Core(EndpointOptions options, std::shared_ptr<net::EventLoop> loop)
-    : options_(std::move(options)), loop_(std::move(loop)) {
+Endpoint::Core::Core(EndpointOptions options, std::shared_ptr<net::EventLoop> loop,
+                     std::shared_ptr<net::HostGrants> grants)
+    : options_(std::move(options)), loop_(std::move(loop)), grants_(std::move(grants)) {
   options_.warn = once(std::move(options_.warn));
   if (options_.name.empty()) options_.name = fmt::format("process {}", getpid());
 }
@@ -118,7 +138,11 @@ Endpoint::Core::Core(EndpointOptions options, std::shared_ptr<net::EventLoop> lo
 Result<std::unique_ptr<Endpoint::Core>> Endpoint::Core::make(const EndpointOptions& options) {
   THALWEG_TRY_STATUS(validate(options));
   THALWEG_TRY(std::shared_ptr<net::EventLoop> loop, net::EventLoop::make());
-  std::unique_ptr<Core> core(new Core(options, std::move(loop)));
+  std::shared_ptr<net::HostGrants> grants;
+  if (options.grants) {
+    THALWEG_TRY(grants, net::HostGrants::make(options));
+  }
+  std::unique_ptr<Core> core(new Core(options, std::move(loop), std::move(grants)));
   if (!options.listen.empty()) THALWEG_TRY_STATUS(core->listen());
   core->thread_ = std::thread([raw = core.get()] { raw->run(); });
   return core;
@@ -149,15 +173,26 @@ void Endpoint::Core::run() {
   for (const auto& peer : peers_) {
     peer->lose({ErrorCode::kCancelled, "the endpoint was closed"});
   }
+  CHECK(grants_ == nullptr || grants_->scheduler().transfers() == 0);
 }
 
 std::optional<Time> Endpoint::Core::turn() {
   const Time now = net::monotonic_now();
   std::optional<Time> next = turn_handshakes(now);
+  if (grants_) {
+    grants_->give(peers_, now);
+    net::HostGrants::sort(peers_);
+  }
   bool settled = true;
   for (const auto& peer : peers_) {
     next = net::earlier(next, peer->turn());
     settled = settled && peer->settled();
+  }
+  // A turn may have ended transfers, which makes room for others. The next turn sees to the
+  // streams.
+  if (grants_) {
+    next = net::earlier(next, grants_->scheduler().next_timeout());
+    if (grants_->give(peers_, now)) next = Time();
   }
   std::erase_if(peers_, [&](const auto& peer) {
     if (!peer->lost()) return false;
@@ -221,7 +256,8 @@ void Endpoint::Core::on_ready(int /*fd*/, std::uint32_t /*events*/) {
 }
 
 std::shared_ptr<net::DlcpPeer> Endpoint::Core::make_peer(net::DlcpPeer::Parts parts) {
-  auto peer = std::make_shared<net::DlcpPeer>(loop_, std::move(parts), options_, lose_packet_);
+  auto peer =
+      std::make_shared<net::DlcpPeer>(loop_, std::move(parts), options_, lose_packet_, grants_);
   if (options_.record_folder.empty()) return peer;
   std::string name = options_.name;
   std::ranges::replace(name, '/', '_');

@@ -16,6 +16,7 @@
 
 #include "net/auth/handshake.h"
 #include "net/dlcp/dlcp_peer.h"
+#include "net/dlcp/host_grants.h"
 #include "net/dlcp/test_faults.h"
 #include "net/io/event_loop.h"
 #include "net/io/home_process.h"
@@ -52,7 +53,8 @@ class Endpoint::Core final : public net::EventLoop::Handler {
   [[nodiscard]] NetCounters counters();
 
  private:
-  Core(EndpointOptions options, std::shared_ptr<net::EventLoop> loop);
+  Core(EndpointOptions options, std::shared_ptr<net::EventLoop> loop,
+       std::shared_ptr<net::HostGrants> grants);
   Status listen();
 
   // These run in the loop's thread.
@@ -73,6 +75,7 @@ class Endpoint::Core final : public net::EventLoop::Handler {
   std::optional<net::TcpListener> listener_;  // none: no peer can connect
   std::thread thread_;
   std::atomic<std::uint64_t> recordings_ = 0;
+  std::shared_ptr<net::HostGrants> grants_;  // null: this end gives none
 
   // Accessed by the loop's thread only.
   std::vector<std::shared_ptr<net::DlcpPeer>> peers_;

@@ -17,6 +17,8 @@ inline void add(NetCounters& sum, const NetCounters& more) {
   sum.packets_replayed += more.packets_replayed;
   sum.packets_stale += more.packets_stale;
   sum.messages_bad += more.messages_bad;
+  sum.grants_sent += more.grants_sent;
+  sum.grants_received += more.grants_received;
   sum.messages_forged += more.messages_forged;
   sum.send_errors += more.send_errors;
   sum.peers_refused += more.peers_refused;

@@ -4,6 +4,7 @@
 
 #include "net/io/system.h"
 #include "net/io/tcp.h"
+#include "proto/dlcp/grants.h"
 
 namespace thalweg::net {
 namespace {
@@ -21,6 +22,10 @@ constexpr int kBurstsPerReport = 4;
 constexpr double kPathGrowth = 1.3;
 // Bytes that Ethernet adds: header, checksum, preamble and gap.
 constexpr std::size_t kFrameBytes = 38;
+// A sender that waits for a grant asks after at least so long, and after the time of so many
+// packets: what it sent may wait in a queue of the network, and the receiver's thread for a core.
+constexpr Duration kAskAfter = Duration::milliseconds(5);
+constexpr std::int64_t kAskAfterPackets = 64;
 
 Duration duration_of(std::chrono::nanoseconds time) { return Duration::nanoseconds(time.count()); }
 
@@ -62,6 +67,12 @@ proto::DlcpOptions dlcp_options(const DlcpPeer::Parts& parts, const EndpointOpti
   if (parts.udp.size() > 1) {
     dlcp.paths.least_packets = dlcp.burst_segments * dlcp.burst_segments;
     dlcp.paths.growth = kPathGrowth;
+  }
+  const Duration queue = dlcp.rate.line_rate.transmission_time(Bytes(packet * kAskAfterPackets));
+  dlcp.want.after = std::min(std::max(kAskAfter, queue), dlcp.want.most);
+  if (options.grants) {
+    dlcp.order = proto::GrantOptions().order;
+    dlcp.order_seed = random_number();
   }
   const Duration reported =
       dlcp.rate.line_rate.transmission_time(Bytes(packet * dlcp.burst_segments * kBurstsPerReport));

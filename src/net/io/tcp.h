@@ -47,6 +47,9 @@ void keep_to_line_rate(int fd, std::int64_t line_bps);
 // port.
 [[nodiscard]] Result<Fd> listen_tcp(const std::string& address);
 
+// The shortest round trip that TCP measured on this stream in the last minutes; 0 if none is known.
+[[nodiscard]] Duration shortest_round_trip(int fd);
+
 // Sets the TCP options that signals need: small messages leave at once, a dead peer is noticed
 // within `timeout_ms`, and lost segments are repeated early.
 void set_signal_options(int fd, int timeout_ms);

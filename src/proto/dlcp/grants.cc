@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kMostOvercommit = 1000;
 constexpr double kMostProducts = 1e6;
+constexpr int kStallRoundTrips = 4;
 
 }  // namespace
 
@@ -31,21 +32,31 @@ Status GrantOptions::validate() const {
   THALWEG_TRY_STATUS(
       require_number(busy_parallel >= 1, "grants.busy_parallel", busy_parallel, "at least 1"));
   THALWEG_TRY_STATUS(require_positive(sight, "grants.sight"));
+  THALWEG_TRY_STATUS(require_positive(stall, "grants.stall"));
   return order.validate("grants.order");
 }
 
 GrantScheduler::GrantScheduler(const GrantOptions& options)
-    : options_(options),
-      product_(std::llround(options.line_rate.bytes_per_second() * options.round_trip.s())),
-      limit_(static_cast<std::int64_t>(options.overcommit * static_cast<double>(product_))),
-      busy_above_(static_cast<std::int64_t>(options.busy_above * static_cast<double>(product_))),
-      prng_(options.seed) {
+    : options_(options), prng_(options.seed) {
   const Status valid = options.validate();
   CHECK(valid.ok(), "{}", valid.error().message());
+  set_round_trip(options.round_trip);
+}
+
+void GrantScheduler::set_round_trip(Duration round_trip) {
+  CHECK(round_trip > Duration());
+  options_.round_trip = round_trip;
+  product_ = std::llround(options_.line_rate.bytes_per_second() * round_trip.s());
+  const auto products = [&](double count) {
+    return static_cast<std::int64_t>(count * static_cast<double>(product_));
+  };
+  limit_ = products(options_.overcommit);
+  busy_above_ = products(options_.busy_above);
 }
 
 GrantScheduler::Ticket GrantScheduler::open(const Incoming& incoming, Time now) {
   CHECK(incoming.segment_bytes > Bytes(0) && incoming.needed <= incoming.segments);
+  now_ = now;
   auto index = static_cast<std::uint32_t>(records_.size());
   if (free_.empty()) {
     records_.emplace_back();
@@ -79,12 +90,44 @@ void GrantScheduler::come_into_sight(Record& record, Time now) {
   record.since = now;
 }
 
+void GrantScheduler::hear_of(Record& record, Time now) {
+  now_ = now;
+  come_into_sight(record, now);
+  record.moved = now;
+  record.silent = false;
+}
+
+Duration GrantScheduler::stall() const {
+  return std::max(options_.stall, options_.round_trip * kStallRoundTrips);
+}
+
+void GrantScheduler::silence(Time now) {
+  for (std::uint32_t index = 0; index < records_.size(); ++index) {
+    Record& record = records_[index];
+    if (record.in_flight == 0 || now < record.moved + stall()) continue;
+    record.silent = true;
+    update(index);
+  }
+}
+
+void GrantScheduler::on_timeout(Time now) {
+  const std::optional<Time> due = next_timeout();
+  if (!due || now < *due) return;
+  looked_at_ = now;
+  silence(now);
+}
+
+std::optional<Time> GrantScheduler::next_timeout() const {
+  if (wanting_.empty() || in_flight_ == 0) return std::nullopt;
+  return looked_at_ + stall() / 2;
+}
+
 void GrantScheduler::progress(Ticket ticket, std::uint32_t arrived, std::uint32_t reached,
                               Time now) {
   const auto index = static_cast<std::uint32_t>(ticket);
   Record& record = records_[index];
   CHECK(record.in_use);
-  come_into_sight(record, now);
+  hear_of(record, now);
   record.arrived = std::max(record.arrived, arrived);
   record.reached = std::max({record.reached, reached, record.arrived});
   update(index);
@@ -95,12 +138,14 @@ void GrantScheduler::want(Ticket ticket, std::uint32_t sent, std::uint32_t grant
   const auto index = static_cast<std::uint32_t>(ticket);
   Record& record = records_[index];
   CHECK(record.in_use);
-  come_into_sight(record, now);
+  hear_of(record, now);
   record.busy = record.busy || busy;
   // A sender that asks again has waited long enough for what it sent to be here.
   if (!busy) record.reached = std::max(record.reached, std::min(sent, record.granted));
   if (record.granted > granted) soon_.push_back(index);
   update(index);
+  const std::int64_t grant = options_.quantum * record.incoming.segment_bytes.count();
+  if (record.queued && in_flight_ + grant > limit_) silence(now);
 }
 
 void GrantScheduler::close(Ticket ticket) {
@@ -121,7 +166,8 @@ void GrantScheduler::update(std::uint32_t index) {
   record.goal = std::min(incoming.segments, incoming.needed + lost);
   const std::int64_t bytes = incoming.segment_bytes.count();
   const std::int64_t out = std::int64_t{record.granted} - std::int64_t{record.reached};
-  const std::int64_t in_flight = record.busy ? 0 : std::max<std::int64_t>(out, 0) * bytes;
+  const bool counts = !record.busy && !record.silent;
+  const std::int64_t in_flight = counts ? std::max<std::int64_t>(out, 0) * bytes : 0;
   in_flight_ += in_flight - record.in_flight;
   record.in_flight = in_flight;
 
@@ -133,7 +179,7 @@ void GrantScheduler::update(std::uint32_t index) {
                                    options_.line_rate);
   key.tie = record.tie;
   key.index = index;
-  const bool queue = wants && !record.busy;
+  const bool queue = wants && counts;
   if (record.queued && queue && record.key == key) return;
   if (record.queued) wanting_.erase(record.key);
   record.queued = queue;
@@ -161,6 +207,7 @@ std::uint32_t GrantScheduler::busy_room(const Record& record) const {
 
 void GrantScheduler::give(std::uint32_t index, std::uint32_t segments, Grant& out) {
   Record& record = records_[index];
+  if (record.in_flight == 0) record.moved = now_;
   record.granted += segments;
   out = {record.incoming.peer, record.incoming.transfer, record.granted};
   update(index);

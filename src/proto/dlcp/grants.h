@@ -16,16 +16,23 @@
 // A sender whose own link is the bottleneck says so (busy). Its transfers have a limit of their own
 // and do not count for the host: what a sender cannot send now must not hold a place in flight.
 //
+// A sender may also fall silent: its process stops, its host vanishes, or it waits for data that
+// others have to send first. While others want grants, a transfer of which nothing came for `stall`
+// loses its places, and gets no grant until something comes again. A driver may look for such
+// transfers by a timer (on_timeout); without one they are found when a sender asks.
+//
 // Invariants:
 // 1. Never more than `segments` are granted, and grants of a transfer never fall.
-// 2. in_flight() is above limit() only by first bursts, which are not granted.
-// 3. If a transfer in sight wants grants and in_flight() is 0, poll() gives one.
+// 2. in_flight() is above limit() only by first bursts, which are not granted, by transfers that
+//    were silent, and after limit() fell.
+// 3. If a transfer in sight that is not silent wants grants and in_flight() is 0, poll() gives one.
 // 4. After close() nothing of the transfer is kept.
 #pragma once
 
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <vector>
@@ -58,6 +65,8 @@ struct GrantOptions {
   std::uint32_t busy_parallel = 4;
   // A peer is in sight for so long after its last transfer.
   Duration sight = Duration::milliseconds(10);
+  // After so long without an arrival, and at least 4 round trips, a transfer is silent.
+  Duration stall = Duration::milliseconds(100);
   TransferOrder order = {.by_urgency = true, .by_size = true, .ageing = 0.01};
   std::uint64_t seed = 1;  // of the order among transfers that are equal otherwise
 
@@ -95,6 +104,10 @@ class GrantScheduler {
   // The sender asks: it has sent `sent` segments, and knows of a grant of `granted`.
   void want(Ticket ticket, std::uint32_t sent, std::uint32_t granted, bool busy, Time now);
   void close(Ticket ticket);
+  // Optional: looks for silent transfers. Call it at next_timeout(), or soon after.
+  void on_timeout(Time now);
+  // None: on_timeout() would find nothing.
+  [[nodiscard]] std::optional<Time> next_timeout() const;
   // Gives the next grant, which the driver must send to the peer; false if there is none. Call it
   // after each of the calls above.
   bool poll(Grant& out);
@@ -103,6 +116,9 @@ class GrantScheduler {
   void offer(std::int64_t bytes) { offered_ += bytes; }
   // This host's own link is the bottleneck of what it sends.
   [[nodiscard]] bool busy() const { return offered_ > busy_above_; }
+
+  // From now on this is the round trip to the peers. Requires one above 0.
+  void set_round_trip(Duration round_trip);
 
   [[nodiscard]] Bytes in_flight() const { return Bytes(in_flight_); }
   [[nodiscard]] Bytes limit() const { return Bytes(limit_); }
@@ -127,9 +143,11 @@ class GrantScheduler {
     std::int64_t in_flight = 0;  // bytes, as counted in in_flight_
     std::uint64_t tie = 0;
     Time since;  // when it came into sight
+    Time moved;  // when something of it arrived last, or was granted while nothing was in flight
     bool in_use = false;
     bool in_sight = false;
     bool busy = false;    // its sender said so
+    bool silent = false;  // nothing of it came for `stall`
     bool queued = false;  // in wanting_, under `key`
     Key key;
   };
@@ -139,6 +157,11 @@ class GrantScheduler {
   }
   [[nodiscard]] std::uint32_t first_burst(const Incoming& incoming, Time now);
   void come_into_sight(Record& record, Time now);
+  // Something was heard of the transfer.
+  void hear_of(Record& record, Time now);
+  // Takes their places from silent transfers.
+  void silence(Time now);
+  [[nodiscard]] Duration stall() const;
   // Brings what is derived (goal, bytes in flight, place in the order) up to date.
   void update(std::uint32_t index);
   // Segments that a transfer of a busy sender may be granted now.
@@ -147,17 +170,19 @@ class GrantScheduler {
   [[nodiscard]] std::int64_t transfer_limit() const;
 
   GrantOptions options_;
-  std::int64_t product_;  // bytes: bandwidth times round trip
-  std::int64_t limit_;
-  std::int64_t busy_above_;
+  std::int64_t product_ = 0;  // bytes: bandwidth times round trip
+  std::int64_t limit_ = 0;
+  std::int64_t busy_above_ = 0;
   Prng prng_;
   std::vector<Record> records_;
   std::vector<std::uint32_t> free_;
-  std::set<Key> wanting_;            // in sight, not busy, and granted less than their goal
+  std::set<Key> wanting_;  // in sight, neither busy nor silent, and granted less than their goal
   std::vector<std::uint32_t> soon_;  // of busy senders, or to be told again, by poll()
   std::unordered_map<std::uint32_t, Time> peers_;  // when a transfer of the peer was open last
   std::int64_t in_flight_ = 0;
   std::int64_t offered_ = 0;
+  Time now_;        // of the last call that told it
+  Time looked_at_;  // when on_timeout() looked for silent transfers
 };
 
 }  // namespace thalweg::proto

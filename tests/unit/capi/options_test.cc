@@ -91,6 +91,8 @@ TEST(CApiOptions, of_an_endpoint__have_the_defaults_of_the_cpp_api) {
   EXPECT_EQ(made.grace.initial, usual.grace.initial);
   EXPECT_EQ(made.grace.least, usual.grace.least);
   EXPECT_EQ(made.grace.most, usual.grace.most);
+  EXPECT_EQ(made.grants, usual.grants);
+  EXPECT_EQ(made.grants_round_trip, usual.grants_round_trip);
   EXPECT_EQ(made.dscp, usual.dscp);
   EXPECT_EQ(made.checksum, usual.checksum);
   EXPECT_EQ(made.offload, usual.offload);
@@ -104,6 +106,8 @@ TEST(CApiOptions, of_an_endpoint__reach_their_fields) {
   options.grace_initial_s = 0.002;
   options.grace_least_s = 3e-6;
   options.grace_most_s = 4;
+  options.grants = 1;
+  options.grants_round_trip_s = 2e-4;
   options.dscp[0] = 62;
   options.dscp[7] = 1;
   options.offload = 0;
@@ -113,6 +117,8 @@ TEST(CApiOptions, of_an_endpoint__reach_their_fields) {
   EXPECT_EQ(made.grace.initial, milliseconds(2));
   EXPECT_EQ(made.grace.least, microseconds(3));
   EXPECT_EQ(made.grace.most, std::chrono::seconds(4));
+  EXPECT_TRUE(made.grants);
+  EXPECT_EQ(made.grants_round_trip, microseconds(200));
   EXPECT_EQ(made.dscp, (DscpTable{62, 51, 43, 35, 27, 19, 11, 1}));
   EXPECT_FALSE(made.offload);
 }
@@ -131,6 +137,11 @@ TEST(CApiOptions, of_an_endpoint__that_are_wrong__are_refused) {
   refused("grace.initial: 200000000 ns", [](auto& options) { options.grace_initial_s = 0.2; });
   refused("grace.most: 7200", [](auto& options) { options.grace_most_s = 7200; });
   refused("dscp: 64; from 0 to 63", [](auto& options) { options.dscp[3] = 64; });
+  refused("grants_round_trip_s: -1", [](auto& options) { options.grants_round_trip_s = -1; });
+  refused("grants_round_trip: 11000000000 ns",
+          [](auto& options) { options.grants_round_trip_s = 11; });
+  refused("grants: the rate of this host's link is not known",
+          [](auto& options) { options.grants = 1; });
 }
 
 TEST(CApiOptions, of_an_endpoint__ask_for_buffers) {

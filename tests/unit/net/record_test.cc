@@ -82,6 +82,28 @@ TEST_F(Record, replay__a_real_run_is_the_same_byte_for_byte) {
   EXPECT_GT(sent, 12U * 172U);
 }
 
+// What its receiver granted is among the messages of a sender's recording.
+TEST_F(Record, replay__a_sender_that_was_granted) {
+  EndpointOptions server = test_options("server");
+  server.grants = true;
+  EndpointOptions client = test_options("client");
+  client.record_folder = folder_;
+  {
+    NetPair pair = NetPair::make(server, client);
+    const std::vector<float> source(200'000, 0.5F);
+    std::vector<float> target(source.size());
+    const auto receiving = pair.at_server.recv(TensorSpan::of(target), {});
+    EXPECT_EQ(error_of(pair.at_client.send(TensorView::of(source), {})), "");
+    EXPECT_EQ(error_of(receiving), "");
+    EXPECT_EQ(target, source);
+  }
+  const Result<proto::ReplaySummary> summary = proto::replay_recording(file("client-0.dlcp"));
+  ASSERT_TRUE(summary.ok()) << summary.error().message();
+  EXPECT_FALSE(summary->difference) << summary->difference->verb;
+  EXPECT_TRUE(summary->complete);
+  EXPECT_GT(summary->counters.grants_received, 0U);
+}
+
 // The replay refuses a file in which any byte has changed.
 TEST_F(Record, replay__a_damaged_file_is_refused) {
   make_recordings();

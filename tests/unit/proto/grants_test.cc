@@ -216,6 +216,69 @@ TEST(Grants, want__a_busy_sender_has_a_limit_of_its_own_and_holds_no_place) {
   EXPECT_EQ(grants.in_flight(), Bytes(0));
 }
 
+TEST(Grants, want__a_silent_transfer_loses_its_places_and_comes_back) {
+  GrantOptions none = roomy();
+  none.first = 0;
+  GrantScheduler grants(none);
+  const Ticket silent = grants.open(incoming(0, 50'000), us(1));
+  grants.progress(silent, 1, 1, us(2));
+  EXPECT_GE(all_grants(grants).back().segments, 2'900U) << "it has all places";
+  // One place is free, which is less than a grant.
+  grants.progress(silent, 2, 2, us(2));
+  ASSERT_TRUE(all_grants(grants).empty());
+  const Ticket other = grants.open(incoming(1, 1'000), us(3));
+  grants.want(other, 1, 1, false, us(4));
+  EXPECT_TRUE(all_grants(grants).empty());
+  grants.want(other, 1, 1, false, us(99'000));
+  EXPECT_TRUE(all_grants(grants).empty()) << "not silent for long enough";
+  grants.want(other, 1, 1, false, us(101'000));
+  EXPECT_EQ(all_grants(grants).back().peer, 1U);
+  EXPECT_EQ(grants.in_flight(), Bytes(999 * 1'000)) << "the silent one holds nothing";
+  EXPECT_TRUE(all_grants(grants).empty()) << "and gets nothing";
+  grants.progress(silent, 2'900, 2'900, us(102'000));
+  EXPECT_EQ(all_grants(grants).back().peer, 0U);
+  EXPECT_LE(grants.in_flight(), grants.limit());
+  grants.close(silent);
+  grants.close(other);
+  EXPECT_EQ(grants.in_flight(), Bytes(0));
+}
+
+TEST(Grants, on_timeout__finds_a_silent_transfer_while_others_want_grants) {
+  GrantOptions none = roomy();
+  none.first = 0;
+  GrantScheduler grants(none);
+  const Ticket silent = grants.open(incoming(0, 50'000), us(1));
+  EXPECT_EQ(grants.next_timeout(), std::nullopt);
+  grants.progress(silent, 1, 1, us(2));
+  ASSERT_FALSE(all_grants(grants).empty());
+  ASSERT_NE(grants.next_timeout(), std::nullopt) << "it wants more";
+  const Ticket other = grants.open(incoming(1, 1'000), us(3));
+  grants.progress(other, 1, 1, us(4));
+  grants.on_timeout(us(99'000));
+  EXPECT_TRUE(all_grants(grants).empty());
+  EXPECT_GT(*grants.next_timeout(), us(99'000));
+  grants.on_timeout(us(149'000));
+  EXPECT_EQ(all_grants(grants).back().peer, 1U);
+  EXPECT_EQ(grants.next_timeout(), std::nullopt) << "all that is not silent is granted";
+  grants.progress(other, 1'000, 1'000, us(150'000));
+  grants.progress(silent, 2'000, 2'000, us(150'000));
+  EXPECT_EQ(all_grants(grants).back().peer, 0U);
+  grants.close(silent);
+  grants.close(other);
+}
+
+TEST(Grants, set_round_trip__changes_the_limit) {
+  GrantScheduler grants(roomy());
+  EXPECT_EQ(grants.limit(), Bytes(3'000'000));
+  grants.set_round_trip(Duration::microseconds(200));
+  EXPECT_EQ(grants.limit(), Bytes(6'000'000));
+  grants.offer(2'000'000);
+  EXPECT_FALSE(grants.busy());
+  grants.set_round_trip(Duration::microseconds(100));
+  EXPECT_EQ(grants.limit(), Bytes(3'000'000));
+  EXPECT_TRUE(grants.busy());
+}
+
 TEST(Grants, offer__a_host_is_busy_with_more_than_a_round_trip_to_send) {
   GrantScheduler grants(roomy());
   grants.offer(1'000'000);
@@ -268,6 +331,8 @@ TEST(Grants, validate__names_the_field) {
             "grants.order.ageing = -1: must be from 0 to 1000");
   EXPECT_EQ(error_of([](GrantOptions& o) { o.round_trip = Duration(); }),
             "grants.round_trip = 0ps: must be above 0");
+  EXPECT_EQ(error_of([](GrantOptions& o) { o.stall = Duration(); }),
+            "grants.stall = 0ps: must be above 0");
 }
 
 }  // namespace

@@ -100,6 +100,10 @@ IncastOptions random_incast(std::uint64_t seed) {
   options.order = prng.chance(0.3) ? TransferOrder{} : kUrgentShortest;
   options.all_senders_grant = prng.chance(0.7);
   options.receiver_grants = prng.chance(0.9);
+  options.watches_silence = prng.chance(0.4);
+  if (options.watches_silence) {
+    options.grants.stall = Duration::microseconds(static_cast<std::int64_t>(1 + prng.below(3000)));
+  }
   return options;
 }
 

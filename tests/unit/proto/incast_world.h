@@ -33,6 +33,8 @@ struct IncastOptions {
   TransferOrder order;
   bool all_senders_grant = true;  // senders belong to hosts with schedulers, so they may be busy
   bool receiver_grants = true;
+  // The driver looks for silent transfers by the timer of the scheduler.
+  bool watches_silence = false;
   std::uint64_t seed = 1;
 };
 

@@ -216,7 +216,7 @@ TEST(RecordCodec, recording_content__blocks_come_back_and_damage_is_named) {
   file.pop_back();
   EXPECT_EQ(recording_content(file).error().message(), "block 2 of the recording is cut off");
   file[4] = std::byte{9};
-  EXPECT_EQ(recording_content(file).error().message(), "a recording of version 9: only 4 is known");
+  EXPECT_EQ(recording_content(file).error().message(), "a recording of version 9: only 5 is known");
 }
 
 }  // namespace

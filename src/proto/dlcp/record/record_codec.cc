@@ -9,7 +9,7 @@ namespace thalweg::proto {
 namespace {
 
 constexpr std::string_view kMagic = "TLWR";
-constexpr std::uint8_t kVersion = 4;
+constexpr std::uint8_t kVersion = 5;
 constexpr std::size_t kStartSize = 8;
 constexpr std::size_t kBlockHeader = 4 + 8;
 constexpr unsigned kGroup = 7;

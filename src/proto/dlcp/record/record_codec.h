@@ -192,6 +192,13 @@ void describe(Codec& codec, DlcpOptions& options) {
   codec.field(options.paths.least_packets);
   describe_duration(codec, options.paths.pace);
   codec.field(options.paths.packets_per_path);
+  describe_duration(codec, options.want.after);
+  describe_duration(codec, options.want.most);
+  codec.field(options.order.by_urgency);
+  codec.field(options.order.by_size);
+  codec.field(options.order.ageing);
+  codec.field(options.order_seed);
+  codec.field(options.paced_by_driver);
   codec.field(options.burst_segments);
   describe_bytes(codec, options.packet_overhead);
   codec.field(options.max_transfers);

@@ -3,7 +3,8 @@
 // (proto/dlcp/record/replay.h). Without a recorder each call costs one well-predicted branch.
 //
 // Every call that changes the endpoint is recorded, and every answer that a driver acts on except
-// settled() and options(), which follow from the others.
+// settled() and options(), which follow from the others. What an endpoint with a GrantScheduler
+// answers also depends on the host's other endpoints, so it cannot be recorded.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 
 #include <thalweg/result.h>
 
+#include "base/check.h"
 #include "proto/dlcp/endpoint.h"
 #include "proto/dlcp/record/recorder.h"
 
@@ -22,10 +24,14 @@ namespace thalweg::proto {
 
 class RecordedEndpoint {
  public:
-  explicit RecordedEndpoint(const DlcpOptions& options) : endpoint_(options) {}
+  // `grants` and `peer` as DlcpEndpoint takes them.
+  explicit RecordedEndpoint(const DlcpOptions& options, GrantScheduler* grants = nullptr,
+                            std::uint32_t peer = 0)
+      : endpoint_(options, grants, peer), grants_(grants != nullptr) {}
 
-  // Starts a recording. Requires that no verb was called before.
+  // Starts a recording. Requires that no verb was called before, and no scheduler of grants.
   void record(RecordSink sink) {
+    CHECK(!grants_, "an endpoint that gives grants cannot be recorded");
     recorder_ = std::make_unique<Recorder>(endpoint_.options(), std::move(sink));
   }
   // Ends the recording: no call after this is recorded.
@@ -116,6 +122,7 @@ class RecordedEndpoint {
 
   // These change nothing and are not recorded.
   [[nodiscard]] const DlcpEndpoint& endpoint() const { return endpoint_; }
+  [[nodiscard]] std::optional<SendKey> next_key() const { return endpoint_.next_key(); }
   [[nodiscard]] bool settled() const { return endpoint_.settled(); }
   [[nodiscard]] bool data_vanishes() const { return endpoint_.data_vanishes(); }
   [[nodiscard]] const DlcpOptions& options() const { return endpoint_.options(); }
@@ -123,6 +130,7 @@ class RecordedEndpoint {
 
  private:
   DlcpEndpoint endpoint_;
+  bool grants_;
   std::unique_ptr<Recorder> recorder_;
 };
 

@@ -184,7 +184,8 @@ void Recorder::end(const DlcpCounters& counters) {
        {counters.segments_sent, counters.segments_retransmitted, counters.segments_placed,
         counters.marks, counters.duplicate, counters.late, counters.stale, counters.bad_segment,
         counters.bad_length, counters.bad_messages, counters.stale_messages, counters.requests,
-        counters.reports_sent, counters.reports_received}) {
+        counters.reports_sent, counters.reports_received, counters.grants_received,
+        counters.wants_sent}) {
     out_.number(count);
   }
   if (sink_) give();
