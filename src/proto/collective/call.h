@@ -40,6 +40,7 @@ class CollectiveCall {
     deadline = now + limit;
     ask_at = now + (limit / 4 < kAskAfter ? limit / 4 : kAskAfter);
     has_times = true;
+    postponed = false;
   }
 
   // Set by the protocol.
@@ -48,6 +49,7 @@ class CollectiveCall {
   Time deadline;
   Time ask_at;  // when to ask the peers next
   bool has_times = false;
+  bool postponed = false;     // its deadline was, because this rank came to it late
   std::optional<Error> lost;  // the first thing that it lost together with a peer (on_lost())
 
   // The ranks that it exchanges data with, ascending.

@@ -164,6 +164,11 @@ void Collective::on_lost(CollectiveCall& call, Rank peer, const Error& error, Ti
   if (error.code() == ErrorCode::kTimeout && culprit_of(call)) blamed = blamed_for(call);
   if (error.code() == ErrorCode::kMismatch) blamed.reset();  // it is no single rank's fault
   const Error why(gone ? ErrorCode::kPeerLost : error.code(), error.message(), blamed);
+  // A rank that comes late reads first what the others said.
+  if (error.code() == ErrorCode::kTimeout && (call.postponed || postpones(call, now))) {
+    if (!call.lost) call.lost = why;
+    return;
+  }
   if (!gone || !at(peer).connected) {
     fail(why);
   } else if (!call.lost) {

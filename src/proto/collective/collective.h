@@ -16,6 +16,9 @@
 // one rank further with every question. The rank that waits for the last one itself gives up a
 // moment before its deadline, and all ranks get its error.
 //
+// Late ranks. A rank that was stopped, or had no processor, comes to a deadline late. The others
+// may have said meanwhile who hangs: this one. It reads for kReadTime before it judges anybody.
+//
 // Roll call. A call whose data moves by other means than streams cannot say whom it waits for.
 // Before such a call is late, call_roll() asks all connected ranks, and the one that says nothing
 // hangs.
@@ -28,7 +31,9 @@
 //
 // Invariants:
 // 1. Every call that was started is over exactly once: poll_over() returns it.
-// 2. A call is over by its deadline, if on_timer() is called then.
+// 2. A call is over by its deadline, if on_timer() is called then; and kReadTime after the first
+// call
+//    of on_timer() that is later than kLate.
 // 3. When no call runs, no send is queued and no timer is set, unless a stream is stalled.
 #pragma once
 
@@ -143,6 +148,9 @@ class Collective {
 
  private:
   static constexpr std::uint32_t kMostOperations = ~std::uint32_t{0};
+  // A rank that is so late for a deadline, or for its questions before, was stopped for a while.
+  static constexpr Duration kLate = Duration::milliseconds(500);
+  static constexpr Duration kReadTime = Duration::milliseconds(1'000);
   // The last calls are kept for ranks that ask about them.
   static constexpr std::size_t kPast = 64;
 
@@ -217,6 +225,8 @@ class Collective {
   [[nodiscard]] bool is_last_in_chain(const CollectiveCall& call) const;
   // The call's deadline, or a moment before it.
   [[nodiscard]] Time gives_up_at(const CollectiveCall& call) const;
+  // Whether the call's deadline was put off because this rank comes late.
+  [[nodiscard]] static bool postpones(CollectiveCall& call, Time now);
   // The peer's last answer about the call; null: there is none that holds.
   [[nodiscard]] const AnswerFrame* answer_of(Rank peer, const CollectiveCall& call) const;
   // The rank to blame if the call takes too long. None: something between ranks is to blame, or

@@ -42,7 +42,7 @@ void Collective::encode_state(std::string& out) const {
   encode(out, running_.size());
   for (const CollectiveCall* call : running_) {
     encode(out, call->number);
-    encode(out, call->has_times);
+    encode(out, (call->has_times ? 1 : 0) + (call->postponed ? 2 : 0));
     encode(out, call->started);
     encode(out, call->deadline);
     encode(out, call->ask_at);

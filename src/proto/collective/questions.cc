@@ -24,7 +24,7 @@ std::string hangs(int rank) {
 // lets those that are have the first word. So does a call that is not the oldest of its rank: that
 // a peer has not made it may be a consequence of what the oldest waits for.
 Time Collective::gives_up_at(const CollectiveCall& call) const {
-  if (&call != running_.front() || !is_last_in_chain(call)) return call.deadline;
+  if (&call != running_.front() || call.postponed || !is_last_in_chain(call)) return call.deadline;
   const Duration early = std::min(call.limit / 8, Duration::milliseconds(500));
   return call.deadline - (at(*call.waits_for()).connected ? early : early / 2);
 }
@@ -52,7 +52,7 @@ std::optional<Time> Collective::next_timer() const {
 void Collective::on_timer(Time now) {
   for (CollectiveCall* call : running_) {
     if (!call->has_times) continue;
-    if (now >= gives_up_at(*call)) {
+    if (now >= gives_up_at(*call) && !postpones(*call, now)) {
       // The loop must end here, because fail() empties running_.
       fail(call->lost.value_or(late_error(*call)));
       return;
@@ -60,6 +60,14 @@ void Collective::on_timer(Time now) {
     if (now >= call->ask_at) ask_peers(*call);
   }
   tell_stalled(now);
+}
+
+// It would have asked its peers on the way.
+bool Collective::postpones(CollectiveCall& call, Time now) {
+  if (call.postponed || now < std::min(call.ask_at, call.deadline) + kLate) return false;
+  call.postponed = true;
+  call.deadline = now + kReadTime;
+  return true;
 }
 
 void Collective::ask_peers(CollectiveCall& call) {

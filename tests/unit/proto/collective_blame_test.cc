@@ -61,6 +61,7 @@ TEST(CollectiveBlame, answers__about_one_call_do_not_replace_those_about_another
   WaitingCall second(1, {Rank(1)});
   core.start(first);
   core.start(second);
+  first.ask_at = second.ask_at = after_ms(30'000);
   for (const std::uint32_t number : {1U, 2U}) {
     EXPECT_EQ(core.on_control(Rank(1), 2, AnswerFrame{number, 5, Rank(2), "barrier"}), "");
   }
@@ -93,6 +94,7 @@ TEST(CollectiveBlame, ranks_that_wait_for_each_other__blame_none) {
   core.on_connected(Rank(1));
   WaitingCall call(1, {Rank(1)});
   core.start(call);
+  call.ask_at = after_ms(30'000);
   EXPECT_EQ(core.on_control(Rank(1), 1, AnswerFrame{1, 5, Rank(0), "barrier"}), "");
   core.on_timer(after_ms(20'000));
   EXPECT_EQ(message_of(core), "not over within 20.0 s: rank 0 and rank 1 wait for each other");
@@ -150,6 +152,7 @@ TEST(CollectiveBlame, not_called__holds_for_later_calls_too) {
   WaitingCall second(1, {Rank(1)});
   core.start(first);
   core.start(second);
+  first.ask_at = second.ask_at = after_ms(30'000);
   const AnswerFrame answer{1, std::nullopt, Rank(2), "has called nothing yet"};
   EXPECT_EQ(core.on_control(Rank(1), 0, answer), "");
   core.on_timer(after_ms(20'000));
@@ -204,6 +207,32 @@ TEST(CollectiveBlame, deadline__those_who_know_more_speak_first) {
     EXPECT_TRUE(over == &call && !status.ok());
     EXPECT_FALSE(core.poll_over(over, status));
     EXPECT_EQ(core.next_timer(), std::nullopt);
+  }
+}
+
+// This rank was stopped until long after the deadline, or shortly before it, when the others have
+// given up. What they say of it comes behind data.
+TEST(CollectiveBlame, late__a_rank_that_was_stopped_reads_before_it_blames) {
+  for (const std::int64_t wakes_ms : {60'000, 19'600}) {
+    for (const bool told : {true, false}) {
+      Collective core(Rank(0), 2);
+      core.on_connected(Rank(1));
+      WaitingCall call(1, {Rank(1)});
+      core.start(call);
+      core.on_timer(after_ms(1'000));
+      core.on_timer(after_ms(wakes_ms));
+      EXPECT_FALSE(core.broken()) << wakes_ms;
+      EXPECT_LE(*core.next_timer(), after_ms(wakes_ms + 1'000));
+      if (told) {
+        const AbortFrame abort{ErrorCode::kTimeout, Rank(0), "rank 0 hangs"};
+        EXPECT_EQ(core.on_control(Rank(1), 1, abort), "");
+        EXPECT_EQ(message_of(core), "rank 0 hangs");
+        continue;
+      }
+      // It is late once only.
+      core.on_timer(after_ms(wakes_ms + 1'500));
+      EXPECT_NE(message_of(core).find("not over within 20.0 s: rank 1"), std::string::npos);
+    }
   }
 }
 

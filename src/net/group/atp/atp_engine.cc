@@ -32,10 +32,10 @@ constexpr auto kLook = std::chrono::milliseconds(50);
 Duration before_limit(Duration limit) { return std::min(limit / 8, Duration::milliseconds(500)); }
 // By then ranks have had this long to answer.
 Duration roll_time(Duration limit) { return std::min(limit / 4, Duration::milliseconds(1'000)); }
-// How often a rank looks whether it was told who hangs; and how often it looks at least, so that it
-// has read all answers if it was itself stopped for a while.
+// How often a rank looks whether it was told who hangs, and how long one that was stopped reads
+// what the others have said.
 constexpr auto kTurn = std::chrono::milliseconds(20);
-constexpr int kLeastTurns = 5;
+constexpr Duration kReadTime = Duration::milliseconds(1'000);
 
 // The address in what a rank published: "host:port" and, after a space, the rank's host in the
 // topology.
@@ -292,9 +292,16 @@ void AtpEngine::call_roll(std::unique_lock<std::mutex>& lock) {
 
 void AtpEngine::find_culprit(const Entry& entry) {
   if (std::exchange(looked_for_culprit_, true)) return;  // all operations ended with the first
-  for (int turn = 0; turn < kLeastTurns || monotonic_now() < entry.limit; ++turn) {
+  // A rank that comes late was stopped itself. The others say so, and it must read that first.
+  const Duration before = before_limit(entry.op->limit);
+  const bool is_late = monotonic_now() > entry.limit - before / 2;
+  const Time until = is_late ? monotonic_now() + kReadTime : entry.limit;
+  const Time first_look = is_late ? until : until - before / 2;
+  bool looked = false;
+  while (monotonic_now() < until) {
     if (options_.broken()) return;
-    if (turn == kLeastTurns) {
+    if (!looked && monotonic_now() >= first_look) {
+      looked = true;
       options_.fail_missing(entry.op->limit_in_words());
       options_.call_roll();  // a rank may have stopped since it answered
     }
