@@ -53,9 +53,8 @@ Status validate_grants(const EndpointOptions& options) {
   }
   if (options.grants && !options.record_folder.empty()) {
     return Error(
-        "grants: an endpoint that gives grants cannot be recorded, because its grants depend on "
-        "all "
-        "its peers: set record_folder or grants, not both");
+        "grants: an endpoint that gives grants cannot be recorded, because they depend on all its "
+        "peers: set record_folder or grants, not both");
   }
   return ok_status();
 }

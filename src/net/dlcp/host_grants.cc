@@ -16,8 +16,9 @@
 namespace thalweg::net {
 namespace {
 
-// A packet as large as most.
-constexpr Bytes kPacket(1500);
+// A packet with its headers, where the options do not say that it is larger.
+constexpr std::int64_t kUsualPacket = 1500;
+constexpr std::int64_t kHeaders = 106;
 // A grant covers what the line carries in this time, within these numbers of packets. Fewer cost
 // more signals; more than one system call sends bring nothing.
 constexpr Duration kGrantTime = Duration::microseconds(100);
@@ -57,9 +58,8 @@ Result<Bandwidth> line_rate_of(const EndpointOptions& options) {
 }
 
 // What the scheduler takes for the round trip, for one of the network.
-Duration loop_time(Duration round_trip, const proto::GrantOptions& options) {
-  const Bytes underway = kPacket * (options.quantum * kGrantsUnderway);
-  return round_trip + kWaking + options.line_rate.transmission_time(underway);
+Duration loop_time(Duration round_trip, Duration underway) {
+  return round_trip + kWaking + underway;
 }
 
 }  // namespace
@@ -67,17 +67,20 @@ Duration loop_time(Duration round_trip, const proto::GrantOptions& options) {
 Result<std::shared_ptr<HostGrants>> HostGrants::make(const EndpointOptions& options) {
   proto::GrantOptions grants;
   THALWEG_TRY(grants.line_rate, line_rate_of(options));
+  const std::int64_t packet = std::max(kUsualPacket, options.packet_payload + kHeaders);
   const double packets =
-      grants.line_rate.bytes_per_second() * kGrantTime.s() / static_cast<double>(kPacket.count());
+      grants.line_rate.bytes_per_second() * kGrantTime.s() / static_cast<double>(packet);
   grants.quantum =
       static_cast<std::uint32_t>(std::clamp<double>(packets, kLeastQuantum, kMostQuantum));
+  const Duration underway =
+      grants.line_rate.transmission_time(Bytes(packet * grants.quantum * kGrantsUnderway));
   const bool given = options.grants_round_trip.count() > 0;
   grants.round_trip = loop_time(
-      given ? Duration::nanoseconds(options.grants_round_trip.count()) : kUnmeasured, grants);
+      given ? Duration::nanoseconds(options.grants_round_trip.count()) : kUnmeasured, underway);
   grants.parallel = kParallel;
   grants.stall = kSilent;
   grants.seed = random_number();
-  return std::shared_ptr<HostGrants>(new HostGrants(grants, !given));
+  return std::shared_ptr<HostGrants>(new HostGrants(grants, underway, !given));
 }
 
 bool HostGrants::give(const Peers& peers, Time now) {
@@ -125,7 +128,7 @@ void HostGrants::measure(const Peers& peers, Time now) {
   measure_at_ = now + kMeasureEvery;
   Duration longest;
   for (const auto& peer : peers) longest = std::max(longest, peer->round_trip());
-  if (longest > Duration()) scheduler_.set_round_trip(loop_time(longest, scheduler_.options()));
+  if (longest > Duration()) scheduler_.set_round_trip(loop_time(longest, underway_));
 }
 
 }  // namespace thalweg::net

@@ -39,12 +39,13 @@ class HostGrants {
   static void sort(Peers& peers);
 
  private:
-  HostGrants(const proto::GrantOptions& options, bool measures)
-      : scheduler_(options), measures_(measures) {}
+  HostGrants(const proto::GrantOptions& options, Duration underway, bool measures)
+      : scheduler_(options), underway_(underway), measures_(measures) {}
   void measure(const Peers& peers, Time now);
 
   std::atomic<std::uint32_t> numbers_ = 0;
   proto::GrantScheduler scheduler_;
+  Duration underway_;         // the time of the grants that are on the line
   bool measures_;             // the round trip; false: the options gave it
   std::size_t measured_ = 0;  // peers that the last measurement covered
   Time measure_at_;           // the next measurement

@@ -97,6 +97,18 @@ TEST(GrantsOnSockets, incast__exact) {
   EXPECT_LE(received, counters.grants_sent);
 }
 
+TEST(GrantsOnSockets, incast__of_large_packets_at_a_slow_and_a_fast_line) {
+  for (const double gbps : {0.2, 20.0}) {
+    SCOPED_TRACE(gbps);
+    EndpointOptions server = granting("server", gbps);
+    EndpointOptions client = granting("client", gbps);
+    server.packet_payload = client.packet_payload = 8'000;
+    const Star star(server, client, 3);
+    expect_incast(star, {.floats = 100'000});
+    EXPECT_GT(star.server->counters().grants_sent, 0U);
+  }
+}
+
 TEST(GrantsOnSockets, incast__with_a_job_key_a_bound_and_losses) {
   EndpointOptions server = granting("server");
   EndpointOptions client = granting("client");
