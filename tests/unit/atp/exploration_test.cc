@@ -299,7 +299,8 @@ TEST(AtpExploration, explore__every_state_is_safe_and_completes) {
     together.at_switches |= report.at_switches;
     together.at_servers |= report.at_servers;
   }
-  if (!some) expect_all_causes(together, all);
+  // Some occur only in worlds that are left out under a sanitizer.
+  if (!some && !kUnderSanitizer) expect_all_causes(together, all);
 }
 
 TEST(AtpExploration, explore__finds_a_switch_that_adds_duplicates) {
