@@ -54,6 +54,19 @@ class Hosts:
             self.inside(1, "nft", f"add table netdev cut; add chain netdev cut in {{ type filter hook ingress device {card} "
                         "priority 0 ; policy drop ; }")
 
+    def spoil(self, card, rule):
+        """A rule of nftables for each packet that arrives by this card, as large as on a cable: nothing cuts it, puts it
+        together with others or verifies it."""
+        for host in range(2):
+            self.inside(host, "ethtool", "-K", card, "tso", "off", "gso", "off", "gro", "off", "tx-udp-segmentation", "off")
+            self.inside(host, "nft", f"add table netdev bad; add chain netdev bad in {{ type filter hook ingress device {card} "
+                        f"priority 0 ; }}; add rule netdev bad in {rule}")
+
+    def spoiled(self):
+        """How many packets the rule has met, if it counts them."""
+        tables = [self.inside(host, "nft", "list", "table", "netdev", "bad") for host in range(2)]
+        return sum(int(re.search(r"counter packets (\d+)", table)[1]) for table in tables)
+
     def mend(self, card, how):
         if how == "link":
             self.inside(1, "ip", "link", "set", card, "up")
@@ -69,6 +82,19 @@ def hosts(namespaces):
         yield made
     finally:
         made.down()
+
+
+def said_by_ranks(hosts, *words, **more):
+    """Runs the program on both hosts. Returns what each said, and their exit codes."""
+    ranks = [subprocess.Popen(["ip", "netns", "exec", hosts.names[rank], PROGRAM, *map(str, words)], text=True,
+                              env=variables(rank, **more), stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for rank in range(2)]
+    try:
+        said = [rank.communicate(timeout=120)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    return said, [rank.returncode for rank in ranks]
 
 
 def variables(rank, **more):
@@ -146,17 +172,9 @@ def test_a_card_that_is_dead_from_the_start__the_debug_log_says_who_is_tried_aga
     """The store is reached by the other card. Every rank says what it has, and the one that connects what it tried."""
     first = ",".join(reversed(CARDS))
     hosts.cut("card1", "silent")
-    ranks = [subprocess.Popen(["ip", "netns", "exec", hosts.names[rank], PROGRAM, "3", "1000", "60"], text=True,
-                              env=variables(rank, THALWEG_INTERFACE=first, THALWEG_DEBUG="INFO"), stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT) for rank in range(2)]
-    try:
-        said = [rank.communicate(timeout=120)[0] for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.wait()
+    said, codes = said_by_ranks(hosts, 3, 1000, 60, THALWEG_INTERFACE=first, THALWEG_DEBUG="INFO")
     for rank, text in enumerate(said):
-        assert ranks[rank].returncode == 0 and len(re.findall("2 ranks, sum 2$", text, re.MULTILINE)) == 3, text
+        assert codes[rank] == 0 and len(re.findall("2 ranks, sum 2$", text, re.MULTILINE)) == 3, text
         assert f"[{rank}] INFO: interfaces card1, card0" in text, text
     assert re.search(r"\[1\] INFO: rank 0 is not reached yet, and is tried again: .*10\.79\.1\.1", said[1]), said[1]
     assert re.search(r"\[1\] INFO: rank 0: connected, 10\.79\.0\.2:", said[1]), said[1]
