@@ -65,7 +65,8 @@ class ParameterServer::Core final : public net::StreamServer<PsClientState>::Own
 
   // Handles the bytes that have come. Returns false if the connection is over.
   [[nodiscard]] bool on_received(Client& client, std::size_t bytes);
-  // Tells the client that its header changed on the way, and takes nothing more from it.
+  // Tells the client that its header changed on the way, or is another version's, and takes nothing
+  // more from it.
   void end_spoiled(Client& client, RequestReader::Progress why);
   // Whether the request is acceptable, as far as known before its body arrives.
   [[nodiscard]] Status check(const Client& client) const;

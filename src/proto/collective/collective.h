@@ -31,9 +31,8 @@
 //
 // Invariants:
 // 1. Every call that was started is over exactly once: poll_over() returns it.
-// 2. A call is over by its deadline, if on_timer() is called then; and kReadTime after the first
-// call
-//    of on_timer() that is later than kLate.
+// 2. A call is over by its deadline, if on_timer() is called then. If on_timer() comes more than
+//    kLate after it, the call is over kReadTime later.
 // 3. When no call runs, no send is queued and no timer is set, unless a stream is stalled.
 #pragma once
 
