@@ -21,8 +21,7 @@ class ParameterServer {
     std::uint64_t push_bytes = 0;     // of gradients that arrived; over ATP, of packets
     std::uint64_t lost_elements = 0;  // of gradients, within the loss bound
     std::uint64_t refused = 0;        // requests that were answered with an error
-    std::uint64_t changed =
-        0;  // of these, requests that changed on their way, or of another version
+    std::uint64_t changed = 0;        // of these, changed on their way or of another version
   };
 
   // Listens and starts the server's thread.
