@@ -63,6 +63,10 @@ enum class DataVerdict : std::uint8_t {
 
 class Collective {
  public:
+  // A rank that is so late for a deadline, or for its questions before, was stopped for a while.
+  static constexpr Duration kLate = Duration::milliseconds(500);
+  static constexpr Duration kReadTime = Duration::milliseconds(1'000);
+
   Collective(Rank rank, int size) : rank_(rank), peers_(static_cast<std::size_t>(size)) {}
 
   // Calls.
@@ -147,9 +151,6 @@ class Collective {
 
  private:
   static constexpr std::uint32_t kMostOperations = ~std::uint32_t{0};
-  // A rank that is so late for a deadline, or for its questions before, was stopped for a while.
-  static constexpr Duration kLate = Duration::milliseconds(500);
-  static constexpr Duration kReadTime = Duration::milliseconds(1'000);
   // The last calls are kept for ranks that ask about them.
   static constexpr std::size_t kPast = 64;
 
