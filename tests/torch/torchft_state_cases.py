@@ -189,7 +189,9 @@ def test_heal__what_differs_between_replicas_comes_from_the_source(make):
 
 @pytest.mark.parametrize("fault", [dies, hangs, goes_on])
 @pytest.mark.parametrize("after", [0, 3])
-def test_heal__a_survivor_fails_amid(make, fault, after):
+def test_heal__a_survivor_fails_amid(make, monkeypatch, fault, after):
+    if fault is not hangs:  # its parts are asked of others at once, and not because they are late
+        monkeypatch.setattr(_state_fetch, "_LEAST_PATIENCE_S", LONG.total_seconds())
     replicas = make(4)
     replicas.quorum(7, [state_of(7) for _ in range(3)])
     replicas.heals[1].fault, replicas.heals[1].after = fault, after
@@ -232,6 +234,37 @@ def test_heal__the_source_sends_another_step(make):
             got.result(timeout=60)
         sent.join(60)  # it does not wait for a newcomer that has failed
         assert not sent.is_alive()
+
+
+def test_a_step_that_ended__nothing_is_read(make):
+    replicas = make(2)
+    replicas.quorum(1, [state_of(1)])
+    heal = replicas.heals[0]
+    layout = parts_of.Snapshot(state_of(1), 1).layout
+    snapshot = heal._state_of(1, layout)
+    assert torch.equal(heal._copy_of(snapshot, 0), snapshot.cut.copy_out(0, snapshot.tensors))
+    heal.disallow_checkpoint()
+    assert heal._copy_of(snapshot, 0) is None
+    assert heal._state_of(1, layout) is None
+    heal.metadata()  # the next step: the state is read anew
+    assert heal._copy_of(snapshot, 0) is None
+    assert heal._state_of(1, layout) is not snapshot
+
+
+def test_a_newcomer__sends_nothing_before_its_model_is_loaded(make):
+    replicas = make(2)
+    replicas.quorum(1, [state_of(1)])
+    newcomer = replicas.heals[1]
+    newcomer.share(lambda: state_of(1))
+    layout = parts_of.Snapshot(state_of(1), 1).layout
+    assert newcomer._state_of(1, layout) is not None
+    with ThreadPoolExecutor(1) as threads:
+        got = threads.submit(newcomer.recv_checkpoint, 0, "thalweg", 1, LONG)
+        replicas.heals[0].send_checkpoint([1], 1, state_of(1), LONG)
+        got.result(timeout=60)
+    assert newcomer._state_of(1, layout) is None
+    newcomer.metadata()
+    assert newcomer._state_of(1, layout) is not None
 
 
 def test_send__a_newcomer_that_dies_is_not_waited_for(make):
