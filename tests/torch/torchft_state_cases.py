@@ -15,6 +15,8 @@ if importlib.util.find_spec("torchft") is None:
     pytest.skip("torchft is not installed (`.venv/bin/python -m pip install torchft-nightly`)", allow_module_level=True)
 
 from torch.distributed.tensor import DeviceMesh, distribute_tensor
+from torchft import DistributedDataParallel, Manager, Optimizer
+from torchft.coordination import LighthouseServer
 from torchft.process_group import ReconfigureOptions
 
 import thalweg
@@ -340,6 +342,55 @@ def test_heal__random_faults(make):
             assert source_dies, f"step {step}: {error}"
             assert error.rank == 0, f"step {step}: {error}"
         assert time.monotonic() - began < LONG.total_seconds() / 2
+
+
+def test_manager__a_newcomer_to_a_training_gets_parts_from_all(monkeypatch):
+    lighthouse = LighthouseServer(bind="0.0.0.0:0", min_replicas=3, join_timeout_ms=2000, quorum_tick_ms=20, heartbeat_timeout_ms=5000)
+    monkeypatch.setenv("TORCHFT_LIGHTHOUSE", lighthouse.address())
+    steps, last, came = {}, [1 << 30], {}
+
+    def train(replica):
+        store = torch.distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+        model = nn.Linear(1000, 1000)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+        def load(state):
+            came[replica] = dict(heal.came_from)
+            model.load_state_dict(state["model"])
+            optimizer.load_state_dict(state["optimizer"])
+        group = ProcessGroupThalweg(timeout=LONG, towards="127.0.0.1:9")
+        heal = StateTransport(group, LONG)
+        manager = Manager(pg=group, checkpoint_transport=heal, min_replica_size=3, replica_id=f"replica{replica}", timeout=LONG,
+                          quorum_timeout=LONG, load_state_dict=load, store_addr="localhost", store_port=store.port, rank=0, world_size=1,
+                          state_dict=lambda: {"model": model.state_dict(), "optimizer": optimizer.state_dict()})
+        heal.share(manager)
+        wrapped, stepper = DistributedDataParallel(manager, model), Optimizer(manager, optimizer)
+        try:
+            while manager.current_step() < last[0]:
+                stepper.zero_grad()
+                wrapped(torch.full((2, 1000), float(replica))).square().mean().backward()
+                stepper.step()
+                steps[replica] = manager.current_step()
+            return [parameter.detach().clone() for parameter in model.parameters()]
+        except BaseException:
+            last[0] = 0  # the others end too
+            raise
+        finally:
+            manager.shutdown(wait=False)
+            group.shutdown()
+    with ThreadPoolExecutor(4) as threads:
+        models = [threads.submit(train, replica) for replica in range(3)]
+        until = time.monotonic() + 120
+        while min((steps.get(replica, 0) for replica in range(3))) < 3 and time.monotonic() < until:
+            time.sleep(0.01)
+        models.append(threads.submit(train, 3))
+        while 3 not in steps and last[0] > 0 and time.monotonic() < until:
+            time.sleep(0.01)
+        last[0] = max(steps.values()) + 20
+        models = [one.result(timeout=120) for one in models]
+    lighthouse.shutdown()
+    assert all(torch.equal(mine, yours) for model in models[1:] for mine, yours in zip(model, models[0], strict=True))
+    assert len(came[3]) == 3, came
 
 
 def test_quorum__without_a_transport_on_all_replicas(make):
