@@ -15,114 +15,13 @@ if importlib.util.find_spec("torchft") is None:
     pytest.skip("torchft is not installed (`.venv/bin/python -m pip install torchft-nightly`)", allow_module_level=True)
 
 from torch.distributed.tensor import DeviceMesh, distribute_tensor
-from torchft import DistributedDataParallel, Manager, Optimizer
-from torchft.coordination import LighthouseServer
-from torchft.process_group import ReconfigureOptions
+from torchft_survivors import LONG, Replicas, dies, goes_on, hangs, same, state_of
 
 import thalweg
 from thalweg import _state_fetch
 from thalweg import _state_parts as parts_of
 from thalweg.state_transport import StateTransport
 from thalweg.torchft import ProcessGroupThalweg
-
-LONG = timedelta(seconds=60)
-
-
-class Faulty(StateTransport):
-    """A survivor whose `fault` comes when it has answered `after` requests for parts."""
-
-    fault, after, answered = None, 0, 0
-
-    def _answer(self, backend, kind, *words):
-        if self.fault is not None and kind in (parts_of.PART, parts_of.PROVED, parts_of.DIGEST):
-            self.answered += 1
-            if self.answered > self.after:
-                self.fault(self, backend)
-        super()._answer(backend, kind, *words)
-
-
-def dies(_transport, backend):
-    backend.abort()
-
-
-def hangs(transport, backend):
-    while backend is transport._backend:
-        time.sleep(0.02)
-
-
-def goes_on(transport, _backend):
-    """It ends its step, and its optimizer changes the state."""
-    transport.disallow_checkpoint()
-    transport.state["user"]["model"]["large"].add_(1)
-
-
-def state_of(step, seed=1, elements=1_000_000):
-    draw = torch.Generator().manual_seed(seed)
-    return {"user": {"model": {"large": torch.randn(elements, generator=draw), "small": torch.randn(7, 5, generator=draw).t(),
-                               "half": torch.randn(333, generator=draw).to(torch.bfloat16), "empty": torch.empty(0),
-                               "count": torch.tensor(seed)}, "name": f"seed {seed}", "rate": [0.5, None]},
-            "torchft": {"step": step, "batches_committed": 2 * step}}
-
-
-def same(a, b):
-    if isinstance(b, dict):
-        return set(a) == set(b) and all(same(a[key], value) for key, value in b.items())
-    if isinstance(b, torch.Tensor):
-        return a.dtype == b.dtype and a.stride() == b.stride() and torch.equal(a, b)
-    return a == b
-
-
-class Replicas:
-    """Groups with a transport each. The last one is the newcomer, and rank 0 its source."""
-
-    def __init__(self, count, timeout=LONG):
-        self.groups = [ProcessGroupThalweg(timeout=timeout, towards="127.0.0.1:9") for _ in range(count)]
-        self.heals = [Faulty(group, timeout) for group in self.groups]
-        self.uuid = 0
-
-    def quorum(self, step, states):
-        """Forms one. `states`: those of the survivors."""
-        self.uuid += 1
-        for heal, state in zip(self.heals, states, strict=False):
-            heal.state = state
-            heal.share(lambda heal=heal: heal.state)
-            heal.fault, heal.answered = None, 0
-        handles = []
-        for heal, group in zip(self.heals, self.groups, strict=True):
-            heal.metadata()
-            handles.append(group.get_reconfigure_handle())
-
-        def meet(group):
-            options = ReconfigureOptions()
-            options.uuid, options.handles = self.uuid, handles
-            group.reconfigure(options).wait()
-        with ThreadPoolExecutor(len(self.groups)) as threads:
-            list(threads.map(meet, self.groups))
-        self.step = step
-
-    def heal(self, timeout=LONG, late_s=0.0):
-        """Returns the state that the newcomer gets."""
-        with ThreadPoolExecutor(2) as threads:
-            got = threads.submit(self.heals[-1].recv_checkpoint, 0, "thalweg", self.step, timeout)
-            time.sleep(late_s)
-            sent = threads.submit(self.heals[0].send_checkpoint, [len(self.heals) - 1], self.step, self.heals[0].state, timeout)
-            try:
-                return got.result(timeout=120)
-            finally:
-                try:
-                    sent.result(timeout=120)
-                except thalweg.errors.Error:
-                    assert got.exception() is not None
-                for heal in self.heals:
-                    heal.disallow_checkpoint()
-
-    def came_from(self):
-        return self.heals[-1].came_from
-
-    def end(self):
-        for heal, group in zip(self.heals, self.groups, strict=True):
-            heal.shutdown()
-            group.abort()
 
 
 @pytest.fixture
@@ -344,55 +243,6 @@ def test_heal__random_faults(make):
         assert time.monotonic() - began < LONG.total_seconds() / 2
 
 
-def test_manager__a_newcomer_to_a_training_gets_parts_from_all(monkeypatch):
-    lighthouse = LighthouseServer(bind="0.0.0.0:0", min_replicas=3, join_timeout_ms=2000, quorum_tick_ms=20, heartbeat_timeout_ms=5000)
-    monkeypatch.setenv("TORCHFT_LIGHTHOUSE", lighthouse.address())
-    steps, last, came = {}, [1 << 30], {}
-
-    def train(replica):
-        store = torch.distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
-        model = nn.Linear(1000, 1000)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-
-        def load(state):
-            came[replica] = dict(heal.came_from)
-            model.load_state_dict(state["model"])
-            optimizer.load_state_dict(state["optimizer"])
-        group = ProcessGroupThalweg(timeout=LONG, towards="127.0.0.1:9")
-        heal = StateTransport(group, LONG)
-        manager = Manager(pg=group, checkpoint_transport=heal, min_replica_size=3, replica_id=f"replica{replica}", timeout=LONG,
-                          quorum_timeout=LONG, load_state_dict=load, store_addr="localhost", store_port=store.port, rank=0, world_size=1,
-                          state_dict=lambda: {"model": model.state_dict(), "optimizer": optimizer.state_dict()})
-        heal.share(manager)
-        wrapped, stepper = DistributedDataParallel(manager, model), Optimizer(manager, optimizer)
-        try:
-            while manager.current_step() < last[0]:
-                stepper.zero_grad()
-                wrapped(torch.full((2, 1000), float(replica))).square().mean().backward()
-                stepper.step()
-                steps[replica] = manager.current_step()
-            return [parameter.detach().clone() for parameter in model.parameters()]
-        except BaseException:
-            last[0] = 0  # the others end too
-            raise
-        finally:
-            manager.shutdown(wait=False)
-            group.shutdown()
-    with ThreadPoolExecutor(4) as threads:
-        models = [threads.submit(train, replica) for replica in range(3)]
-        until = time.monotonic() + 120
-        while min((steps.get(replica, 0) for replica in range(3))) < 3 and time.monotonic() < until:
-            time.sleep(0.01)
-        models.append(threads.submit(train, 3))
-        while 3 not in steps and last[0] > 0 and time.monotonic() < until:
-            time.sleep(0.01)
-        last[0] = max(steps.values()) + 20
-        models = [one.result(timeout=120) for one in models]
-    lighthouse.shutdown()
-    assert all(torch.equal(mine, yours) for model in models[1:] for mine, yours in zip(model, models[0], strict=True))
-    assert len(came[3]) == 3, came
-
-
 def test_quorum__without_a_transport_on_all_replicas(make):
     replicas = make(2)
     replicas.heals[1].shutdown()
@@ -407,33 +257,3 @@ def test_arguments__errors_that_help(make):
         StateTransport(replicas.groups[0])
     with pytest.raises(ValueError, match="timeout: .*above 0"):
         StateTransport(ProcessGroupThalweg(), timedelta(0))
-
-
-@pytest.mark.parametrize("sizes", [[], [0], [1], [0, 5, 0], [3 << 20, 1, 0, 7 << 20, 2], [400 << 20]])
-def test_cut__every_byte_once(sizes):
-    if sum(sizes) > 1 << 27:
-        cut = parts_of.Cut(sizes)
-        assert sum(map(cut.size, range(cut.count))) == sum(sizes)
-        assert max(map(cut.size, range(cut.count))) <= 4 << 20
-        return
-    cut = parts_of.Cut(sizes)
-    source = [torch.randint(256, (size,), dtype=torch.uint8) for size in sizes]
-    target = [torch.zeros_like(tensor) for tensor in source]
-    for part in range(cut.count):
-        cut.copy_in(part, target, cut.copy_out(part, source))
-    assert all(map(torch.equal, source, target))
-
-
-def test_assignments__a_late_part_is_asked_of_another():
-    parts = _state_fetch.Assignments(1, 0)
-    assert parts.take(1, may_wait=False) == 0
-    assert parts.take(2, may_wait=False) is None
-    parts._asked[0][1] -= 10
-    assert parts.take(1, may_wait=False) is None
-    assert parts.take(2, may_wait=False) == 0
-    written = []
-    parts.came(0, 2, lambda: written.append(2))
-    parts.came(0, 1, lambda: written.append(1))
-    assert written == [2]
-    assert parts.wait(time.monotonic()) == 0
-    assert dict(parts.came_from) == {2: 1}
