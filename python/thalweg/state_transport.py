@@ -342,6 +342,8 @@ class StateTransport(CheckpointTransport):
         # The stream by which this is sent tells the newcomer if this rank dies.
         backend.send([parts_of.header(parts_of.WAIT)], rank, tag)
         with self._changed:
+            if backend is not self._backend:
+                return  # the quorum is over
             if not self._is_source:
                 self._waiting.append((rank, step, tag))
                 return
