@@ -43,6 +43,7 @@ def replica(arguments):
 
     from thalweg.lab.tasks import digits as load
     from thalweg.lab.tasks import digits_network as network
+    from thalweg.state_transport import StateTransport
     from thalweg.task import accuracy
     from thalweg.torchft import ProcessGroupThalweg
 
@@ -64,13 +65,17 @@ def replica(arguments):
     threading.Thread(target=lambda: last.put(int(sys.stdin.readline() or 0)), daemon=True).start()
     limit = timedelta(seconds=30)
     group = make(timeout=limit)
-    # The state of a newcomer goes over the group; by default torchft sends it over HTTP.
-    heal = PGTransport(group, limit, torch.device("cpu")) if arguments.heal == "group" else None
+    # How a newcomer gets the state. By default torchft sends it over HTTP.
+    heals = {"survivors": lambda: StateTransport(group, limit), "http": lambda: None,
+             "group": lambda: PGTransport(group, limit, torch.device("cpu"))}
+    heal = heals[arguments.heal]()
     manager = Manager(
         pg=group, checkpoint_transport=heal, min_replica_size=2, replica_id=f"replica{arguments.replica}",
         load_state_dict=load_state, timeout=limit, quorum_timeout=limit,
         state_dict=lambda: {"model": model.state_dict(), "optimizer": optimizer.state_dict()},
         store_addr="localhost", store_port=store.port, rank=0, world_size=1)
+    if arguments.heal == "survivors":
+        heal.share(manager)
     wrapped = DistributedDataParallel(manager, model)
     stepper = Optimizer(manager, optimizer)
     while last.empty() or manager.current_step() < last.queue[0]:
@@ -240,12 +245,16 @@ def parse():
     parser.add_argument("--between", type=int, default=20, help="steps before the kill and after it")
     parser.add_argument("--heartbeat-ms", type=int, default=1000,
                         help="the Lighthouse takes a replica for dead after this long")
-    parser.add_argument("--heal", choices=("group", "http"), default="group",
-                        help="how a newcomer gets the model: over the process group, or over HTTP")
+    parser.add_argument("--heal", choices=("survivors", "group", "http"),
+                        help="how a newcomer gets the model: from all survivors (with thalweg, and then the "
+                             "default), from one over the process group, or from one over HTTP")
     parser.add_argument("--json", help="write the times there")
     parser.add_argument("--verbose", action="store_true", help="show what torchft logs")
     parser.add_argument("--replica", type=int, help=argparse.SUPPRESS)  # how the parent starts one
     arguments = parser.parse_args()
+    arguments.heal = arguments.heal or ("survivors" if arguments.backend == "thalweg" else "group")
+    if arguments.heal == "survivors" and arguments.backend != "thalweg":
+        parser.error("--heal: survivors; with --backend gloo, group and http are allowed")
     for name in ("steps", "between"):
         if getattr(arguments, name) < 1:
             parser.error(f"--{name}: {getattr(arguments, name)}; 1 or more is allowed")

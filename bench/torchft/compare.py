@@ -5,8 +5,8 @@
 Every rank of a group is a process on a host of its own: a network namespace with a link of --gbps (root is
 needed; `--gbps 0` takes the loopback device). Each round makes the group anew with both classes and times
 configure(), the first allreduce after it, and a step: an allreduce of --megabytes, the gradients of a model
-of that size. Then a newcomer, the last rank, gets --megabytes of state from rank 0: over the group with both
-classes, and over HTTP as torchft does it by default. Then examples/torchft_digits.py trains with both on the
+of that size. Then a newcomer, the last rank, gets --megabytes of state: from all others by StateTransport, and
+from rank 0 over the group with both classes and over HTTP, as torchft does it by default. Then examples/torchft_digits.py trains with both on the
 loopback device, kills two of four replicas and adds one. Prints medians as a table, and JSON with --json. The
 slowest rank of a round counts. The defaults take three to four minutes on 16 cores.
 """
@@ -30,7 +30,7 @@ PORT = 29610  # of the store by which the ranks meet; it is on rank 0's host
 POLL_S = 0.0005
 LIMIT = timedelta(seconds=60)
 ROUND_ROWS = ("configure()", "first allreduce, of 4 KB", "configure() and first allreduce", "step", "CPU of configure()",
-              "CPU of the first allreduce")
+              "CPU of the first allreduce", "second allreduce, of 4 KB")
 
 
 # A rank --------------------------------------------------------------------------------------------
@@ -57,7 +57,8 @@ class Ranks:
 def one_round(group, name, ranks, large):
     """Returns the seconds of configure(), of the first allreduce, of both, and of a large one.
 
-    Then the seconds of CPU that the process used for the first two, which other load changes little.
+    Then the seconds of CPU that the process used for the first two, which other load changes little. Then the seconds of a
+    second small allreduce: what the first one takes longer is what making streams costs.
     """
     import torch
     import torch.distributed as dist
@@ -75,6 +76,10 @@ def one_round(group, name, ranks, large):
     cpu_first, first = time.process_time(), time.perf_counter()
     if not bool((small == ranks.size).all()):
         raise SystemExit(f"{name}: the sum is wrong")
+    ranks.meet(f"second/{name}")
+    second_began = time.perf_counter()
+    group.allreduce([small], dist.ReduceOp.SUM).wait()
+    second = time.perf_counter() - second_began
     ranks.meet(f"large/{name}")
     large.fill_(1)
     large_began = time.perf_counter()
@@ -83,7 +88,7 @@ def one_round(group, name, ranks, large):
     if not bool((large == ranks.size).all()):
         raise SystemExit(f"{name}: the sum of the step is wrong")
     return (configured - began, first - configured, first - began, seconds, cpu_configured - cpu_began,
-            cpu_first - cpu_configured)
+            cpu_first - cpu_configured, second)
 
 
 def heal_once(make, name, ranks, layers):
@@ -91,7 +96,9 @@ def heal_once(make, name, ranks, layers):
     import torch
 
     transport = make()
-    state = {"model": {f"layer{i}": part for i, part in enumerate(layers)}}
+    state = {"model": {f"layer{i}": part for i, part in enumerate(layers)}, "torchft": {"step": 1}}
+    if hasattr(transport, "share") and ranks.rank < ranks.size - 1:
+        transport.share(lambda: state)
     metadata = ranks.exchange(f"metadata/{name}", transport.metadata())
     ranks.meet(f"heal/{name}")
     began = time.perf_counter()
@@ -105,7 +112,8 @@ def heal_once(make, name, ranks, layers):
             raise SystemExit(f"{name}: the state is wrong")
     ranks.meet(f"healed/{name}")
     transport.disallow_checkpoint()
-    transport.shutdown()
+    if name.split("/")[0] != "survivors":  # that one stays with its group
+        transport.shutdown()
     return seconds
 
 
@@ -115,12 +123,14 @@ def rank_of_group(arguments):
     from torchft.checkpointing.pg_transport import PGTransport
     from torchft.process_group import ProcessGroupGloo
 
+    from thalweg.state_transport import StateTransport
     from thalweg.torchft import ProcessGroupThalweg
 
     torch.set_num_threads(1)
     ranks = Ranks(arguments.rank, arguments.ranks, arguments.store)
     towards = f"{arguments.store}:9"
     groups = {"gloo": ProcessGroupGloo(), "thalweg": ProcessGroupThalweg(towards=towards)}
+    survivors = StateTransport(groups["thalweg"], LIMIT) if arguments.heals else None
     large = torch.ones(arguments.megabytes * 250_000)
     times = {name: [] for name in groups}
     for turn in range(arguments.rounds + 1):  # the first round also makes what stays
@@ -128,10 +138,12 @@ def rank_of_group(arguments):
             times[name].append(one_round(group, f"{name}/{turn}", ranks, large))
     large.copy_(torch.arange(len(large)) % 1000)
     layers = [part.clone() for part in large.chunk(16)]  # each with memory of its own, as parameters have
-    heals = {name: [] for name in (*groups, "http")}
+    heals = {name: [] for name in ("survivors", *groups, "http")}
     for turn in range(arguments.heals):
         for name in heals:
             def make(name=name):
+                if name == "survivors":
+                    return survivors
                 if name == "http":
                     return HTTPTransport(timeout=LIMIT, num_chunks=0)
                 return PGTransport(groups[name], LIMIT, torch.device("cpu"))
@@ -153,6 +165,8 @@ def hosts(arguments):
         return
     from thalweg.lab import namespaces
     with namespaces.hosts(arguments.ranks, arguments.gbps) as names:
+        if arguments.newcomer_gbps:
+            namespaces.shape(names, arguments.ranks - 1, arguments.newcomer_gbps)
         # torchft tells others its host's name, so a host is called by its address.
         yield [["ip", "netns", "exec", name, "unshare", "--uts", "sh", "-c", 'hostname "$0"; exec "$@"',
                 namespaces.address(host)] for host, name in enumerate(names)], namespaces.address(0)
@@ -188,7 +202,7 @@ def compare_trainings(arguments):
         for name in CLASSES:
             with tempfile.NamedTemporaryFile() as file:
                 subprocess.run([sys.executable, str(ROOT / "examples/torchft_digits.py"), "--backend", name,
-                                "--heal", "group" if name == "thalweg" else "http",
+                                "--heal", "survivors" if name == "thalweg" else "http",
                                 "--heartbeat-ms", str(arguments.heartbeat_ms), "--steps", "1", "--json", file.name],
                                check=True, timeout=600, stdout=subprocess.DEVNULL,
                                env=os.environ | {"PYTHONPATH": str(ROOT / "python")})
@@ -203,6 +217,7 @@ def parse():
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--megabytes", type=int, default=100)
     parser.add_argument("--gbps", type=float, default=1.0, help="of each host's link; 0: one host, the loopback device")
+    parser.add_argument("--newcomer-gbps", type=float, help="of the newcomer's link, if it is another rate")
     parser.add_argument("--heals", type=int, default=3, help="newcomers that get the state, each way")
     parser.add_argument("--trainings", type=int, default=1)
     parser.add_argument("--heartbeat-ms", type=int, default=300)
@@ -214,6 +229,8 @@ def parse():
         parser.error("--ranks must be above 1, --rounds and --megabytes above 0, --heals and --trainings 0 or more")
     if not 0 <= arguments.gbps <= 100:
         parser.error(f"--gbps: {arguments.gbps:g}; from 0 to 100 is allowed")
+    if arguments.newcomer_gbps is not None and not (arguments.gbps and 0 < arguments.newcomer_gbps <= 100):
+        parser.error(f"--newcomer-gbps: {arguments.newcomer_gbps:g}; above 0 and up to 100 is allowed, with --gbps above 0")
     return arguments
 
 
@@ -231,10 +248,12 @@ def show(arguments, rows, heals):
         print(f"\nThe links allow {2 * (arguments.ranks - 1) / arguments.ranks * bits / arguments.gbps / 1e6:.0f} ms a step.")
     if not heals:
         return
-    print(f"\n| a newcomer gets {arguments.megabytes} MB | ms | Gb/s | of the link |\n|---|---|---|---|")
-    for name, label in (("thalweg", "over ProcessGroupThalweg"), ("gloo", "over ProcessGroupGloo"), ("http", "over HTTP")):
+    link = arguments.newcomer_gbps or arguments.gbps
+    print(f"\n| a newcomer gets {arguments.megabytes} MB | ms | Gb/s | of its link, {link:g} Gb/s |\n|---|---|---|---|")
+    for name, label in (("survivors", "from all others, by StateTransport"), ("thalweg", "over ProcessGroupThalweg"),
+                        ("gloo", "over ProcessGroupGloo"), ("http", "over HTTP")):
         rate = bits / heals[name] / 1e9
-        of_link = f"{rate / arguments.gbps:.2f}" if arguments.gbps else ""
+        of_link = f"{rate / link:.2f}" if link else ""
         print(f"| {label} | {heals[name] * 1e3:.0f} | {rate:.2f} | {of_link} |")
 
 

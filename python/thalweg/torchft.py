@@ -30,6 +30,7 @@ except ImportError as error:
                       ) from error
 
 _KEY = "thalweg"  # of a handle: the address of the process's meeting place
+_STATE_KEY = "thalweg_state"  # the same for the streams of a StateTransport
 _DISCARD_PORT = 9  # towards_lighthouse() only asks for the way to a host; nothing is sent
 
 
@@ -91,6 +92,8 @@ class ProcessGroupThalweg(ProcessGroupWrapper):
         self._result_loss_bound = -1.0 if result_loss_bound is None else result_loss_bound
         self._towards = towards
         self._place = None
+        self._state = None  # the StateTransport
+        self._state_place = None
         self._lock = threading.Lock()  # guards what follows, and _pg
         self._backend = None
         self._error = None  # why the last group ended
@@ -107,10 +110,48 @@ class ProcessGroupThalweg(ProcessGroupWrapper):
 
     # How a group is made ------------------------------------------------------------------------
 
-    def _address(self):
+    def attach(self, transport):
+        """Gives each quorum streams for the states of newcomers. A StateTransport calls it.
+
+        Parameters
+        ----------
+        transport
+            The StateTransport.
+
+        Raises
+        ------
+        ValueError
+            The group has one.
+        """
+        if self._state is not None:
+            raise ValueError("the group has a StateTransport")
+        self._state = transport
+
+    def detach(self, transport):
+        """Undoes attach(). Does nothing if the group has another StateTransport, or none.
+
+        Parameters
+        ----------
+        transport
+            The StateTransport.
+        """
+        if self._state is transport:
+            self._state = None
+
+    def _new_place(self):
+        return native().MeetingPlace(self._towards or towards_lighthouse())
+
+    def _addresses(self):
+        """Returns what others need to find this process, by the handles' keys."""
         if self._place is None:
-            self._place = native().MeetingPlace(self._towards or towards_lighthouse())
-        return self._place.address()
+            self._place = self._new_place()
+        addresses = {_KEY: self._place.address()}
+        if self._state is not None:
+            if self._state_place is None:
+                self._state_place = self._new_place()
+            self._state.wait_made()  # from then on the place has another address
+            addresses[_STATE_KEY] = self._state_place.address()
+        return addresses
 
     def get_reconfigure_handle(self):
         """Makes what the other processes need to find this one.
@@ -118,9 +159,9 @@ class ProcessGroupThalweg(ProcessGroupWrapper):
         Returns
         -------
         str
-            torchft's handle with the address at which this process listens.
+            torchft's handle with the addresses at which this process listens.
         """
-        return json.dumps(json.loads(super().get_reconfigure_handle()) | {_KEY: self._address()})
+        return json.dumps(json.loads(super().get_reconfigure_handle()) | self._addresses())
 
     def reconfigure(self, opts):
         """Leaves the last group and makes one with other processes.
@@ -145,13 +186,12 @@ class ProcessGroupThalweg(ProcessGroupWrapper):
         if not isinstance(opts.handles, list):
             raise ValueError("torchft process groups require ordered handles")
         peers = [json.loads(handle) for handle in opts.handles]
-        places = [peer.get(_KEY) for peer in peers]
-        if None in places:
+        if any(_KEY not in peer for peer in peers):
             # Another process has no such address: they meet by torchft's store.
             return super().reconfigure(opts)
         self._rank = [peer["id"] for peer in peers].index(self._handle_id())
         self._uuid = opts.uuid
-        self._meet(places, self._rank, str(opts.uuid))
+        self._meet(peers, self._rank, str(opts.uuid))
         return _DummyWork(None)
 
     def configure(self, store_addr, replica_id, rank, world_size, quorum_id=None, group_rank=None,
@@ -178,21 +218,35 @@ class ProcessGroupThalweg(ProcessGroupWrapper):
         self._group_rank, self._group_world_size = group_rank, group_world_size
         self._global_ranks = global_ranks
         store = create_store_client(store_addr, timeout=self._timeout)
-        store.set(f"{_KEY}/{rank}", self._address())
+        store.set(f"{_KEY}/{rank}", json.dumps(self._addresses()))
         keys = [f"{_KEY}/{peer}" for peer in range(world_size)]
         store.wait(keys, self._timeout)
-        self._meet([place.decode() for place in store.multi_get(keys)], rank, "")
+        self._meet([json.loads(each) for each in store.multi_get(keys)], rank, "")
 
-    def _meet(self, places, rank, uuid):
+    def _meet(self, peers, rank, uuid):
+        """Makes the group of these processes. `peers`: the addresses of each, by rank."""
         self._leave()
-        # A place has a new address for each group, so no other group has this name.
-        digest = hashlib.sha256("\n".join([uuid, *places]).encode()).hexdigest()
-        self._make(rank, len(places), lambda: native().Backend.at_places(
-            self._place, places, rank, group=f"torchft.{digest[:16]}", **self._arguments()))
+
+        def at(place, key, arguments):
+            places = [peer[key] for peer in peers]
+            # A place has a new address for each group, so no other group has this name.
+            digest = hashlib.sha256("\n".join([uuid, *places]).encode()).hexdigest()
+            return native().Backend.at_places(place, places, rank, group=f"torchft.{digest[:16]}",
+                                              **arguments)
+        self._make(rank, len(peers), lambda: at(self._place, _KEY, self._arguments(self._options)))
+        state = self._state
+        if state is None:
+            return
+        state.leave()
+        if len(peers) > 1 and all(_STATE_KEY in peer for peer in peers):
+            # Messages go over TCP, whatever carries the gradients.
+            streams = self._arguments(Options(transport="tcp"))
+            state.meet(lambda: at(self._state_place, _STATE_KEY, streams), rank, len(peers))
 
     def _create_pg(self, store, rank, world_size):
         def make():
-            backend = native().Backend(store, rank, world_size, **self._arguments())
+            arguments = self._arguments(self._options)
+            backend = native().Backend(store, rank, world_size, **arguments)
             self._wait_for_all(backend)
             return backend
         return self._make(rank, world_size, make)
@@ -206,11 +260,11 @@ class ProcessGroupThalweg(ProcessGroupWrapper):
             backend.abort()
             raise
 
-    def _arguments(self):
-        return {"timeout_s": self._timeout.total_seconds(), "transport": self._options.transport,
-                "scheme": self._options.scheme, "topology": self._options.topology_text(),
-                "line_rate_gbps": self._options.line_rate_gbps,
-                "switch_address": self._options.switch_address}
+    def _arguments(self, options):
+        return {"timeout_s": self._timeout.total_seconds(), "transport": options.transport,
+                "scheme": options.scheme, "topology": options.topology_text(),
+                "line_rate_gbps": options.line_rate_gbps,
+                "switch_address": options.switch_address}
 
     def _make(self, rank, size, make_backend):
         try:

@@ -5,7 +5,8 @@ from pathlib import Path
 from docstrings import docstring_problems, sections
 
 PACKAGE = Path(__file__).resolve().parents[2] / "python/thalweg"
-MODULES = ("plan", "sim", "testbed", "nccl", "options", "torchft", "torch", "_program", "_processes", "_testbed_parts")
+MODULES = ("plan", "sim", "testbed", "nccl", "options", "torchft", "state_transport", "torch", "_program", "_processes",
+           "_testbed_parts")
 # Modules of which users meet these names only, or that have other docstrings.
 ONLY = {"torch": {"auto_choices"}, "_program": {"ProgramError", "Rows"}, "_processes": set()}
 

@@ -65,7 +65,7 @@ class TorchftTraining:
             raise Violation("the Lighthouse does not start")
 
     def start_replica(self, number):
-        arguments = SimpleNamespace(backend="thalweg", heal="group", verbose=False)
+        arguments = SimpleNamespace(backend="thalweg", heal="survivors", verbose=False)
         self.ready.discard(number)
         # torchft tells others its host's name, so a host is called by its address.
         called = ("unshare", "--uts", "sh", "-c", 'hostname "$0"; exec "$@"', f"10.77.0.{number + 1}")
