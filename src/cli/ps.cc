@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "lab/console.h"
 #include "launch/signals.h"
+#include "net/atp/switch_secrets.h"
 #include "net/io/small_file.h"
 #include "ps/config.h"
 #include "ps/server.h"
@@ -18,7 +19,10 @@ namespace {
 Result<int> run_ps(const std::string& path) {
   THALWEG_TRY(const std::string text,
               net::read_small_file(path, "the configuration", net::kMaxConfigFile));
-  THALWEG_TRY(const ps::PsConfig config, ps::PsConfig::parse(text, path));
+  THALWEG_TRY(ps::PsConfig config, ps::PsConfig::parse(text, path));
+  if (!config.switch_address.empty()) {
+    THALWEG_TRY(config.switch_key, net::switch_key_from(net::process_environment()));
+  }
   launch::EndSignals ends;
   THALWEG_TRY(const std::unique_ptr<ps::ParameterServer> server,
               ps::ParameterServer::start(config));

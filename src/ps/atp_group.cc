@@ -73,8 +73,9 @@ Result<std::string> AtpGroup::form(const net::SocketAddress& local) {
   for (const auto& [worker, address] : joined_) group.workers.push_back(address);
   request.workers = group.workers;
   THALWEG_TRY(net::AtpAdmission admission,
-              net::admit_atp_job(config_.switch_address, config_.switch_token, request,
-                                 config_.elements, net::monotonic_now() + kAdmissionTime));
+              net::admit_atp_job(config_.switch_address,
+                                 {.token = config_.switch_token, .key = config_.switch_key},
+                                 request, config_.elements, net::monotonic_now() + kAdmissionTime));
   if (!admission.without_room.empty()) {
     fmt::print(stderr, "thalweg: warning: the job '{}' goes on without a switch: {}\n",
                request.name, admission.without_room);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -10,6 +11,7 @@
 #include <thalweg/result.h>
 
 #include "ps/parameter_table.h"
+#include "wire/authenticate.h"
 
 namespace thalweg::ps {
 
@@ -25,7 +27,8 @@ struct PsConfig {
   // switch.
   std::string switch_address = {};
   std::string switch_token = {};
-  std::uint32_t elements = 256;  // in a packet; a switch may allow fewer
+  std::optional<wire::JobKey> switch_key = {};  // of the switch; not in the file
+  std::uint32_t elements = 256;                 // in a packet; a switch may allow fewer
   ParameterOptions parameters;
 
   // Reads YAML and validates it. Errors name `source` and the line.
