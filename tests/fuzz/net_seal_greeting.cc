@@ -17,14 +17,14 @@ namespace {
 using namespace thalweg;
 using namespace thalweg::net;
 
-using Bytes = std::vector<std::byte>;
+using Buffer = std::vector<std::byte>;
 
 constexpr std::uint64_t kChallenge = 7;
 
 // Gives the bytes to the server in pieces of at most `step`, and returns what its protocol gets.
-Bytes heard(KeyedStream& server, std::span<const std::byte> bytes, std::size_t step) {
-  Bytes plain;
-  Bytes out;
+Buffer heard(KeyedStream& server, std::span<const std::byte> bytes, std::size_t step) {
+  Buffer plain;
+  Buffer out;
   while (!bytes.empty()) {
     const auto part = bytes.first(std::min(step, bytes.size()));
     bytes = bytes.subspan(part.size());
@@ -39,8 +39,8 @@ Bytes heard(KeyedStream& server, std::span<const std::byte> bytes, std::size_t s
 }
 
 // All that a client with the key sends: greeting, opening, and `said` sealed.
-Bytes sent_by_client(const wire::JobKey& key, const Bytes& said) {
-  Bytes all(kGreetingSize);
+Buffer sent_by_client(const wire::JobKey& key, const Buffer& said) {
+  Buffer all(kGreetingSize);
   const std::string magic = "TLWK\x01";
   std::ranges::copy(std::as_bytes(std::span(magic)), all.begin());
   const StreamKey::Opening opening = StreamKey(key, 0, 0, true).open(kChallenge, 9);
@@ -62,19 +62,19 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   // Strangers: without a key only a greeting is kept from the protocol; with one, everything is.
   KeyedStream keyless(std::nullopt, kChallenge);
-  const Bytes passed = heard(keyless, rest, step);
+  const Buffer passed = heard(keyless, rest, step);
   if (keyless.state() == KeyedStream::State::kPlain) CHECK(std::ranges::equal(passed, rest));
   if (keyless.state() != KeyedStream::State::kPlain) CHECK(passed.empty());
   KeyedStream keyed(key, kChallenge);
   CHECK(heard(keyed, rest, step).empty());
 
   // A client whose bytes change in one place.
-  const Bytes said(100, std::byte{0x5a});
-  Bytes bytes = sent_by_client(key, said);
+  const Buffer said(100, std::byte{0x5a});
+  Buffer bytes = sent_by_client(key, said);
   bytes[at % bytes.size()] ^= static_cast<std::byte>(data[2]);
   bytes.insert(bytes.end(), rest.begin(), rest.end());
   KeyedStream server(key, kChallenge);
-  const Bytes plain = heard(server, bytes, step);
+  const Buffer plain = heard(server, bytes, step);
   CHECK(plain.empty() || plain == said);
   if (data[2] == 0) CHECK(plain == said);
   return 0;
