@@ -17,6 +17,7 @@ using nlohmann::json;
 
 struct JobArguments {
   lab::SwitchControl control;
+  std::string key_file;
   bool as_json = false;
   net::JobRequest request;
   std::uint32_t job = 0;
@@ -63,8 +64,14 @@ void add_job(CLI::App& app) {
                     "host:port of the switch's control socket")
         ->envname("THALWEG_SWITCH")
         ->required();
-    command.add_option("--token", arguments->control.token, "the switch's secret, if it has one")
+    command
+        .add_option("--token", arguments->control.secrets.token,
+                    "the switch's secret, if it has one")
         ->envname("THALWEG_SWITCH_TOKEN");
+    command.add_option(
+        "--key-file", arguments->key_file,
+        "file with the switch's key, or 'none'; otherwise THALWEG_SWITCH_KEY_FILE or "
+        "THALWEG_KEY_FILE names it");
     command.add_option("--timeout", arguments->control.timeout_s, "seconds to wait for the switch")
         ->check(CLI::Range(0.001, 3600.0))
         ->capture_default_str();
@@ -72,6 +79,8 @@ void add_job(CLI::App& app) {
     on_run(command, [arguments, run]() -> Result<int> {
       // The process that answers may be no switch.
       try {
+        THALWEG_TRY(arguments->control.secrets.key,
+                    net::switch_key_from(net::process_environment(), arguments->key_file));
         return run(*arguments);
       } catch (const json::exception& odd) {
         return Error(fmt::format("the switch at {}: its answer makes no sense: {}",

@@ -3,22 +3,37 @@
 #include <fmt/core.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/command.h"
 #include "lab/console.h"
 #include "launch/signals.h"
+#include "net/atp/switch_secrets.h"
 #include "net/io/small_file.h"
+#include "net/job/environment.h"
 #include "ps/config.h"
 #include "ps/server.h"
 
 namespace thalweg::cli {
 namespace {
 
-Result<int> run_ps(const std::string& path) {
+Result<std::optional<wire::JobKey>> ps_key(const std::string& file) {
+  if (file.empty()) return net::job_key_from(net::process_environment());
+  if (file == "none") return std::optional<wire::JobKey>();
+  Result<std::optional<wire::JobKey>> key = net::job_key_in(file);
+  if (!key.ok()) return key.error().within("--key-file");
+  return key;
+}
+
+Result<int> run_ps(const std::string& path, const std::string& key_file) {
   THALWEG_TRY(const std::string text,
               net::read_small_file(path, "the configuration", net::kMaxConfigFile));
-  THALWEG_TRY(const ps::PsConfig config, ps::PsConfig::parse(text, path));
+  THALWEG_TRY(ps::PsConfig config, ps::PsConfig::parse(text, path));
+  THALWEG_TRY(config.key, ps_key(key_file));
+  if (!config.switch_address.empty()) {
+    THALWEG_TRY(config.switch_key, net::switch_key_from(net::process_environment()));
+  }
   launch::EndSignals ends;
   THALWEG_TRY(const std::unique_ptr<ps::ParameterServer> server,
               ps::ParameterServer::start(config));
@@ -37,11 +52,15 @@ Result<int> run_ps(const std::string& path) {
 
 void add_ps(CLI::App& app) {
   auto config = std::make_shared<std::string>();
+  auto key_file = std::make_shared<std::string>();
   CLI::App& command =
       *app.add_subcommand("ps", "A parameter server with the optimizer on it (until interrupted)");
   command.add_option("--config", *config, "YAML (docs/parameter-server.md)")->required();
+  command.add_option("--key-file", *key_file,
+                     "file with the job key, which workers must prove, or 'none'; otherwise "
+                     "THALWEG_KEY_FILE names it");
   add_examples(command, {"thalweg ps --config server.yaml"});
-  on_run(command, [config] { return run_ps(*config); });
+  on_run(command, [config, key_file] { return run_ps(*config, *key_file); });
 }
 
 }  // namespace thalweg::cli

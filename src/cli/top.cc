@@ -6,6 +6,7 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -14,6 +15,8 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "lab/observe/rank_metrics.h"
+#include "net/job/environment.h"
+#include "net/job/metrics.h"
 
 namespace thalweg::cli {
 namespace {
@@ -23,18 +26,39 @@ struct TopArguments {
   double interval_s = 2;
   bool once = false;
   bool json = false;
+  std::string key_file;
+  bool print_token = false;
 };
+
+// What readers of the job's metrics send; empty: the job has no key.
+Result<std::string> token_of(const TopArguments& arguments) {
+  Result<std::optional<wire::JobKey>> key = arguments.key_file.empty()
+                                                ? net::job_key_from(net::process_environment())
+                                                : net::job_key_in(arguments.key_file);
+  if (!key.ok()) {
+    return key.error().within(arguments.key_file.empty() ? "THALWEG_KEY_FILE" : "--key-file");
+  }
+  return *key ? net::metrics_token(**key) : std::string();
+}
 
 Result<int> run_top(const TopArguments& arguments) {
   if (!(arguments.interval_s > 0)) {
     return Error(fmt::format("--interval: {}; it must be above 0", arguments.interval_s));
+  }
+  THALWEG_TRY(const std::string token, token_of(arguments));
+  if (arguments.print_token) {
+    if (token.empty()) {
+      return Error("--print-token: needs a key (--key-file or THALWEG_KEY_FILE)");
+    }
+    std::cout << token << '\n';
+    return 0;
   }
   const bool terminal = isatty(STDOUT_FILENO) != 0;
   std::vector<lab::RankMetrics> before;
   while (true) {
     std::vector<lab::RankMetrics> metrics;
     for (const std::string& place : arguments.places) {
-      metrics.push_back(lab::read_rank_metrics(place));
+      metrics.push_back(lab::read_rank_metrics(place, token));
     }
     if (terminal && !arguments.once) std::cout << "\x1b[H\x1b[2J";
     if (arguments.json) {
@@ -70,7 +94,13 @@ void add_top(CLI::App& app) {
       ->capture_default_str();
   command.add_flag("--once", arguments->once, "look once: counts since the start");
   command.add_flag("--json", arguments->json, "print JSON");
-  add_examples(command, {"thalweg top node1:9464 node2:9464", "thalweg top --once --json"});
+  command.add_option(
+      "--key-file", arguments->key_file,
+      "file with the job key, if the job has one; otherwise THALWEG_KEY_FILE names it");
+  command.add_flag("--print-token", arguments->print_token,
+                   "print the token that Prometheus needs for a job with a key, and end");
+  add_examples(command, {"thalweg top --print-token --key-file /run/job.key",
+                         "thalweg top node1:9464 node2:9464", "thalweg top --once --json"});
   on_run(command, [arguments] { return run_top(*arguments); });
 }
 

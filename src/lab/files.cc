@@ -1,6 +1,10 @@
 #include "lab/files.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,10 +14,11 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <sstream>
 
 #include "base/suggest.h"
 #include "lab/home.h"
+#include "net/io/fd.h"
+#include "net/io/system.h"
 #include "topology/builders.h"
 #include "topology/format/load.h"
 
@@ -22,11 +27,50 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// How long to wait for the writer of a pipe.
+constexpr Duration kWriterTime = Duration::milliseconds(10'000);
 // A folder may hold any number of files; a suggestion need not look at all of them.
 constexpr std::size_t kMaxFilesCompared = 10'000;
 
 Error io_error(std::string_view doing, const std::string& path) {
   return Error(fmt::format("cannot {} {}: {}", doing, path, std::strerror(errno)));
+}
+
+Error too_large(const std::string& path) {
+  return Error(fmt::format("cannot read {}: it has more than {} bytes, the most that are allowed",
+                           path, kMaxInputFile));
+}
+
+// Reads to the end. A pipe that has a writer may take as long as it likes.
+Result<std::string> read_open(int file, const std::string& path, bool pipe) {
+  constexpr std::size_t kStep = std::size_t{1} << 16;
+  const Time writer_by = net::monotonic_now() + kWriterTime;
+  std::string text;
+  bool written = !pipe;  // somebody has opened the pipe to write
+  while (true) {
+    const std::size_t had = text.size();
+    text.resize(had + kStep);
+    const ssize_t got = ::read(file, &text[had], kStep);
+    const int why = errno;
+    text.resize(had + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    if (text.size() > kMaxInputFile) return too_large(path);
+    if (got < 0 && why != EAGAIN && why != EINTR) {
+      errno = why;
+      return io_error("read", path);
+    }
+    written |= got != 0;
+    if (got == 0 && written) return text;
+    if (got > 0) continue;
+    if (!written && net::monotonic_now() >= writer_by) {
+      return Error(
+          fmt::format("cannot read {}: it is a pipe, and nobody has begun to write to it within {}",
+                      path, to_human(kWriterTime)));
+    }
+    // A pipe without a writer is never ready, and one whose writer has gone always is.
+    pollfd ready{file, POLLIN, 0};
+    constexpr int kLookMs = 20;
+    if (poll(&ready, 1, kLookMs) > 0) written = true;
+  }
 }
 
 // The files of a folder, in order; none if it cannot be read.
@@ -96,15 +140,21 @@ Result<std::string> read_file(const std::string& path, const std::string& folder
   if (std::filesystem::is_directory(path, ignored)) {
     return Error(fmt::format("cannot read {}: it is a folder", path));
   }
-  std::ifstream in(path, std::ios::binary);
-  if (!in) {
+  // Without O_NONBLOCK, opening a pipe would wait for its writer.
+  const net::Fd file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
+  if (!file.valid()) {
     const Error error = io_error("read", path);
     return Error(error.message() + suggest_file(path, folder));
   }
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (in.bad()) return io_error("read", path);
-  return std::move(text).str();
+  struct stat about{};
+  if (fstat(file.get(), &about) != 0) return io_error("read", path);
+  if (S_ISBLK(about.st_mode) || (S_ISCHR(about.st_mode) && isatty(file.get()) == 0)) {
+    return Error(fmt::format("cannot read {}: it is a device; a file or a pipe is allowed", path));
+  }
+  if (S_ISREG(about.st_mode) && about.st_size > static_cast<off_t>(kMaxInputFile)) {
+    return too_large(path);
+  }
+  return read_open(file.get(), path, S_ISFIFO(about.st_mode));
 }
 
 std::string system_setting(const char* path) {

@@ -10,8 +10,12 @@
 
 namespace thalweg::lab {
 
-// The whole file. The error names the path and, if there is one, a file of nearly the same name, as
-// suggest_file() finds it.
+// The most that is read of one file.
+inline constexpr std::size_t kMaxInputFile = std::size_t{1} << 30;  // bytes
+
+// The whole file or pipe. A device, a folder, or more than kMaxInputFile bytes is an error, and so
+// is a pipe to which nobody has begun to write within 10 s. The error names the path and, if there
+// is one, a file of nearly the same name, as suggest_file() finds it.
 Result<std::string> read_file(const std::string& path, const std::string& folder = "");
 // The first word of a file below /proc or /sys. Empty if the file is not there or is empty.
 std::string system_setting(const char* path);

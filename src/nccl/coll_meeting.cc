@@ -158,7 +158,7 @@ Result<net::AtpJob> Meeting::admit() {
   std::string names;
   for (const net::ListedSwitch& at : plan_.switches->switches) {
     Result<net::AtpAdmission> admission =
-        net::admit_atp_job(at.address, plan_.switches->token, request, kPacketElements, until);
+        net::admit_atp_job(at.address, plan_.switches->secrets, request, kPacketElements, until);
     if (!admission.ok()) return admission.error().within("CollNet: " + at.text());
     names += (names.empty() ? "" : ", ") + at.text();
     if (!admission->without_room.empty()) names += " (" + admission->without_room + ")";
@@ -170,7 +170,7 @@ Result<net::AtpJob> Meeting::admit() {
                       .request = request,
                       .grant = job.grant,
                       .client = std::move(admission->lease)});
-    parts_.leases = std::make_unique<net::AtpLeases>(std::move(leases), plan_.switches->token);
+    parts_.leases = std::make_unique<net::AtpLeases>(std::move(leases), plan_.switches->secrets);
     // The others make the key themselves.
     job.grant.key.clear();
     return job;

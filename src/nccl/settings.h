@@ -11,6 +11,7 @@
 
 #include "base/units.h"
 #include "net/atp/switch_list.h"
+#include "net/atp/switch_secrets.h"
 #include "net/io/address.h"
 #include "net/job/environment.h"
 #include "net/job/interfaces.h"
@@ -43,7 +44,7 @@ struct Settings {
 // What CollNet needs beside these.
 struct CollSettings {
   std::vector<net::ListedSwitch> switches;  // rank 0 takes the first that admits the job
-  std::string token;                        // of all switches; empty: none
+  net::SwitchSecrets secrets;               // of all switches
 };
 
 // Errors name the variable, its value and what is allowed.

@@ -72,14 +72,21 @@ Result<std::string> AtpGroup::form(const net::SocketAddress& local) {
   request.window = net::AtpNodeOptions().window;
   for (const auto& [worker, address] : joined_) group.workers.push_back(address);
   request.workers = group.workers;
+  // The workers learn it on their sealed streams.
+  request.keyed = config_.key.has_value();
+  if (request.keyed) {
+    request.key = fmt::format("{:016x}{:016x}", net::random_number(), net::random_number());
+  }
   THALWEG_TRY(net::AtpAdmission admission,
-              net::admit_atp_job(config_.switch_address, config_.switch_token, request,
-                                 config_.elements, net::monotonic_now() + kAdmissionTime));
+              net::admit_atp_job(config_.switch_address,
+                                 {.token = config_.switch_token, .key = config_.switch_key},
+                                 request, config_.elements, net::monotonic_now() + kAdmissionTime));
   if (!admission.without_room.empty()) {
     fmt::print(stderr, "thalweg: warning: the job '{}' goes on without a switch: {}\n",
                request.name, admission.without_room);
   }
   group.job = admission.grant;
+  group.job.key = request.key;
   net::AtpNodeOptions options;
   THALWEG_TRY_STATUS(net::fill_from(group, options));
   block_ = options.elements;

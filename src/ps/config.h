@@ -3,13 +3,17 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include <thalweg/communicator.h>
 #include <thalweg/result.h>
 
+#include "base/units.h"
+#include "net/auth/greeting.h"
 #include "ps/parameter_table.h"
+#include "wire/authenticate.h"
 
 namespace thalweg::ps {
 
@@ -25,6 +29,12 @@ struct PsConfig {
   // switch.
   std::string switch_address = {};
   std::string switch_token = {};
+  std::optional<wire::JobKey> switch_key = {};  // of the switch; not in the file
+  // The key that workers must prove, as its file holds it; not in the file. None: they are served
+  // in the clear, and a worker with a key is refused.
+  std::optional<wire::JobKey> key = {};
+  // How long a worker may take to prove it; not in the file.
+  Duration greeting_time = net::kGreetingTime;
   std::uint32_t elements = 256;  // in a packet; a switch may allow fewer
   ParameterOptions parameters;
 

@@ -7,10 +7,11 @@
 
 namespace thalweg::ps {
 
-Result<DlcpPeers> DlcpPeers::listen(const std::string& host) {
+Result<DlcpPeers> DlcpPeers::listen(const std::string& host, const std::string& key) {
   EndpointOptions options;
   options.listen = net::HostPort{host, 0}.to_string();
   options.job_token = net::random_number();
+  options.job_key = key;
   options.name = "the parameter server";
   THALWEG_TRY(Endpoint endpoint, Endpoint::create(options));
   THALWEG_TRY(const net::HostPort at, net::HostPort::parse(endpoint.address()));

@@ -14,8 +14,9 @@ namespace thalweg::ps {
 
 class DlcpPeers {
  public:
-  // `host`: the address that the endpoint listens at, with any port.
-  [[nodiscard]] static Result<DlcpPeers> listen(const std::string& host);
+  // `host`: the address that the endpoint listens at, with any port. `key`: of its packets, as
+  // EndpointOptions::job_key.
+  [[nodiscard]] static Result<DlcpPeers> listen(const std::string& host, const std::string& key);
 
   [[nodiscard]] std::uint16_t port() const { return port_; }
   [[nodiscard]] std::uint64_t token() const { return token_; }

@@ -17,6 +17,7 @@ namespace {
 constexpr Duration kPeerTime = Duration::milliseconds(5'000);
 // The deadline of a transfer; it ends earlier if its client cancels it.
 constexpr std::chrono::seconds kTransferTime(60);
+constexpr std::size_t kSealAtOnce = std::size_t{1} << 18;  // bytes
 
 }  // namespace
 
@@ -115,6 +116,7 @@ void ParameterServer::Core::greet(Client& client) {
     welcome.name = client.state.peer_name;
     welcome.port = peers_->port();
     welcome.token = peers_->token();
+    welcome.key = packet_key_;
     welcome.push_loss = config_.push_loss;
     welcome.pull_loss = config_.pull_loss;
   }
@@ -262,19 +264,38 @@ void ParameterServer::Core::refuse(Client& client, const Error& error) {
         std::as_bytes(std::span(text)));
 }
 
+// In parts, so that a client opens one while the next is sealed.
+void ParameterServer::Core::send_sealed(Client& client, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const auto part = bytes.first(std::min(bytes.size(), kSealAtOnce));
+    bytes = bytes.subspan(part.size());
+    sealed_.clear();
+    client.state.stream->put(part, sealed_);
+    streams_.send(client, sealed_);
+  }
+}
+
 void ParameterServer::Core::reply(Client& client, const wire::PsHeader& header,
                                   std::span<const std::byte> body) {
   const bool checked = client.state.reader.answer_checked();
   client.state.waiting = Waiting::kNothing;
   client.state.reader.next();
+  const auto send = [&](std::span<const std::byte> head) {
+    if (!client.state.stream || client.state.stream->state() != net::KeyedStream::State::kSealed) {
+      streams_.send(client, head, body);
+      return;
+    }
+    send_sealed(client, head);
+    send_sealed(client, body);
+  };
   std::array<std::byte, wire::kCheckedPsHeaderSize> bytes;
   if (checked) {
     wire::encode_checked_ps_header(header, wire::crc32c(body), bytes);
-    streams_.send(client, bytes, body);
+    send(bytes);
   } else {
     const auto bare = std::span(bytes).first<wire::kPsHeaderSize>();
     wire::encode_ps_header(header, bare);
-    streams_.send(client, bare, body);
+    send(bare);
   }
 }
 

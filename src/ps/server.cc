@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <future>
@@ -18,6 +19,8 @@ namespace {
 
 // A limit, so that a client that sends much does not make the others wait.
 constexpr std::size_t kBytesPerTurn = std::size_t{8} << 20;
+// What is read at once of a stream that is sealed, or may come to be.
+constexpr std::size_t kGreetedRead = std::size_t{1} << 18;
 // The interval between two looks for a client's DLCP connection.
 constexpr Duration kLook = Duration::milliseconds(1);
 
@@ -36,8 +39,10 @@ Error other_version() {
 }  // namespace
 
 ParameterServer::Core::Core(const PsConfig& config, std::unique_ptr<net::EventLoop> loop,
-                            net::Fd listener, std::optional<DlcpPeers> peers)
+                            net::Fd listener, std::string packet_key,
+                            std::optional<DlcpPeers> peers)
     : config_(config),
+      packet_key_(std::move(packet_key)),
       loop_(std::move(loop)),
       streams_(*loop_, std::move(listener), kMaxClients, *this),
       address_(net::SocketAddress::local_of(streams_.listener()).unmapped().to_string()),
@@ -49,7 +54,9 @@ ParameterServer::Core::Core(const PsConfig& config, std::unique_ptr<net::EventLo
             deliver(replies);
             retry();
           }),
-      peers_(std::move(peers)) {}
+      peers_(std::move(peers)) {
+  if (config.key) key_ = net::derived_key(*config.key, net::KeyPurpose::kParameterServer);
+}
 
 ParameterServer::Core::~Core() {
   // Transfers and the ATP node may end later; the stopped loop does not run the work they post.
@@ -79,6 +86,8 @@ bool ParameterServer::Core::on_readable(Client& client) {
     const ssize_t got = recv(client.fd.get(), ignored.data(), ignored.size(), 0);
     return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
   }
+  const auto& stream = client.state.stream;
+  if (!stream || stream->state() != net::KeyedStream::State::kPlain) return read_greeted(client);
   RequestReader& reader = client.state.reader;
   for (std::size_t read = 0; read < kBytesPerTurn;) {
     const std::span<std::byte> room = reader.room();
@@ -92,6 +101,66 @@ bool ParameterServer::Core::on_readable(Client& client) {
     if (client.state.spoiled) return true;
   }
   return true;
+}
+
+bool ParameterServer::Core::read_greeted(Client& client) {
+  auto& stream = client.state.stream;
+  if (!stream) stream = std::make_unique<net::KeyedStream>(key_, net::random_number());
+  received_.resize(kGreetedRead);
+  std::vector<std::byte> out;
+  for (std::size_t read = 0; read < kBytesPerTurn;) {
+    const ssize_t got = recv(client.fd.get(), received_.data(), received_.size(), 0);
+    if (got == 0) return false;
+    if (got < 0) return errno == EAGAIN || errno == EINTR;
+    read += static_cast<std::size_t>(got);
+    plain_.clear();
+    out.clear();
+    stream->on_received(std::span(received_).first(static_cast<std::size_t>(got)), plain_, out);
+    if (!out.empty()) streams_.send(client, out);
+    if (stream->over()) {
+      end_refused(client);
+      return true;
+    }
+    for (std::span<const std::byte> left(plain_); !left.empty();) {
+      // As in on_readable().
+      if (client.state.waiting != Waiting::kNothing || client.unsent() > 0) return false;
+      const std::span<std::byte> room = client.state.reader.room();
+      const std::size_t size = std::min(room.size(), left.size());
+      std::ranges::copy(left.first(size), room.begin());
+      left = left.subspan(size);
+      if (!on_received(client, size)) return false;
+      if (client.state.spoiled) return true;
+    }
+    if (stream->state() == net::KeyedStream::State::kPlain) return true;
+  }
+  return true;
+}
+
+void ParameterServer::Core::end_refused(Client& client) {
+  if (client.state.stream->state() == net::KeyedStream::State::kKeyNeeded) {
+    refuse(client, Error(ErrorCode::kMismatch,
+                         "wrong key: the server holds a key, and this worker holds none "
+                         "(THALWEG_KEY_FILE)"));
+  }
+  shutdown(client.fd.get(), SHUT_WR);
+  client.state.spoiled = true;
+}
+
+std::optional<Time> ParameterServer::Core::close_late(Time now) {
+  if (!key_) return std::nullopt;
+  std::optional<Time> next;
+  for (auto& [number, client] : streams_.clients()) {
+    PsClientState& state = client.state;
+    if (state.stream && state.stream->state() == net::KeyedStream::State::kSealed) continue;
+    if (!state.greeted_by) state.greeted_by = now + config_.greeting_time;
+    if (now >= *state.greeted_by) {
+      streams_.close(client);
+    } else {
+      next = next ? std::min(*next, *state.greeted_by) : *state.greeted_by;
+    }
+  }
+  streams_.close_all();
+  return next;
 }
 
 bool ParameterServer::Core::on_received(Client& client, std::size_t bytes) {
@@ -146,7 +215,8 @@ void ParameterServer::Core::worker_left(std::uint32_t worker) {
 }
 
 std::optional<Time> ParameterServer::Core::turn() {
-  if (!peers_) return std::nullopt;
+  const std::optional<Time> late = close_late(net::monotonic_now());
+  if (!peers_) return late;
   bool waits = false;
   for (auto& [number, client] : streams_.clients()) {
     if (client.state.waiting != Waiting::kPeer) continue;
@@ -157,7 +227,7 @@ std::optional<Time> ParameterServer::Core::turn() {
     }
     waits |= client.state.waiting == Waiting::kPeer;
   }
-  return waits ? std::optional(net::monotonic_now() + kLook) : std::nullopt;
+  return waits ? std::optional(net::monotonic_now() + kLook) : late;
 }
 
 ParameterServer::ParameterServer(std::unique_ptr<Core> core) : core_(std::move(core)) {}
@@ -169,13 +239,15 @@ Result<std::unique_ptr<ParameterServer>> ParameterServer::start(const PsConfig& 
   THALWEG_TRY_STATUS(config.validate());
   THALWEG_TRY(net::Fd listener, net::listen_tcp(config.listen));
   THALWEG_TRY(std::unique_ptr<net::EventLoop> loop, net::EventLoop::make());
+  const std::string packet_key =
+      config.key ? fmt::format("{:016x}{:016x}", net::random_number(), net::random_number()) : "";
   std::optional<DlcpPeers> peers;
   if (config.transport == Transport::kDlcp) {
     THALWEG_TRY(const net::HostPort at, net::HostPort::parse(config.listen));
-    THALWEG_TRY(peers, DlcpPeers::listen(at.host));
+    THALWEG_TRY(peers, DlcpPeers::listen(at.host, packet_key));
   }
-  auto core =
-      std::make_unique<Core>(config, std::move(loop), std::move(listener), std::move(peers));
+  auto core = std::make_unique<Core>(config, std::move(loop), std::move(listener), packet_key,
+                                     std::move(peers));
   THALWEG_TRY_STATUS(core->start());
   return std::unique_ptr<ParameterServer>(new ParameterServer(std::move(core)));
 }

@@ -13,6 +13,7 @@
 #include <thalweg/result.h>
 
 #include "base/units.h"
+#include "net/auth/greeting.h"
 #include "net/io/event_loop.h"
 #include "net/io/fd.h"
 #include "net/io/stream_server.h"
@@ -33,6 +34,8 @@ struct PsClientState {
     kTransfer,  // its gradient is in flight
     kOthers,    // it waits for the other workers, over ATP
   };
+  std::unique_ptr<net::KeyedStream> stream;  // null until the first bytes come
+  std::optional<Time> greeted_by;            // with a key: when the client must have proved it
   RequestReader reader;
   std::optional<std::uint32_t> worker;  // set by its hello
   std::string peer_name;                // of its DLCP connection
@@ -45,7 +48,7 @@ struct PsClientState {
 class ParameterServer::Core final : public net::StreamServer<PsClientState>::Owner {
  public:
   Core(const PsConfig& config, std::unique_ptr<net::EventLoop> loop, net::Fd listener,
-       std::optional<DlcpPeers> peers);
+       std::string packet_key, std::optional<DlcpPeers> peers);
   ~Core() override;
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
@@ -63,6 +66,12 @@ class ParameterServer::Core final : public net::StreamServer<PsClientState>::Own
   void on_closed(Client& client) override;
   std::optional<Time> turn();
 
+  // Reads what comes before the client is known to have no key, and what it seals.
+  [[nodiscard]] bool read_greeted(Client& client);
+  // Tells a client whose key does not fit why, and takes nothing more from it.
+  void end_refused(Client& client);
+  // Closes clients that are late with their key. Returns when to look again.
+  std::optional<Time> close_late(Time now);
   // Handles the bytes that have come. Returns false if the connection is over.
   [[nodiscard]] bool on_received(Client& client, std::size_t bytes);
   // Tells the client that its header changed on the way, or is another version's, and takes nothing
@@ -89,10 +98,17 @@ class ParameterServer::Core final : public net::StreamServer<PsClientState>::Own
 
   void answer(Client& client, const ParameterTable::View& view);
   void refuse(Client& client, const Error& error);
+  void send_sealed(Client& client, std::span<const std::byte> bytes);
   // Sends the answer and gets ready for the client's next request.
   void reply(Client& client, const wire::PsHeader& header, std::span<const std::byte> body);
 
   PsConfig config_;
+  std::optional<wire::JobKey> key_;  // of this purpose
+  // read_greeted() and send_sealed() keep their memory here.
+  std::vector<std::byte> received_;
+  std::vector<std::byte> plain_;
+  std::vector<std::byte> sealed_;
+  std::string packet_key_;  // of DLCP, drawn at the start; empty without a key
   std::unique_ptr<net::EventLoop> loop_;
   net::StreamServer<PsClientState> streams_;
   std::string address_;

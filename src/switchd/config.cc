@@ -115,7 +115,7 @@ class ConfigReader : private topology::YamlSource {
 bool SwitchConfig::draw_token() {
   const Result<net::SocketAddress> address = net::SocketAddress::resolve(control);
   // "*" is no address: it means all of this host.
-  if (token || (address.ok() && address->loopback())) return false;
+  if (token || key || (address.ok() && address->loopback())) return false;
   token = fmt::format("{:016x}{:016x}", net::random_number(), net::random_number());
   return true;
 }

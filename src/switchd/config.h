@@ -9,6 +9,10 @@
 
 #include <thalweg/result.h>
 
+#include "base/units.h"
+#include "net/auth/greeting.h"
+#include "wire/authenticate.h"
+
 namespace thalweg::switchd {
 
 struct SwitchConfig {
@@ -22,6 +26,11 @@ struct SwitchConfig {
   // A secret that requests must carry. Empty: everyone who can reach the control socket may create
   // and remove jobs. None: as if empty, unless draw_token() draws one.
   std::optional<std::string> token = {};
+  // The key that clients of the control socket must prove, as its file holds it; not in the
+  // configuration file. None: they are served in the clear, and a client with a key is refused.
+  std::optional<wire::JobKey> key = {};
+  // How long such a client may take to prove it; not in the configuration file.
+  Duration greeting_time = net::kGreetingTime;
   // Threads, each with a data socket and a part of the slots.
   int shards = 1;
   // The number of UDP ports from which the first shard sends to other switches of a job, so that
@@ -50,7 +59,7 @@ struct SwitchConfig {
   static Result<SwitchConfig> parse(std::string_view text, std::string_view source);
 
   // Draws a random token if none was given, not even an empty one, and other hosts can reach the
-  // control socket. Returns whether it did.
+  // control socket and there is no key. Returns whether it did.
   bool draw_token();
 };
 

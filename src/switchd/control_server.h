@@ -1,23 +1,36 @@
 // ControlServer: the control socket of a switch. It reads JSON requests, one per line, and answers
 // each in turn. It runs in one event loop; a Requests object decides what a request does.
+//
+// With a key, clients prove that they hold it before anything else, and all lines are sealed
+// (net/auth/greeting.h). A client that has not done so in time is closed.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include <thalweg/result.h>
 
 #include "base/units.h"
+#include "net/auth/greeting.h"
 #include "net/io/event_loop.h"
 #include "net/io/fd.h"
 #include "net/io/stream_server.h"
 
 namespace thalweg::switchd {
 
-class ControlServer final : private net::StreamServer<std::string>::Owner {
+// What the server stores for each client.
+struct ControlClientState {
+  std::unique_ptr<net::KeyedStream> stream = {};  // null until the first bytes come
+  std::string in = {};                            // the line that has not ended
+  std::optional<Time> greeted_by = {};            // with a key: when the client must have proved it
+};
+
+class ControlServer final : private net::StreamServer<ControlClientState>::Owner {
  public:
   static constexpr std::size_t kMaxClients = 1024;
 
@@ -37,20 +50,30 @@ class ControlServer final : private net::StreamServer<std::string>::Owner {
     virtual void on_closed(std::uint64_t client) = 0;
   };
 
+  struct Options {
+    std::optional<wire::JobKey> key = {};  // as its file holds it; none: all is sent in the clear
+    Duration greeting_time = net::kGreetingTime;  // how long a client may take to prove the key
+  };
   // `loop` and `requests` must outlive the server. `listener` is a listening socket.
-  ControlServer(net::EventLoop& loop, net::Fd listener, Requests& requests)
-      : requests_(requests), server_(loop, std::move(listener), kMaxClients, *this) {}
+  ControlServer(net::EventLoop& loop, net::Fd listener, const Options& options, Requests& requests);
 
   [[nodiscard]] Status start() { return server_.start(); }
+  // Closes clients that are late with their key. Call it in every turn of the loop; returns when to
+  // call it at the latest.
+  [[nodiscard]] std::optional<Time> on_timeout(Time now);
 
  private:
-  // The server keeps for each client the line that has not ended.
-  using Server = net::StreamServer<std::string>;
+  using State = ControlClientState;
+  using Server = net::StreamServer<State>;
 
   [[nodiscard]] bool on_readable(Server::Client& client) override;
   void on_closed(Server::Client& client) override { requests_.on_closed(client.number); }
   void answer(Server::Client& client, std::string_view line);
+  // Tells a client why it is refused, and takes nothing more from it.
+  void end_refused(Server::Client& client);
 
+  Duration greeting_time_;
+  std::optional<wire::JobKey> key_;  // of this purpose
   Requests& requests_;
   Server server_;
 };

@@ -197,7 +197,8 @@ class SwitchDaemon::Core {
         controller_(config, *plane_),
         address_(net::SocketAddress::local_of(listener.get()).unmapped().to_string()),
         loop_(std::move(loop)),
-        server_(*loop_, std::move(listener), controller_) {}
+        server_(*loop_, std::move(listener),
+                {.key = config.key, .greeting_time = config.greeting_time}, controller_) {}
   ~Core() {
     loop_->stop();
     if (thread_.joinable()) thread_.join();
@@ -207,14 +208,20 @@ class SwitchDaemon::Core {
 
   Status start() {
     THALWEG_TRY_STATUS(server_.start());
-    thread_ = std::thread(
-        [this] { loop_->run([this] { return controller_.on_timeout(net::monotonic_now()); }); });
+    thread_ = std::thread([this] { loop_->run([this] { return turn(); }); });
     return ok_status();
   }
   [[nodiscard]] const std::string& control_address() const { return address_; }
   [[nodiscard]] std::vector<std::string> data_addresses() const { return plane_->data_addresses(); }
 
  private:
+  std::optional<Time> turn() {
+    const Time now = net::monotonic_now();
+    const std::optional<Time> idle = controller_.on_timeout(now);
+    const std::optional<Time> silent = server_.on_timeout(now);
+    return idle && silent ? std::min(*idle, *silent) : idle ? idle : silent;
+  }
+
   std::unique_ptr<SwitchPlane> plane_;
   Controller controller_;
   std::string address_;

@@ -1,13 +1,17 @@
 """Mistyped command lines: each error names what is wrong and what was probably meant."""
 import json
+import os
 import re
 import socket
+import subprocess
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = ROOT / "build/release/thalweg"
 NETWORK = ("--topology", "two-racks", "--size", "97MB")
 
 # What was typed, the wrong word that the error must name, and the suggestion.
@@ -197,3 +201,37 @@ def test_out__is_the_one_spelling(thalweg):
         assert "--output" not in thalweg(*one.split()[1:], "--help").out, one
     done = thalweg("reproduce", "nothing", "--output", "folder")  # still understood
     assert "'nothing' is not an experiment" in done.err, done.err
+
+
+def test_files_that_never_end__are_bounded(thalweg, tmp_path):
+    """A device, a huge file and a pipe without a writer are errors; a pipe that is written is read."""
+    plan, pipe, huge = tmp_path / "plan.json", tmp_path / "pipe", tmp_path / "huge.json"
+    assert thalweg("plan", "show", *NETWORK, "--plan", plan).code == 0
+    os.mkfifo(pipe)
+    with open(huge, "wb") as file:
+        file.truncate(2**30 + 1)
+
+    def verify(path):
+        return thalweg("plan", "verify", path, "--topology", "two-racks")
+
+    for path, words in {"/dev/zero": "it is a device", huge: "more than 1073741824 bytes", tmp_path: "it is a folder",
+                        pipe: "nobody has begun to write"}.items():
+        started = time.monotonic()
+        answer = verify(path)
+        assert answer.code == 2 and words in answer.err and str(path) in answer.err, answer.err
+        assert time.monotonic() - started < 20
+
+    def write_slowly():
+        text = plan.read_bytes()
+        with open(pipe, "wb", buffering=0) as out:
+            time.sleep(0.3)
+            out.write(text[:100])
+            time.sleep(0.3)
+            out.write(text[100:])
+
+    writer = threading.Thread(target=write_slowly)
+    writer.start()
+    assert verify(pipe).code == 0
+    writer.join()
+    shell = f"{PROGRAM} plan verify <(cat {plan}) --topology two-racks"
+    assert subprocess.run(["bash", "-c", shell], timeout=60, check=False).returncode == 0

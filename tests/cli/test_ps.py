@@ -1,4 +1,5 @@
 """`thalweg ps` with the workers of examples/ps_regression."""
+import os
 import subprocess
 
 import pytest
@@ -29,6 +30,31 @@ def test_workers_fit_a_line(tmp_path, settings):
         assert server.wait(timeout=10) == 0
     for line in lines:
         assert abs(float(line[2]) - 3) < 0.1 and abs(float(line[4]) + 1) < 0.1, lines
+
+
+def test_key(thalweg, tmp_path):
+    config, key, other = tmp_path / "ps.yaml", tmp_path / "key", tmp_path / "other"
+    config.write_text("listen: 127.0.0.1:0\nworkers: 1\nrate: 0.5\n")
+    key.write_text("a" * 32)
+    other.write_text("b" * 32)
+    server = subprocess.Popen([PROGRAM, "ps", "--config", config, "--key-file", key], stdout=subprocess.PIPE, text=True)
+    try:
+        address = server.stdout.readline().split()[1]
+
+        def work(**variables):
+            return subprocess.run([WORKER, address, "0", "200"], capture_output=True, text=True, timeout=60,
+                                  env=os.environ | variables)
+
+        assert work(THALWEG_KEY_FILE=str(key)).returncode == 0
+        without = work()
+        assert without.returncode != 0 and "the server holds a key" in without.stderr
+        wrong = work(THALWEG_KEY_FILE=str(other))
+        assert wrong.returncode != 0 and "wrong key" in wrong.stderr
+    finally:
+        server.terminate()
+        assert server.wait(timeout=10) == 0
+    missing = thalweg("ps", "--config", config, "--key-file", tmp_path / "nowhere")
+    assert missing.code == 2 and "--key-file" in missing.err
 
 
 @pytest.mark.parametrize("text, error", [

@@ -87,6 +87,42 @@ def test_token(thalweg, switch):
     assert thalweg("job", "list", "--switch", address, "--token", "secret").code == 0
 
 
+def test_key(thalweg, tmp_path, monkeypatch):
+    keys = [tmp_path / name for name in ("key", "other")]
+    for key, digit in zip(keys, "ab"):
+        key.write_text(digit * 32)
+    processes = {}
+    for name, arguments in {"keyed": ["--key-file", keys[0]], "plain": ["--key-file", "none"]}.items():
+        config = tmp_path / f"{name}.yaml"
+        config.write_text("control: 127.0.0.1:0\n")
+        processes[name] = subprocess.Popen([PROGRAM, "switch", "--config", config, *arguments],
+                                           stdout=subprocess.PIPE, text=True)
+    try:
+        keyed, plain = (started(process)["control"] for process in processes.values())
+
+        def job(address, *key):
+            return thalweg("job", "list", "--switch", address, "--timeout", 20, *key)
+
+        assert job(keyed, "--key-file", keys[0]).code == 0
+        without = job(keyed)
+        assert without.code == 2 and "the switch holds a key" in without.err and "--key-file" in without.err
+        other = job(keyed, "--key-file", keys[1])
+        assert other.code == 2 and "wrong key" in other.err
+        unasked = job(plain, "--key-file", keys[0])
+        assert unasked.code == 2 and "Start the switch with --key-file" in unasked.err
+        # The job key is the key of switches unless another is named.
+        monkeypatch.setenv("THALWEG_KEY_FILE", str(keys[0]))
+        assert job(keyed).code == 0 and job(plain).code == 2
+        monkeypatch.setenv("THALWEG_SWITCH_KEY_FILE", "none")
+        assert job(keyed).code == 2 and job(plain).code == 0
+        missing = job(keyed, "--key-file", tmp_path / "nowhere")
+        assert missing.code == 2 and "--key-file" in missing.err and "nowhere" in missing.err
+    finally:
+        for process in processes.values():
+            process.terminate()
+            assert process.wait(timeout=10) == 0
+
+
 def started(process):
     """What a switch prints at its start."""
     lines = {}

@@ -5,6 +5,8 @@ import re
 import socket
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -226,6 +228,39 @@ def exported_metrics(tmp_path):
                                             "THALWEG_METRICS": f":{port}"})
     assert done.returncode == 0, done.stderr
     return set(re.findall(r"^# TYPE (thalweg_\w+)", done.stdout, re.MULTILINE))
+
+
+def test_top__with_a_key(thalweg, tmp_path):
+    """A rank with a job key answers only those who have its token, as Prometheus or by `thalweg top`."""
+    keys = [tmp_path / name for name in ("key", "other")]
+    for key, digit in zip(keys, "ab"):
+        key.write_text(digit * 32)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+    script = tmp_path / "rank.py"
+    script.write_text("import numpy, sys, thalweg\nthalweg.init()\nthalweg.allreduce(numpy.ones(8))\n"
+                      "print('ready', flush=True)\nsys.stdin.read()\n")
+    rank = subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                            env=os.environ | {"PYTHONPATH": str(ROOT / "python"), "THALWEG_BACKEND": "0",
+                                              "THALWEG_METRICS": place, "THALWEG_KEY_FILE": str(keys[0])})
+    try:
+        assert rank.stdout.readline() == "ready\n"
+        assert thalweg("top", place, "--once", "--key-file", keys[0]).code == 0
+        without = thalweg("top", place, "--once")
+        assert without.code == 1 and "the job has a key" in without.out
+        other = thalweg("top", place, "--once", "--key-file", keys[1])
+        assert other.code == 1 and "wrong key" in other.out
+        token = thalweg("top", "--print-token", "--key-file", keys[0]).out.strip()
+        assert re.fullmatch("[0-9a-f]{32}", token) and token != "a" * 32
+        asked = urllib.request.Request(f"http://{place}/metrics", headers={"Authorization": f"Bearer {token}"})
+        assert b"thalweg_operations_total" in urllib.request.urlopen(asked, timeout=60).read()
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(f"http://{place}/metrics", timeout=60)
+        nothing = thalweg("top", "--print-token")
+        assert nothing.code == 2 and "--key-file" in nothing.err
+    finally:
+        rank.communicate(timeout=60)
 
 
 def test_dashboard__names_only_metrics_that_exist_and_all_of_them(tmp_path):

@@ -220,7 +220,7 @@ class LoopbackJob {
     request.window = options.window;
     const Time until = net::monotonic_now() + Duration::milliseconds(5'000);
     THALWEG_TRY(net::SwitchClient client,
-                net::SwitchClient::connect(job->daemon_->control_address(), "", until));
+                net::SwitchClient::connect(job->daemon_->control_address(), {}, until));
     THALWEG_TRY(const net::JobGrant grant, client.create(request, until));
     options.job = grant.id;
     options.elements = load.elements;

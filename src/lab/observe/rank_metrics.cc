@@ -29,7 +29,7 @@ constexpr std::string_view kPrefix = "thalweg_";
 constexpr std::string_view kSuffix = "_total";
 
 // The answer to a GET of /metrics, headers included.
-Result<std::string> fetch(const std::string& place) {
+Result<std::string> fetch(const std::string& place, const std::string& token) {
   const Time until = net::monotonic_now() + kMetricsPatience;
   THALWEG_TRY_STATUS(check_listening(
       place,
@@ -37,7 +37,10 @@ Result<std::string> fetch(const std::string& place) {
       until));
   THALWEG_TRY(const net::SocketAddress address, net::SocketAddress::resolve(place));
   THALWEG_TRY(const net::Fd stream, net::connect_tcp(address, place, until));
-  const std::string request = fmt::format("GET /metrics HTTP/1.0\r\nHost: {}\r\n\r\n", place);
+  const std::string bearer =
+      token.empty() ? "" : fmt::format("Authorization: Bearer {}\r\n", token);
+  const std::string request =
+      fmt::format("GET /metrics HTTP/1.0\r\nHost: {}\r\n{}\r\n", place, bearer);
   if (::send(stream.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0) {
     return net::system_error("cannot ask " + place, errno);
   }
@@ -84,11 +87,18 @@ double value_in(const RankMetrics& metrics, const char* name) {
 
 }  // namespace
 
-RankMetrics read_rank_metrics(const std::string& place) {
+RankMetrics read_rank_metrics(const std::string& place, const std::string& token) {
   RankMetrics metrics;
-  const Result<std::string> answer = fetch(place);
+  const Result<std::string> answer = fetch(place, token);
   if (!answer.ok()) {
     metrics.error = answer.error().message();
+    return metrics;
+  }
+  constexpr std::string_view kNotAllowed = "HTTP/1.0 401";
+  if (answer->starts_with(kNotAllowed)) {
+    metrics.error = place + (token.empty() ? ": the job has a key, and we have none (--key-file or "
+                                             "THALWEG_KEY_FILE names its file)"
+                                           : ": wrong key: it is not the one of the job");
     return metrics;
   }
   metrics.when = net::monotonic_now();

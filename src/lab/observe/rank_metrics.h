@@ -20,8 +20,9 @@ struct RankMetrics {
   Time when;          // of the answer
 };
 
-// Asks the rank whose metrics are at `place`, "host:port". Waits two seconds at most.
-[[nodiscard]] RankMetrics read_rank_metrics(const std::string& place);
+// Asks the rank whose metrics are at `place`, "host:port". Waits two seconds at most. `token`: of a
+// job with a key (net::metrics_token()); empty: none is sent.
+[[nodiscard]] RankMetrics read_rank_metrics(const std::string& place, const std::string& token);
 
 // One object per place, in order.
 [[nodiscard]] nlohmann::json metrics_json(const std::vector<std::string>& places,

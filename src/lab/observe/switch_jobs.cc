@@ -24,7 +24,7 @@ Result<json> ask_switch(const SwitchControl& control, json request) {
       control.address, {.what = "switch", .usual_port = 7700, .hint = "thalweg switch starts one"},
       until));
   THALWEG_TRY(net::SwitchClient client,
-              net::SwitchClient::connect(control.address, control.token, until));
+              net::SwitchClient::connect(control.address, control.secrets, until));
   return client.ask(std::move(request), until);
 }
 

@@ -13,9 +13,9 @@ namespace thalweg::lab {
 
 // Where a switch is, and how to talk to it.
 struct SwitchControl {
-  std::string address;   // host:port of its control socket
-  std::string token;     // its secret; empty: it has none
-  double timeout_s = 5;  // how long to wait for its answer
+  std::string address;         // host:port of its control socket
+  net::SwitchSecrets secrets;  // its token and key
+  double timeout_s = 5;        // how long to wait for its answer
 };
 
 // These functions throw nlohmann::json::exception if what answers is no switch.

@@ -146,6 +146,8 @@ Result<int> run_on_testbed(const TestbedRunOptions& options,
   add_device(ranks.variables);
   if (!stats["aggregators"].empty()) {
     ranks.variables.emplace("THALWEG_SWITCH", switch_list(stats["aggregators"]));
+    // The aggregators of a testbed have no key: all of it is on this machine.
+    ranks.variables.emplace("THALWEG_SWITCH_KEY_FILE", "none");
     ranks.variables.emplace(kSwitchToken, token_of(stats["aggregators"]));
     ranks.variables.emplace("THALWEG_TOPOLOGY", place.topology());
   }

@@ -34,7 +34,7 @@ Switchboard::Switchboard(const topology::Topology& topology, const TestbedSettin
       hosts_(std::move(hosts)),
       loop_(std::move(loop)),
       ends_(std::move(ends)),
-      server_(*loop_, std::move(listener), *this),
+      server_(*loop_, std::move(listener), {}, *this),
       network_(topology, settings.network, settings.mtu),
       aggregators_(std::move(aggregators)),
       paused_(hosts_.size()),

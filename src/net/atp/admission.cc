@@ -13,7 +13,7 @@ constexpr Duration kSwitchTime = Duration::milliseconds(2'000);
 
 }  // namespace
 
-Result<AtpAdmission> admit_atp_job(const std::string& switch_address, const std::string& token,
+Result<AtpAdmission> admit_atp_job(const std::string& switch_address, const SwitchSecrets& secrets,
                                    JobRequest request, std::uint32_t elements, Time until) {
   // Without a switch the job gets a random number, so that stray packets of other jobs do not
   // match.
@@ -23,7 +23,9 @@ Result<AtpAdmission> admit_atp_job(const std::string& switch_address, const std:
   admission.grant.elements = elements;
   if (switch_address.empty()) return admission;
   const Time by = std::min(until, monotonic_now() + kSwitchTime);
-  Result<SwitchClient> client = SwitchClient::connect(switch_address, token, by);
+  Result<SwitchClient> client = SwitchClient::connect(switch_address, secrets, by);
+  // The switch is there, but one of us has another key or none.
+  if (!client.ok() && client.error().code() == ErrorCode::kMismatch) return client.error();
   // The switch cannot be reached: the servers add everything.
   if (!client.ok()) return admission;
   request.lease = true;

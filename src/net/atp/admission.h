@@ -23,7 +23,7 @@ struct AtpAdmission {
 // reached, does not answer in time or has no room, the job has no switch, and packets of `elements`
 // elements. Any other refusal by the switch is an error.
 [[nodiscard]] Result<AtpAdmission> admit_atp_job(const std::string& switch_address,
-                                                 const std::string& token, JobRequest request,
+                                                 const SwitchSecrets& secrets, JobRequest request,
                                                  std::uint32_t elements, Time until);
 
 }  // namespace thalweg::net

@@ -19,11 +19,16 @@ constexpr auto kLookEvery = std::chrono::milliseconds(200);
 // How long one look waits for a switch. An answer that comes later is read at a later look.
 constexpr Duration kLookTime = Duration::milliseconds(200);
 
+void warn_refused(const std::string& address, const Error& error) {
+  fmt::print(stderr, "thalweg: warning: the switch at {} does not take the job again: {}\n",
+             address, error.message());
+}
+
 }  // namespace
 
-AtpLeases::AtpLeases(std::vector<AtpLease> leases, std::string token,
+AtpLeases::AtpLeases(std::vector<AtpLease> leases, SwitchSecrets secrets,
                      std::unique_ptr<AtpReturns> returns)
-    : leases_(std::move(leases)), token_(std::move(token)), returns_(std::move(returns)) {
+    : leases_(std::move(leases)), secrets_(std::move(secrets)), returns_(std::move(returns)) {
   if (!leases_.empty() || returns_) thread_ = std::thread([this] { watch(); });
 }
 
@@ -79,7 +84,11 @@ void AtpLeases::keep(std::vector<AtpLease>& leases) {
 bool AtpLeases::renew(AtpLease& lease) const {
   const Time by = monotonic_now() + kLookTime;
   if (!lease.asked) {
-    Result<SwitchClient> client = SwitchClient::connect(lease.address, token_, by, true);
+    Result<SwitchClient> client = SwitchClient::connect(lease.address, secrets_, by, true);
+    if (!client.ok() && client.error().code() == ErrorCode::kMismatch) {
+      warn_refused(lease.address, client.error());
+      return false;
+    }
     if (!client.ok() || !client->send_create(lease.request, by).ok()) return true;
     lease.asked = std::make_unique<SwitchClient>(std::move(*client));
   }
@@ -88,8 +97,7 @@ bool AtpLeases::renew(AtpLease& lease) const {
   if (!answered && grant.error().code() == ErrorCode::kTimeout) return true;
   std::unique_ptr<SwitchClient> client = std::move(lease.asked);
   if (!grant.ok() && answered && grant.error().code() != ErrorCode::kNoResource) {
-    fmt::print(stderr, "thalweg: warning: the switch at {} does not take the job again: {}\n",
-               lease.address, grant.error().message());
+    warn_refused(lease.address, grant.error());
     return false;
   }
   if (!grant.ok()) return true;

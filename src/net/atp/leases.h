@@ -36,8 +36,8 @@ struct AtpLease {
 
 class AtpLeases {
  public:
-  // `token`: of all switches; empty: none. `returns`: null if there is to be no other job.
-  AtpLeases(std::vector<AtpLease> leases, std::string token,
+  // `secrets`: of all switches. `returns`: null if there is to be no other job.
+  AtpLeases(std::vector<AtpLease> leases, SwitchSecrets secrets,
             std::unique_ptr<AtpReturns> returns = nullptr);
   ~AtpLeases();
   AtpLeases(const AtpLeases&) = delete;
@@ -58,7 +58,7 @@ class AtpLeases {
   std::vector<AtpLease> leases_;   // of the last job
   std::vector<AtpLease> earlier_;  // of the job before it, until all ranks have left that
   bool goes_over_ = false;         // some rank may not have left it
-  std::string token_;
+  SwitchSecrets secrets_;
   std::unique_ptr<AtpReturns> returns_;
 
   std::mutex mutex_;  // guards what follows

@@ -40,8 +40,13 @@ struct Present {
 Time answer_time(Time until) { return std::min(until, monotonic_now() + kAnswerTime); }
 
 // The client is null if the switch does not answer.
-Result<Present> find_switch(const ListedSwitch& at, const std::string& token, bool asks, Time by) {
-  Result<SwitchClient> client = SwitchClient::connect(at.address, token, by);
+Result<Present> find_switch(const ListedSwitch& at, const SwitchSecrets& secrets, bool asks,
+                            Time by) {
+  Result<SwitchClient> client = SwitchClient::connect(at.address, secrets, by);
+  // It is there, but one of us has another key or none.
+  if (!client.ok() && client.error().code() == ErrorCode::kMismatch) {
+    return client.error().within(at.text());
+  }
   if (!client.ok()) return Present{};
   Present present;
   present.client = std::make_unique<SwitchClient>(std::move(*client));
@@ -70,7 +75,7 @@ Result<std::vector<Present>> find_switches(const AtpLevelsOptions& options, Time
   std::vector<std::future<Result<Present>>> asked;
   for (const ListedSwitch& at : options.switches) {
     asked.push_back(std::async(std::launch::async, [&options, &at, asks, by] {
-      return find_switch(at, options.token, asks, by);
+      return find_switch(at, options.secrets, asks, by);
     }));
   }
   std::vector<Present> found;

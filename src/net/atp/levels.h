@@ -19,7 +19,7 @@ namespace thalweg::net {
 
 struct AtpLevelsOptions {
   std::vector<ListedSwitch> switches;  // empty: the job runs on its servers alone
-  std::string token;                   // of all switches; empty: none
+  SwitchSecrets secrets;               // of all switches
   // The network (see atp_network()). Empty: it is not known, and there is one level, at the first
   // switch that answers.
   std::string topology;

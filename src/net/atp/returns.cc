@@ -18,9 +18,9 @@ constexpr Duration kRoomTime = Duration::milliseconds(500);
 constexpr Duration kLeastPause = Duration::milliseconds(1'000);
 constexpr Duration kMostPause = Duration::milliseconds(30'000);
 
-bool has_room(const std::string& address, const std::string& token) {
+bool has_room(const std::string& address, const SwitchSecrets& secrets) {
   const Time by = monotonic_now() + kRoomTime;
-  Result<SwitchClient> client = SwitchClient::connect(address, token, by, true);
+  Result<SwitchClient> client = SwitchClient::connect(address, secrets, by, true);
   if (!client.ok()) return false;
   const Result<nlohmann::json> answer = client->ask({{"op", "room"}}, by);
   return answer.ok() && answer->value("room", nlohmann::json()) == true;
@@ -29,10 +29,10 @@ bool has_room(const std::string& address, const std::string& token) {
 }  // namespace
 
 AtpReturns::AtpReturns(std::vector<ListedSwitch> all, std::vector<ListedSwitch> missing,
-                       std::string token, Make make)
+                       SwitchSecrets secrets, Make make)
     : all_(std::move(all)),
       missing_(std::move(missing)),
-      token_(std::move(token)),
+      secrets_(std::move(secrets)),
       make_(std::move(make)),
       pause_(kLeastPause) {}
 
@@ -48,7 +48,7 @@ std::vector<std::string> AtpReturns::with_room() const {
   std::vector<std::future<bool>> asked;
   for (const ListedSwitch& one : missing_) {
     asked.push_back(
-        std::async(std::launch::async, [this, &one] { return has_room(one.address, token_); }));
+        std::async(std::launch::async, [this, &one] { return has_room(one.address, secrets_); }));
   }
   std::vector<std::string> found;
   for (std::size_t i = 0; i < asked.size(); ++i) {

@@ -13,6 +13,7 @@
 
 #include "base/units.h"
 #include "net/atp/switch_list.h"
+#include "net/atp/switch_secrets.h"
 
 namespace thalweg::net {
 
@@ -24,8 +25,8 @@ class AtpReturns {
   using Make = std::function<std::optional<AtpLevels>(std::size_t held)>;
 
   // `all`: the list of the communicator. `missing`: those that the job does without.
-  AtpReturns(std::vector<ListedSwitch> all, std::vector<ListedSwitch> missing, std::string token,
-             Make make);
+  AtpReturns(std::vector<ListedSwitch> all, std::vector<ListedSwitch> missing,
+             SwitchSecrets secrets, Make make);
 
   // The job does without this switch from now on.
   void miss(const std::string& address);
@@ -39,7 +40,7 @@ class AtpReturns {
 
   std::vector<ListedSwitch> all_;
   std::vector<ListedSwitch> missing_;
-  std::string token_;
+  SwitchSecrets secrets_;
   Make make_;
   // Those that had room when the job could not be made, or not at more switches; another attempt is
   // due when one more has room, or at this time.

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "net/auth/greeting.h"
 #include "net/io/address.h"
 #include "net/io/tcp.h"
 
@@ -14,6 +15,10 @@ namespace thalweg::net {
 using nlohmann::json;
 
 namespace {
+
+constexpr const char* kKeylessSwitch =
+    "Start the switch with --key-file, or set THALWEG_SWITCH_KEY_FILE=none to use switches without "
+    "a key";
 
 // Whether the switch answers for the job that it was asked for. What it gets wrong here would make
 // the ranks send where no sum comes from.
@@ -46,13 +51,19 @@ Status check_grant(const JobGrant& grant, const JobRequest& request) {
 
 }  // namespace
 
-Result<SwitchClient> SwitchClient::connect(const std::string& address, const std::string& token,
+Result<SwitchClient> SwitchClient::connect(const std::string& address, const SwitchSecrets& secrets,
                                            Time until, bool listens) {
   THALWEG_TRY(const SocketAddress remote, SocketAddress::resolve(address));
   std::string name = fmt::format("the switch at {}", address);
   THALWEG_TRY(Fd fd, connect_tcp(remote, name, until, nullptr, listens));
   prepare_stream(fd.get());
-  return SwitchClient(ControlConnection(std::move(fd), std::move(name)), token);
+  std::unique_ptr<wire::BytesSeal> seal;
+  if (secrets.key) {
+    const wire::JobKey key = derived_key(*secrets.key, KeyPurpose::kSwitchControl);
+    THALWEG_TRY(seal, greet_server(fd.get(), key, name, kKeylessSwitch, until));
+  }
+  return SwitchClient(ControlConnection(std::move(fd), std::move(name), std::move(seal)),
+                      secrets.token);
 }
 
 Result<JobGrant> SwitchClient::create(const JobRequest& request, Time until) {

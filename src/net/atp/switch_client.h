@@ -10,17 +10,18 @@
 
 #include "base/units.h"
 #include "net/atp/job_message.h"
+#include "net/atp/switch_secrets.h"
 #include "net/io/control_connection.h"
 
 namespace thalweg::net {
 
 class SwitchClient {
  public:
-  // `address`: "host:port". `token`: the one in the switch's configuration; empty if it has none.
+  // `address`: "host:port". If the keys do not fit, the error has the code kMismatch.
   // `listens`: where nobody listens, it fails at once; otherwise it tries until the time is over,
   // because the switch may just be starting.
   [[nodiscard]] static Result<SwitchClient> connect(const std::string& address,
-                                                    const std::string& token, Time until,
+                                                    const SwitchSecrets& secrets, Time until,
                                                     bool listens = false);
 
   // Creates a job. If the request asks for a lease, the job ends with this connection. An answer

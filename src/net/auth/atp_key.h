@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
+#include "net/auth/derived_key.h"
 #include "wire/authenticate.h"
 
 namespace thalweg::net {
@@ -12,8 +12,5 @@ namespace thalweg::net {
 // `salt`: a number that rank 0 draws for each job and tells the others, so that no two jobs have
 // the same key.
 [[nodiscard]] wire::JobKey atp_key(const wire::JobKey& job_key, std::uint64_t salt);
-
-// 32 hexadecimal digits, which JobKey::from_hex() reads.
-[[nodiscard]] std::string hex_of(const wire::JobKey& key);
 
 }  // namespace thalweg::net

@@ -44,9 +44,15 @@ Result<json> ControlConnection::ask(const json& request, Time until) {
 Status ControlConnection::send_request(const json& request, Time until) {
   answered_ = false;
   const std::string line = request.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
-  for (std::size_t sent = 0; sent < line.size();) {
+  std::vector<std::byte> sealed;
+  std::span<const std::byte> bytes = std::as_bytes(std::span(line));
+  if (seal_) {
+    seal_->out.seal(bytes, sealed);
+    bytes = sealed;
+  }
+  for (std::size_t sent = 0; sent < bytes.size();) {
     const ssize_t now =
-        send(fd_.get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        send(fd_.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (now >= 0) {
       sent += static_cast<std::size_t>(now);
     } else if (errno == EAGAIN) {
@@ -81,7 +87,8 @@ bool ControlConnection::ended() {
   std::array<char, 4096> unasked;
   for (int i = 0; i < kMostUnaskedReads; ++i) {
     const ssize_t got = recv(fd_.get(), unasked.data(), unasked.size(), MSG_DONTWAIT);
-    if (got == 0) return true;
+    // What is dropped from a sealed stream would be missed by the next record.
+    if (got == 0 || (got > 0 && seal_)) return true;
     if (got < 0) return errno != EAGAIN && errno != EINTR;
   }
   return false;
@@ -103,11 +110,29 @@ Result<std::string> ControlConnection::hear(Time until) {
     if (got == 0) return Error(ErrorCode::kPeerLost, name_ + " has closed the connection");
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (got < 0) return system_error(fmt::format("cannot hear {}", name_), errno);
-    in_.append(bytes.data(), static_cast<std::size_t>(got));
+    THALWEG_TRY_STATUS(take(std::as_bytes(std::span(bytes)).first(static_cast<std::size_t>(got))));
   }
   std::string line = in_.substr(0, end);
   in_.erase(0, end + 1);
   return line;
+}
+
+Status ControlConnection::take(std::span<const std::byte> bytes) {
+  std::vector<std::byte> plain;
+  if (seal_) {
+    sealed_.insert(sealed_.end(), bytes.begin(), bytes.end());
+    std::span<const std::byte> left(sealed_);
+    const wire::WireError error = seal_->in.open(left, plain);
+    sealed_.erase(sealed_.begin(), sealed_.end() - static_cast<std::ptrdiff_t>(left.size()));
+    if (error != wire::WireError::kNone && error != wire::WireError::kShort) {
+      fd_.reset();
+      return Error(ErrorCode::kInternal,
+                   name_ + ": bytes changed on the way from it: their AES-GCM tag is wrong");
+    }
+    bytes = plain;
+  }
+  in_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return ok_status();
 }
 
 Result<json> parse_control_line(std::string_view line) {

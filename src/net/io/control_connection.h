@@ -3,15 +3,19 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <thalweg/result.h>
 
 #include "base/units.h"
 #include "net/io/fd.h"
+#include "wire/sealed_bytes.h"
 
 namespace thalweg::net {
 
@@ -29,8 +33,10 @@ inline constexpr std::size_t kMaxControlAnswer = std::size_t{4} << 20;
 
 class ControlConnection {
  public:
-  // `name`: what error messages call the other end.
-  ControlConnection(Fd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
+  // `name`: what error messages call the other end. `seal`: of a stream whose ends have proved a
+  // key to each other (net/auth/greeting.h); null: the lines are sent as they are.
+  ControlConnection(Fd fd, std::string name, std::unique_ptr<wire::BytesSeal> seal = nullptr)
+      : fd_(std::move(fd)), name_(std::move(name)), seal_(std::move(seal)) {}
 
   // Sends the request and returns the answer without its "ok" field. A refusal is an error.
   [[nodiscard]] Result<nlohmann::json> ask(const nlohmann::json& request, Time until);
@@ -47,12 +53,16 @@ class ControlConnection {
   [[nodiscard]] const std::string& name() const { return name_; }
 
  private:
+  // Adds bytes that were read to in_.
+  [[nodiscard]] Status take(std::span<const std::byte> bytes);
   // Reads the next line, without its newline.
   [[nodiscard]] Result<std::string> hear(Time until);
 
   Fd fd_;
   std::string name_;
   std::string in_;
+  std::unique_ptr<wire::BytesSeal> seal_;
+  std::vector<std::byte> sealed_;  // bytes that were read, and not opened yet
   bool answered_ = false;
 };
 

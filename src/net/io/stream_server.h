@@ -78,8 +78,22 @@ class StreamServer final : public EventLoop::Handler {
     client.out.insert(client.out.end(), more.begin(), more.end());
     if (!flush(client)) close(client);
   }
-  // The client is closed when the owner's current method has returned.
+  // The client is closed when the owner's current method has returned, or by close_all().
   void close(const Client& client) { over_.push_back(client.number); }
+  // For what is closed outside of the owner's methods, which must not call it.
+  // Runs until over_ is empty, because on_closed() may close further clients.
+  void close_all() {
+    while (!over_.empty()) {
+      const std::uint64_t number = over_.back();
+      over_.pop_back();
+      auto gone = clients_.extract(number);
+      if (gone.empty()) continue;
+      Client& client = gone.mapped();
+      loop_.remove(client.fd.get());
+      numbers_.erase(client.fd.get());
+      owner_.on_closed(client);
+    }
+  }
 
   void on_ready(int fd, std::uint32_t events) override {
     if (fd == listener_.fd()) {
@@ -124,19 +138,6 @@ class StreamServer final : public EventLoop::Handler {
       client.waits_to_send = waits;
     }
     return true;
-  }
-  // Runs until over_ is empty, because on_closed() may close further clients.
-  void close_all() {
-    while (!over_.empty()) {
-      const std::uint64_t number = over_.back();
-      over_.pop_back();
-      auto gone = clients_.extract(number);
-      if (gone.empty()) continue;
-      Client& client = gone.mapped();
-      loop_.remove(client.fd.get());
-      numbers_.erase(client.fd.get());
-      owner_.on_closed(client);
-    }
   }
 
   EventLoop& loop_;

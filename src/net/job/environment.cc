@@ -252,7 +252,6 @@ Status VariableReader::read_encrypt() {
 
 Status VariableReader::read_switch() {
   e_.switches = get("THALWEG_SWITCH").value_or("");
-  e_.switch_token = get("THALWEG_SWITCH_TOKEN").value_or("");
   e_.topology = get("THALWEG_TOPOLOGY").value_or("");
   e_.host = get("THALWEG_HOST").value_or("");
   // A file is read by rank 0, when a communicator needs it.
@@ -365,6 +364,10 @@ Result<StreamChecks> stream_checks_from(const EnvironmentLookup& lookup) {
 Result<std::optional<wire::JobKey>> job_key_from(const EnvironmentLookup& lookup) {
   const std::string file = lookup("THALWEG_KEY_FILE").value_or("");
   if (file.empty()) return std::optional<wire::JobKey>();
+  return job_key_in(file);
+}
+
+Result<std::optional<wire::JobKey>> job_key_in(const std::string& file) {
   THALWEG_TRY(const std::string text, read_job_key(file));
   THALWEG_TRY(const wire::JobKey key, wire::JobKey::from_hex(text));
   return std::optional(key);

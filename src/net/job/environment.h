@@ -64,9 +64,8 @@ struct Environment {
     if (!checksum) return StreamChecks::kNone;
     return checksum_within_host ? StreamChecks::kAll : StreamChecks::kBetweenHosts;
   }
-  bool encrypt = true;       // TCP streams between ranks, if there is a job key
-  std::string switches;      // a list of switches (net/atp/switch_list.h); empty: none
-  std::string switch_token;  // the switch's secret; empty: none
+  bool encrypt = true;   // TCP streams between ranks, if there is a job key
+  std::string switches;  // a list of switches (net/atp/switch_list.h); empty: none
   // The network, for several switches: a shorthand or the path of a file; empty: not told. The host
   // of this process there, by name or number; empty: the one whose number is this rank.
   std::string topology;
@@ -80,6 +79,9 @@ struct Environment {
 
 // The job key in the file that THALWEG_KEY_FILE names; none if the variable is not set.
 [[nodiscard]] Result<std::optional<wire::JobKey>> job_key_from(const EnvironmentLookup& lookup);
+
+// The key in this file.
+[[nodiscard]] Result<std::optional<wire::JobKey>> job_key_in(const std::string& file);
 
 // What THALWEG_CHECKSUM says of TCP streams.
 [[nodiscard]] Result<StreamChecks> stream_checks_from(const EnvironmentLookup& lookup);

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "net/auth/derived_key.h"
 #include "net/dlcp/net_counters.h"
 #include "net/io/address.h"
 #include "net/io/system.h"
@@ -53,7 +54,8 @@ Result<std::string> place_of(const std::string& setting, int local_rank) {
 }  // namespace
 
 Result<std::shared_ptr<Metrics>> Metrics::of_process(const std::string& setting, int rank,
-                                                     int local_rank) {
+                                                     int local_rank,
+                                                     const std::optional<wire::JobKey>& key) {
   static std::mutex mutex;
   static std::weak_ptr<Metrics> made;
   const std::lock_guard lock(mutex);
@@ -64,13 +66,19 @@ Result<std::shared_ptr<Metrics>> Metrics::of_process(const std::string& setting,
   if (!listener.ok()) return listener.error().within("THALWEG_METRICS");
   Fd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop.valid()) return system_error("THALWEG_METRICS: cannot make an eventfd", errno);
-  std::shared_ptr<Metrics> metrics(new Metrics(rank, *std::move(listener), std::move(stop)));
+  std::shared_ptr<Metrics> metrics(
+      new Metrics(rank, *std::move(listener), std::move(stop), key ? metrics_token(*key) : ""));
   made = metrics;
   return metrics;
 }
 
-Metrics::Metrics(int rank, Fd listener, Fd stop)
-    : rank_(rank), server_(std::move(listener), std::move(stop), [this] { return text(); }) {}
+std::string metrics_token(const wire::JobKey& key) {
+  return hex_of(derived_key(key, KeyPurpose::kMetrics));
+}
+
+Metrics::Metrics(int rank, Fd listener, Fd stop, std::string token)
+    : rank_(rank),
+      server_(std::move(listener), std::move(stop), std::move(token), [this] { return text(); }) {}
 
 void Metrics::watch(Operation::State& op, std::string_view name, std::int64_t bytes) {
   op.on_over = [self = shared_from_this(), raw = &op, name = std::string(name), bytes,

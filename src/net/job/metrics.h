@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,14 +25,20 @@
 #include "net/io/fd.h"
 #include "net/io/home_process.h"
 #include "net/job/scrape_server.h"
+#include "wire/authenticate.h"
 
 namespace thalweg::net {
+
+// What readers of a job with this key send: 32 hexadecimal digits, which say nothing of the key.
+[[nodiscard]] std::string metrics_token(const wire::JobKey& key);
 
 class Metrics : public std::enable_shared_from_this<Metrics> {
  public:
   // The Metrics of this process; the first call makes it. `setting`: the value of THALWEG_METRICS.
+  // With a job key readers need metrics_token().
   static Result<std::shared_ptr<Metrics>> of_process(const std::string& setting, int rank,
-                                                     int local_rank);
+                                                     int local_rank,
+                                                     const std::optional<wire::JobKey>& key = {});
   ~Metrics() = default;
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
@@ -57,7 +64,7 @@ class Metrics : public std::enable_shared_from_this<Metrics> {
     std::uint64_t failures = 0;
     std::uint64_t bytes = 0;
   };
-  Metrics(int rank, Fd listener, Fd stop);
+  Metrics(int rank, Fd listener, Fd stop, std::string token);
   void count(const std::string& name, std::int64_t bytes, bool failed);
 
   HomeProcess home_;

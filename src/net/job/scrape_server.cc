@@ -8,21 +8,57 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "net/io/system.h"
+#include "wire/authenticate.h"
 
 namespace thalweg::net {
 namespace {
 
 bool would_block() { return errno == EAGAIN || errno == EINTR; }
 
+std::string_view trimmed(std::string_view text) {
+  while (text.starts_with(' ') || text.starts_with('\t')) text.remove_prefix(1);
+  while (text.ends_with(' ') || text.ends_with('\t')) text.remove_suffix(1);
+  return text;
+}
+
+bool same_but_for_case(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  return std::ranges::equal(a, b, {}, lower, lower);
+}
+
+// The value of the first header of this name; empty: there is none.
+std::string_view header_in(std::string_view request, std::string_view name) {
+  for (std::size_t at = request.find("\r\n"); at != std::string_view::npos;) {
+    const std::size_t begin = at + 2;
+    at = request.find("\r\n", begin);
+    const std::string_view line = request.substr(begin, std::min(at, request.size()) - begin);
+    const std::size_t colon = line.find(':');
+    if (colon != std::string_view::npos && same_but_for_case(line.substr(0, colon), name)) {
+      return trimmed(line.substr(colon + 1));
+    }
+  }
+  return {};
+}
+
+std::string http(std::string_view status, std::string_view body, std::string_view more = "") {
+  return fmt::format(
+      "HTTP/1.0 {}\r\nContent-Type: text/plain; version=0.0.4\r\n{}"
+      "Content-Length: {}\r\nConnection: close\r\n\r\n{}",
+      status, more, body.size(), body);
+}
+
 }  // namespace
 
-ScrapeServer::ScrapeServer(Fd listener, Fd stop, std::function<std::string()> text)
+ScrapeServer::ScrapeServer(Fd listener, Fd stop, std::string token,
+                           std::function<std::string()> text)
     : listener_(std::move(listener), kMostReaders),
       stop_(std::move(stop)),
+      token_(std::move(token)),
       text_(std::move(text)),
       thread_([this] { serve(); }) {}
 
@@ -83,14 +119,29 @@ bool ScrapeServer::receive(Reader& reader) {
     if (got <= 0) return got < 0 && would_block();
     request.append(some.data(), static_cast<std::size_t>(got));
   }
-  const bool known = request.starts_with("GET / ") || request.starts_with("GET /metrics");
-  const std::string body = known ? text_() : "there is only /metrics\n";
-  reader.answer = fmt::format(
-      "HTTP/1.0 {}\r\nContent-Type: text/plain; version=0.0.4\r\n"
-      "Content-Length: {}\r\nConnection: close\r\n\r\n{}",
-      known ? "200 OK" : "404 Not Found", body.size(), body);
+  reader.answer = answer_to(request);
   reader.until = monotonic_now() + kScrapePatience;
   return true;
+}
+
+std::string ScrapeServer::answer_to(std::string_view request) const {
+  if (!may_ask(request)) {
+    return http("401 Unauthorized",
+                "the job has a key: ask with the token that `thalweg top --print-token --key-file "
+                "FILE` prints, as \"Authorization: Bearer TOKEN\"\n",
+                "WWW-Authenticate: Bearer\r\n");
+  }
+  const bool known = request.starts_with("GET / ") || request.starts_with("GET /metrics");
+  return known ? http("200 OK", text_()) : http("404 Not Found", "there is only /metrics\n");
+}
+
+bool ScrapeServer::may_ask(std::string_view request) const {
+  constexpr std::string_view kScheme = "Bearer ";
+  if (token_.empty()) return true;
+  const std::string_view given = header_in(request, "Authorization");
+  if (!same_but_for_case(given.substr(0, kScheme.size()), kScheme)) return false;
+  return wire::same_secret(std::as_bytes(std::span(trimmed(given.substr(kScheme.size())))),
+                           std::as_bytes(std::span(token_)));
 }
 
 bool ScrapeServer::send(Reader& reader) {

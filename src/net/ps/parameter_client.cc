@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <optional>
 #include <utility>
 
 #include "net/io/home_process.h"
@@ -94,7 +95,8 @@ Result<ParameterClient> ParameterClient::connect(const ParameterClientOptions& o
   }
   const Time until = net::monotonic_now() + Duration::nanoseconds(options.timeout.count());
   THALWEG_TRY(const net::StreamChecks checks, net::stream_checks_from(net::process_environment()));
-  THALWEG_TRY(net::PsStream stream, net::PsStream::connect(options.server, until, checks));
+  THALWEG_TRY(const std::optional<wire::JobKey> key, net::job_key_from(net::process_environment()));
+  THALWEG_TRY(net::PsStream stream, net::PsStream::connect(options.server, until, checks, key));
   auto core = std::make_unique<Core>(options, std::move(stream));
   THALWEG_TRY_STATUS(core->greet(options));
   return ParameterClient(std::move(core));

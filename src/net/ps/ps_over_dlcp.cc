@@ -64,6 +64,7 @@ Result<std::unique_ptr<PsTransport>> make_ps_over_dlcp(PsStream& stream, const P
   EndpointOptions options;
   options.job_token = welcome.token;
   options.name = welcome.name;
+  options.job_key = welcome.key;
   THALWEG_TRY(Endpoint endpoint, Endpoint::create(options));
   SocketAddress remote = stream.remote();
   remote.set_port(welcome.port);

@@ -10,18 +10,35 @@
 #include <utility>
 
 #include "base/error_code.h"
+#include "net/auth/greeting.h"
 #include "net/io/system.h"
 #include "net/io/tcp.h"
 
 namespace thalweg::net {
+namespace {
 
-Result<PsStream> PsStream::connect(const std::string& server, Time until, StreamChecks checks) {
+constexpr std::size_t kSealAtOnce = std::size_t{1} << 18;  // bytes
+constexpr std::size_t kOpenAtOnce = std::size_t{1} << 18;  // bytes
+static_assert(kOpenAtOnce > 2 * wire::kMaxSealedBytes);    // more than a record
+constexpr const char* kKeylessServer =
+    "Start the server with --key-file, or this worker without THALWEG_KEY_FILE";
+
+}  // namespace
+
+Result<PsStream> PsStream::connect(const std::string& server, Time until, StreamChecks checks,
+                                   const std::optional<wire::JobKey>& key) {
   THALWEG_TRY(const SocketAddress remote, SocketAddress::resolve(server));
   std::string name = "the server at " + server;
   THALWEG_TRY(Fd fd, connect_tcp(remote, name, until));
   prepare_stream(fd.get());
-  const bool checked = has_checks(checks, fd.get());
-  return PsStream(std::move(fd), std::move(name), until, checked);
+  const bool checked = !key && has_checks(checks, fd.get());
+  PsStream stream(std::move(fd), std::move(name), until, checked);
+  if (key) {
+    THALWEG_TRY(stream.seal_,
+                greet_server(stream.fd_.get(), derived_key(*key, KeyPurpose::kParameterServer),
+                             stream.name_, kKeylessServer, until));
+  }
+  return stream;
 }
 
 Error PsStream::fail(ErrorCode code, const std::string& why) {
@@ -114,6 +131,19 @@ Result<std::string> PsStream::bytes(wire::PsKind kind, std::size_t most) {
 }
 
 Status PsStream::send_all(std::span<const std::byte> bytes) {
+  if (!seal_) return send_raw(bytes);
+  std::vector<std::byte> sealed;
+  while (!bytes.empty()) {
+    const auto part = bytes.first(std::min(bytes.size(), kSealAtOnce));
+    bytes = bytes.subspan(part.size());
+    sealed.clear();
+    seal_->out.seal(part, sealed);
+    THALWEG_TRY_STATUS(send_raw(sealed));
+  }
+  return ok_status();
+}
+
+Status PsStream::send_raw(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent >= 0) {
@@ -139,10 +169,43 @@ Status PsStream::receive(std::span<std::byte> bytes) {
 
 Status PsStream::receive_all(std::span<std::byte> bytes) {
   while (!bytes.empty()) {
+    if (seal_) {
+      THALWEG_TRY_STATUS(open_more());
+      const std::size_t size = std::min(bytes.size(), opened_.size() - taken_);
+      std::ranges::copy(std::span(opened_).subspan(taken_, size), bytes.begin());
+      taken_ += size;
+      bytes = bytes.subspan(size);
+    } else {
+      THALWEG_TRY(const std::size_t size, receive_some(bytes));
+      bytes = bytes.subspan(size);
+    }
+  }
+  return ok_status();
+}
+
+Status PsStream::open_more() {
+  while (taken_ == opened_.size()) {
+    opened_.clear();
+    taken_ = 0;
+    sealed_.resize(kOpenAtOnce);
+    THALWEG_TRY(const std::size_t got, receive_some(std::span(sealed_).subspan(unopened_)));
+    std::span<const std::byte> left = std::span(sealed_).first(unopened_ + got);
+    const wire::WireError error = seal_->in.open(left, opened_);
+    unopened_ = left.size();
+    std::ranges::copy(left, sealed_.begin());
+    if (error != wire::WireError::kNone && error != wire::WireError::kShort) {
+      return fail(ErrorCode::kInternal,
+                  "has sent an answer whose bytes changed on the way: its AES-GCM tag is wrong");
+    }
+  }
+  return ok_status();
+}
+
+Result<std::size_t> PsStream::receive_some(std::span<std::byte> bytes) {
+  while (true) {
     const ssize_t got = recv(fd_.get(), bytes.data(), bytes.size(), 0);
-    if (got > 0) {
-      bytes = bytes.subspan(static_cast<std::size_t>(got));
-    } else if (got == 0) {
+    if (got > 0) return static_cast<std::size_t>(got);
+    if (got == 0) {
       return fail(ErrorCode::kPeerLost, "has closed the connection");
     } else if (errno != EAGAIN) {
       return fail(ErrorCode::kPeerLost, system_error("is gone", errno).message());
@@ -150,7 +213,6 @@ Status PsStream::receive_all(std::span<std::byte> bytes) {
       return fail(ErrorCode::kTimeout, "did not answer in time");
     }
   }
-  return ok_status();
 }
 
 }  // namespace thalweg::net

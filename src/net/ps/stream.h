@@ -3,14 +3,19 @@
 //
 // On a stream with checksums (wire/ps_message.h) the last receive() of an answer fails if the
 // answer changed on its way. What was received of it before must not be used until then.
+//
+// With a key both ends prove that they hold it before the hello, and all that follows is sealed
+// (net/auth/greeting.h); a seal takes the place of the checksums.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <thalweg/result.h>
 
@@ -18,8 +23,10 @@
 #include "net/io/address.h"
 #include "net/io/fd.h"
 #include "net/io/stream_check.h"
+#include "wire/authenticate.h"
 #include "wire/checksum.h"
 #include "wire/ps_message.h"
+#include "wire/sealed_bytes.h"
 
 namespace thalweg::net {
 
@@ -27,7 +34,8 @@ class PsStream {
  public:
   // `server`: "host:port".
   [[nodiscard]] static Result<PsStream> connect(const std::string& server, Time until,
-                                                StreamChecks checks);
+                                                StreamChecks checks,
+                                                const std::optional<wire::JobKey>& key = {});
 
   // The time at which calls end with an error.
   void set_limit(Time until) { until_ = until; }
@@ -57,13 +65,24 @@ class PsStream {
   PsStream(Fd fd, std::string name, Time until, bool checks)
       : fd_(std::move(fd)), name_(std::move(name)), until_(until), checks_(checks) {}
   Status send_all(std::span<const std::byte> bytes);
+  // Sends bytes as they are.
+  Status send_raw(std::span<const std::byte> bytes);
   Status receive_all(std::span<std::byte> bytes);
+  // Receives at least one byte, and returns how many.
+  Result<std::size_t> receive_some(std::span<std::byte> bytes);
+  // Receives and opens bytes until opened_ holds one that was not taken.
+  Status open_more();
   Result<wire::PsHeader> receive_header();
   Error changed();
 
   Fd fd_;
   std::string name_;
   Time until_;
+  std::unique_ptr<wire::BytesSeal> seal_;  // null without a key
+  std::vector<std::byte> sealed_;          // where bytes are received to be opened
+  std::size_t unopened_ = 0;               // how many of them wait at its beginning
+  std::vector<std::byte> opened_;          // and those that were, of which `taken_` have been taken
+  std::size_t taken_ = 0;
   bool checks_;           // of messages after the hello and its answer, which always have checksums
   bool greeted_ = false;  // the hello was sent
   bool answered_ = false;  // its answer has come

@@ -6,6 +6,7 @@
 
 #include "net/io/control_connection.h"
 #include "proto/dlcp/loss_bound.h"
+#include "wire/authenticate.h"
 
 namespace thalweg::net {
 namespace {
@@ -26,6 +27,7 @@ std::string to_text(const PsWelcome& welcome) {
   return text_of({{"transport", name_of(welcome.transport)},
                   {"port", welcome.port},
                   {"token", welcome.token},
+                  {"key", welcome.key},
                   {"name", welcome.name},
                   {"push_loss", welcome.push_loss},
                   {"pull_loss", welcome.pull_loss}});
@@ -44,13 +46,16 @@ Result<PsWelcome> ps_welcome_from(const std::string& text) {
     return value.is_number() && proto::LossBound::of(value.get<double>()).ok();
   };
   if (!whole("port", kMostPort) || !whole("token", ~std::uint64_t{0}) || !loss("push_loss") ||
-      !loss("pull_loss") || !fields.value("name", json()).is_string()) {
+      !loss("pull_loss") || !fields.value("name", json()).is_string() ||
+      !fields.value("key", json("")).is_string()) {
     return bad("welcome");
   }
   PsWelcome welcome;
   welcome.port = fields["port"].get<std::uint16_t>();
   welcome.token = fields["token"].get<std::uint64_t>();
   welcome.name = fields["name"].get<std::string>();
+  welcome.key = fields.value("key", "");
+  if (!welcome.key.empty() && !wire::JobKey::from_hex(welcome.key).ok()) return bad("welcome");
   welcome.push_loss = fields["push_loss"].get<double>();
   welcome.pull_loss = fields["pull_loss"].get<double>();
   for (const Transport transport : {Transport::kTcp, Transport::kDlcp, Transport::kAtp}) {

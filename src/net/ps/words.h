@@ -25,6 +25,7 @@ struct PsWelcome {
   // use, and the loss bounds.
   std::uint16_t port = 0;
   std::uint64_t token = 0;
+  std::string key = {};  // of the endpoint's packets, 32 hexadecimal digits; empty: none
   std::string name;
   double push_loss = 0;
   double pull_loss = 0;

@@ -244,7 +244,8 @@ TEST(nccl_collnet, with_a_job_key__sums_are_right) {
   const std::string path = testing::TempDir() + "/collnet-key-" + std::to_string(getpid());
   std::ofstream(path) << "00112233445566778899aabbccddeeff\n";
   std::filesystem::permissions(path, std::filesystem::perms::owner_read);
-  const auto daemon = start_switch();
+  const auto key = wire::JobKey::from_hex("00112233445566778899aabbccddeeff").value();
+  const auto daemon = start_switch(key);
   std::uint64_t completed = 0;
   {
     const CollInitialized initialized(daemon->control_address(), {{"THALWEG_KEY_FILE", path}});
@@ -256,7 +257,7 @@ TEST(nccl_collnet, with_a_job_key__sums_are_right) {
           NcclResult::kSuccess)
           << take_log();
       EXPECT_TRUE(holds_sums(rank.receive_slot(0), kNcclFloat32, 10'000, 3));
-      if (number == 0) completed = switch_counter(*daemon, "completed");
+      if (number == 0) completed = switch_counter(*daemon, "completed", key);
     });
   }
   EXPECT_GT(completed, 0U);

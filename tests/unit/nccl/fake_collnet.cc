@@ -23,17 +23,19 @@ const void* coll_table(int version) {
   return table;
 }
 
-std::unique_ptr<switchd::SwitchDaemon> start_switch() {
+std::unique_ptr<switchd::SwitchDaemon> start_switch(const std::optional<wire::JobKey>& key) {
   switchd::SwitchConfig config;
   config.control = "127.0.0.1:0";
+  config.key = key;
   auto daemon = switchd::SwitchDaemon::start(config);
   EXPECT_TRUE(daemon.ok()) << daemon.error().message();
   return std::move(*daemon);
 }
 
-std::uint64_t switch_counter(const switchd::SwitchDaemon& daemon, const std::string& name) {
+std::uint64_t switch_counter(const switchd::SwitchDaemon& daemon, const std::string& name,
+                             const std::optional<wire::JobKey>& key) {
   const Time until = net::monotonic_now() + Duration::milliseconds(10'000);
-  auto client = net::SwitchClient::connect(daemon.control_address(), "", until);
+  auto client = net::SwitchClient::connect(daemon.control_address(), {.key = key}, until);
   EXPECT_TRUE(client.ok());
   const auto answer = client->ask({{"op", "stats"}}, until);
   EXPECT_TRUE(answer.ok());

@@ -10,21 +10,24 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "nccl/coll_abi.h"
 #include "nccl/fake_nccl.h"
 #include "switchd/daemon.h"
+#include "wire/authenticate.h"
 
 namespace thalweg::nccl {
 
 const void* coll_table(int version);
 inline const CollNetV11& coll() { return *static_cast<const CollNetV11*>(coll_table(11)); }
 
-std::unique_ptr<switchd::SwitchDaemon> start_switch();
+std::unique_ptr<switchd::SwitchDaemon> start_switch(const std::optional<wire::JobKey>& key = {});
 // A counter of the jobs that the switch has now, all together.
-std::uint64_t switch_counter(const switchd::SwitchDaemon& daemon, const std::string& name);
+std::uint64_t switch_counter(const switchd::SwitchDaemon& daemon, const std::string& name,
+                             const std::optional<wire::JobKey>& key = {});
 
 // Both plugins, initialized; THALWEG_SWITCH is `switches` unless that is empty.
 class CollInitialized {

@@ -37,9 +37,9 @@ std::string heard(const Fd& stream, Duration limit) {
   return text;
 }
 
-std::string scrape(const std::string& place) {
+std::string scrape(const std::string& place, const std::string& headers = "") {
   const Fd stream = connected(place);
-  const std::string request = "GET /metrics HTTP/1.0\r\n\r\n";
+  const std::string request = "GET /metrics HTTP/1.0\r\n" + headers + "\r\n";
   EXPECT_EQ(send(stream.get(), request.data(), request.size(), MSG_NOSIGNAL),
             static_cast<ssize_t>(request.size()));
   return heard(stream, Duration::milliseconds(1000));
@@ -59,7 +59,7 @@ TEST(ScrapeServer, serve__silent_clients_do_not_displace_one_that_gets_its_answe
   const std::string place = free_address();
   const std::string large(32U << 20, 'x');  // more than the buffers of two sockets
   const ScrapeServer server(std::move(listen_tcp(place).value()),
-                            Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), [&] { return large; });
+                            Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), "", [&] { return large; });
   const Fd reader = connected(place);
   const std::string request = "GET /metrics HTTP/1.0\r\n\r\n";
   ASSERT_GT(send(reader.get(), request.data(), request.size(), MSG_NOSIGNAL), 0);
@@ -98,6 +98,38 @@ TEST(Metrics, serve__a_request_in_pieces_and_one_for_something_else) {
   const std::string request = "GET /secrets HTTP/1.0\r\n\r\n";
   ASSERT_GT(send(other.get(), request.data(), request.size(), MSG_NOSIGNAL), 0);
   EXPECT_TRUE(says(heard(other, Duration::milliseconds(2000)), "404 Not Found"));
+}
+
+TEST(Metrics, serve__with_a_key_only_to_those_who_have_its_token) {
+  const std::string place = free_address();
+  const wire::JobKey key = wire::JobKey::from_hex(std::string(32, 'a')).value();
+  const std::string token = metrics_token(key);
+  EXPECT_EQ(token.size(), 32U);
+  EXPECT_NE(token, std::string(32, 'a'));
+  EXPECT_NE(token, metrics_token(wire::JobKey::from_hex(std::string(32, 'b')).value()));
+  const auto metrics = Metrics::of_process(place, 0, 0, key);
+  ASSERT_TRUE(metrics.ok()) << metrics.error().message();
+  const std::string name = "Authorization: ";
+  std::string close = token;
+  close.back() = close.back() == '0' ? '1' : '0';
+  for (const std::string& headers :
+       {std::string(), name + "\r\n", name + "Bearer\r\n", name + "Bearer \r\n",
+        name + "Bearer " + close + "\r\n", name + "Bearer " + token + "0\r\n",
+        name + "Bearer " + token.substr(1) + "\r\n", name + "Basic " + token + "\r\n",
+        name + token + "\r\n", "X-" + name + "Bearer " + token + "\r\n",
+        "X: a" + name + "Bearer " + token + "\r\n"}) {
+    const std::string answer = scrape(place, headers);
+    EXPECT_TRUE(says(answer, "401 Unauthorized")) << headers << answer;
+    EXPECT_TRUE(says(answer, "WWW-Authenticate: Bearer")) << headers;
+    EXPECT_FALSE(says(answer, "thalweg_operations")) << headers;
+  }
+  for (const std::string& headers :
+       {name + "Bearer " + token + "\r\n",
+        "Host: x\r\nauthorization:   bearer  " + token + " \r\nAccept: */*\r\n"}) {
+    const std::string answer = scrape(place, headers);
+    EXPECT_TRUE(says(answer, "200 OK")) << headers << answer;
+    EXPECT_TRUE(says(answer, "thalweg_operations")) << headers;
+  }
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 
 #include "base/messages.h"
 #include "base/prng.h"
+#include "net/eavesdropper.h"
 #include "net/net_pair.h"
 #include "net/ranks.h"
 #include "net/relay.h"
@@ -34,34 +35,6 @@ namespace {
 using namespace std::chrono_literals;
 
 const std::string kPattern = "the secret tensor";
-
-// Keeps all that passes.
-class Eavesdropper {
- public:
-  Relay::MakeFilter filters() {
-    return [this](std::size_t, bool) {
-      return [this](std::vector<std::byte>& bytes) {
-        const std::lock_guard lock(mutex_);
-        heard_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-        return true;
-      };
-    };
-  }
-  // How often it has heard the text, within one read. Call when all is over.
-  [[nodiscard]] int count(const std::string& text) const {
-    int found = 0;
-    for (std::size_t at = heard_.find(text); at != std::string::npos;
-         at = heard_.find(text, at + text.size())) {
-      ++found;
-    }
-    return found;
-  }
-  [[nodiscard]] std::size_t bytes() const { return heard_.size(); }
-
- private:
-  std::mutex mutex_;
-  std::string heard_;
-};
 
 std::vector<std::int8_t> pattern_tensor(std::size_t size) {
   std::vector<std::int8_t> values(size);

@@ -90,7 +90,7 @@ TEST(ParameterServer, dlcp__a_worker_dies_and_comes_back) {
 
 // The number of completed aggregations at the switch, over all jobs.
 std::uint64_t completed_at(switchd::SwitchDaemon& daemon) {
-  auto client = net::SwitchClient::connect(daemon.control_address(), "", switchd::soon());
+  auto client = net::SwitchClient::connect(daemon.control_address(), {}, switchd::soon());
   EXPECT_TRUE(client.ok());
   const auto answer = client->ask({{"op", "stats"}}, switchd::soon());
   EXPECT_TRUE(answer.ok());

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "net/ranks.h"
+#include "net/test_environment.h"
 #include "switchd/control_relay.h"
 #include "switchd/leaves.h"
 
@@ -198,6 +199,8 @@ TEST(BadSwitch, allreduce__a_renewal_that_is_answered_wrongly) {
 
 TEST(BadSwitch, create__a_switch_that_holds_another_key_is_named) {
   const ScopedJobKey key;
+  // Whoever answers in the switch's place cannot do so on a sealed connection.
+  const net::Variable in_the_clear("THALWEG_SWITCH_KEY_FILE", "none");
   const auto with_another_key = [](json request) {
     if (request.contains("key")) request["key"] = std::string(32, '7');
     return request;

@@ -268,7 +268,7 @@ CommunicatorOptions chosen(const std::string& control) {
 // The packets that a switch has summed, over all its jobs.
 std::uint64_t summed(const SwitchDaemon& daemon) {
   net::SwitchClient client =
-      std::move(*net::SwitchClient::connect(daemon.control_address(), "", soon()));
+      std::move(*net::SwitchClient::connect(daemon.control_address(), switch_secrets(), soon()));
   const Result<nlohmann::json> answer = client.ask({{"op", "stats"}}, soon());
   std::uint64_t count = 0;
   for (const auto& job : answer->at("jobs")) {
@@ -285,8 +285,8 @@ TEST(CommunicatorAtp, allreduce__with_a_job_key_packets_carry_tags) {
     ASSERT_TRUE(all.barrier({}).ok());
     if (all.rank() == 0) {
       EXPECT_GT(summed(*daemon), 0U);
-      net::SwitchClient client =
-          std::move(*net::SwitchClient::connect(daemon->control_address(), "", soon()));
+      net::SwitchClient client = std::move(
+          *net::SwitchClient::connect(daemon->control_address(), switch_secrets(), soon()));
       const nlohmann::json job = client.ask({{"op", "list"}}, soon())->at("jobs").at(0);
       EXPECT_EQ(job.at("keyed"), true);
       EXPECT_FALSE(job.contains("key"));

@@ -63,7 +63,8 @@ class ControlRelay {
     std::optional<net::SwitchClient> behind;
     const Ask ask = [&](const nlohmann::json& request) {
       if (!behind) {
-        Result<net::SwitchClient> there = net::SwitchClient::connect(control_, "", soon());
+        Result<net::SwitchClient> there =
+            net::SwitchClient::connect(control_, switch_secrets(), soon());
         if (!there.ok()) return net::refusal_of(there.error());
         behind.emplace(std::move(*there));
       }

@@ -26,7 +26,7 @@ using nlohmann::json;
 
 Result<json> ask(const SwitchDaemon& daemon, const json& request) {
   THALWEG_TRY(net::SwitchClient client,
-              net::SwitchClient::connect(daemon.control_address(), "", soon()));
+              net::SwitchClient::connect(daemon.control_address(), switch_secrets(), soon()));
   return client.ask(request, soon());
 }
 

@@ -97,7 +97,7 @@ inline void expect_four_refused(const CommunicatorOptions& common, const std::st
 
 inline nlohmann::json ask_switch(const SwitchDaemon& daemon, const char* op) {
   net::SwitchClient client =
-      std::move(*net::SwitchClient::connect(daemon.control_address(), "", soon()));
+      std::move(*net::SwitchClient::connect(daemon.control_address(), switch_secrets(), soon()));
   return std::move(*client.ask({{"op", op}}, soon()));
 }
 

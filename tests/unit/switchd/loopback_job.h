@@ -25,6 +25,12 @@ namespace thalweg::switchd {
 
 inline Time soon() { return net::monotonic_now() + Duration::milliseconds(10'000); }
 
+// What the environment says: with a ScopedJobKey, that key.
+inline net::SwitchSecrets switch_secrets() {
+  return net::switch_secrets_from(net::process_environment()).value();
+}
+
+// With a ScopedJobKey the switch holds that key.
 inline std::unique_ptr<SwitchDaemon> start_switch(std::uint32_t aggregators, int shards = 1,
                                                   int paths = 1) {
   SwitchConfig config;
@@ -32,6 +38,7 @@ inline std::unique_ptr<SwitchDaemon> start_switch(std::uint32_t aggregators, int
   config.aggregators = aggregators;
   config.shards = shards;
   config.paths = paths;
+  config.key = switch_secrets().key;
   Result<std::unique_ptr<SwitchDaemon>> daemon = SwitchDaemon::start(config);
   EXPECT_TRUE(daemon.ok()) << daemon.error().message();
   return std::move(*daemon);
@@ -163,8 +170,8 @@ class LoopbackJob {
       const auto first = all.workers.begin() + node.rank;
       request.workers.assign(first, first + options_.groups[g]);
       request.groups = 1U << g;
-      net::SwitchClient edge =
-          std::move(*net::SwitchClient::connect(options_.edges[g]->control_address(), "", soon()));
+      net::SwitchClient edge = std::move(*net::SwitchClient::connect(
+          options_.edges[g]->control_address(), switch_secrets(), soon()));
       const Result<net::JobGrant> grant = edge.create(request, soon());
       ASSERT_TRUE(grant.ok()) << grant.error().message();
       EXPECT_EQ(grant->id, id_);
@@ -176,7 +183,7 @@ class LoopbackJob {
   }
   void create(SwitchDaemon& daemon, const net::JobRequest& request, net::AtpNodeOptions& node) {
     client_ = std::make_unique<net::SwitchClient>(
-        std::move(*net::SwitchClient::connect(daemon.control_address(), "", soon())));
+        std::move(*net::SwitchClient::connect(daemon.control_address(), switch_secrets(), soon())));
     const Result<net::JobGrant> grant = client_->create(request, soon());
     ASSERT_TRUE(grant.ok()) << grant.error().message();
     id_ = node.job = grant->id;

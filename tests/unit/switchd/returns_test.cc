@@ -22,6 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 SwitchConfig config_at(const std::string& control, std::uint32_t max_jobs = 64) {
   SwitchConfig config;
+  config.key = switch_secrets().key;
   config.control = control;
   config.max_jobs = max_jobs;
   return config;

@@ -54,7 +54,8 @@ class SwitchProcess {
   void restart_stopped() { start('S'); }
   // The answer to {"op": op}.
   [[nodiscard]] nlohmann::json ask(const char* op) const {
-    net::SwitchClient client = std::move(*net::SwitchClient::connect(control_, "", soon()));
+    net::SwitchClient client =
+        std::move(*net::SwitchClient::connect(control_, switch_secrets(), soon()));
     return std::move(*client.ask({{"op", op}}, soon()));
   }
   // The sequences that its jobs have completed.
@@ -102,6 +103,7 @@ class SwitchProcess {
   [[noreturn]] void serve(int tells, bool stopped) const {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     SwitchConfig config;
+    config.key = switch_secrets().key;
     config.control = control_;
     config.data = data_;
     const auto daemon = SwitchDaemon::start(config);

@@ -114,7 +114,7 @@ TEST(Switch, join__own_sums_of_a_server_that_is_a_group_of_its_own_are_refused) 
 // A counter of the only job of a switch.
 std::uint64_t counter_at(const SwitchDaemon& daemon, const char* name) {
   net::SwitchClient client =
-      std::move(*net::SwitchClient::connect(daemon.control_address(), "", soon()));
+      std::move(*net::SwitchClient::connect(daemon.control_address(), switch_secrets(), soon()));
   const auto answer = client.ask({{"op", "stats"}}, soon());
   EXPECT_TRUE(answer.ok());
   return answer->at("jobs").at(0).at("counters").at(name).get<std::uint64_t>();

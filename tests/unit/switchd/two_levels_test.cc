@@ -223,7 +223,7 @@ TEST(TwoLevels, create__a_switch_that_is_asked_too_often_is_left_out) {
   std::atomic<bool> over = false;
   std::thread asks_on([&] {
     while (!over) {
-      auto client = net::SwitchClient::connect(leaves.addresses[1], "", soon());
+      auto client = net::SwitchClient::connect(leaves.addresses[1], switch_secrets(), soon());
       if (client.ok()) static_cast<void>(client->ask({{"op", "list"}}, soon()));
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -244,7 +244,7 @@ void refuse_one_job(const net::Fd& listener, const SwitchDaemon& daemon, const s
   ASSERT_TRUE(net::wait_for_socket(listener.get(), POLLIN, soon()));
   const net::Fd client(accept(listener.get(), nullptr, nullptr));
   net::SwitchClient behind =
-      std::move(*net::SwitchClient::connect(daemon.control_address(), "", soon()));
+      std::move(*net::SwitchClient::connect(daemon.control_address(), switch_secrets(), soon()));
   std::string line;
   bool refused = false;
   for (char byte = 0; recv(client.get(), &byte, 1, 0) == 1;) {

@@ -28,7 +28,9 @@ Status Communicator::Core::prepare_atp(const net::SocketAddress& address, const 
   atp.local = address;
   const net::Environment& environment = job_->environment;
   atp.switches = options_.atp_switch.empty() ? environment.switches : options_.atp_switch;
-  atp.switch_token = environment.switch_token;
+  if (!atp.switches.empty()) {
+    THALWEG_TRY(atp.switch_secrets, net::switch_secrets_from(net::process_environment()));
+  }
   atp.job_key = job_->job_key;
   if (!options_.topology.empty()) {
     atp.topology = options_.topology;

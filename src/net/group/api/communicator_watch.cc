@@ -18,8 +18,9 @@ Status Communicator::Core::prepare_metrics(net::EngineOptions& engine) {
   const net::Environment& environment = job_->environment;
   const std::string metrics = net::process_environment()("THALWEG_METRICS").value_or("");
   if (metrics.empty()) return ok_status();
-  THALWEG_TRY(metrics_, net::Metrics::of_process(metrics, environment.rank,
-                                                 environment.local_rank.value_or(0)));
+  THALWEG_TRY(metrics_,
+              net::Metrics::of_process(metrics, environment.rank,
+                                       environment.local_rank.value_or(0), job_->job_key));
   engine.streams.joiner.on_spoiled_frame = [counts = metrics_] { counts->count_spoiled_frame(); };
   engine.streams.on_moved_stream = [counts = metrics_] { counts->count_moved_stream(); };
   return ok_status();

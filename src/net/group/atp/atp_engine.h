@@ -42,7 +42,7 @@ struct AtpEngineOptions {
   std::string name;      // of the job at the switch
   SocketAddress local;   // with any port
   std::string switches;  // as parse_switch_list() takes them; empty: no switch
-  std::string switch_token;
+  SwitchSecrets switch_secrets;
   // With a job key, packets of the job carry tags by a key that is made from it.
   std::optional<wire::JobKey> job_key;
   // The network, as atp_network() takes it, and this rank's host there. Rank 0's network holds.

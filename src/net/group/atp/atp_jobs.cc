@@ -33,7 +33,7 @@ Result<AtpJob> AtpEngine::admit(const std::vector<std::string>& members, Time un
   Result<std::vector<ListedSwitch>> switches = read_switch_list(options_.switches);
   if (!switches.ok()) return switches.error().within("the switches");
   levels.switches = std::move(*switches);
-  levels.token = options_.switch_token;
+  levels.secrets = options_.switch_secrets;
   levels.topology = options_.topology;
   for (const std::string& member : members) {
     levels.members.push_back(member.substr(0, member.find(' ')));
@@ -49,10 +49,10 @@ Result<AtpJob> AtpEngine::admit(const std::vector<std::string>& members, Time un
   // Without an engine there is nobody to go over to another job.
   if (!levels.switches.empty() && !(options_.only_with_switch && admitted.leases.empty())) {
     returns = std::make_unique<AtpReturns>(levels.switches, std::move(admitted.missing),
-                                           options_.switch_token,
+                                           options_.switch_secrets,
                                            [this](std::size_t held) { return make_next(held); });
   }
-  leases_ = std::make_unique<AtpLeases>(std::move(admitted.leases), options_.switch_token,
+  leases_ = std::make_unique<AtpLeases>(std::move(admitted.leases), options_.switch_secrets,
                                         std::move(returns));
   for (const std::string& reason : admitted.without_room) {
     fmt::print(stderr, "thalweg: warning: the job {} goes on without a switch: {}\n", options_.name,
