@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/check.h"
 #include "plan/pipeline.h"
@@ -20,6 +21,9 @@ constexpr std::array<std::string_view, 6> kVariants{"k-nomial:k=4", "k-nomial:k=
 // Predictions this close are a tie. The one that leaves the least to rounds that overlap wins,
 // because that is what the model knows least about.
 constexpr double kTie = 0.05;
+
+// Times that differ by less than this part of a prediction are the same.
+constexpr double kSame = 0.01;
 
 // Weights of RAT's trees come from a linear program; for more hosts than this it takes too long.
 constexpr int kMostWeighed = 64;
@@ -42,9 +46,10 @@ void report(const PlannerOptions& options, std::string_view spec) {
 bool better(const Candidate& a, const Candidate& b) {
   const double ratio = a.prediction.total.s() / b.prediction.total.s();
   if (ratio < 1 - kTie || ratio > 1 + kTie) return ratio < 1;
-  const Duration first = a.prediction.unfilled;
-  const Duration second = b.prediction.unfilled;
-  return first != second ? first < second : ratio < 1;
+  const double first = a.prediction.overlapped.s();
+  const double second = b.prediction.overlapped.s();
+  const double same = kSame * b.prediction.total.s();
+  return std::abs(first - second) > same ? first < second : ratio < 1;
 }
 
 // Whether all hosts have the same rate, all innermost regions as many hosts, and all other links
