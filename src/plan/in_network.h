@@ -8,8 +8,8 @@
 // If the ranks are in several regions, it matters who sums. With one level one switch above the
 // regions sums, and a region's links carry the tensors of all its ranks out and as many results in.
 // With two levels the regions' switches sum first, and the servers are all in one region, the one
-// that takes the least time for it (net/atp/placement.h): its links carry one sum in for every other
-// region and as many results out, and those of any other region one of each.
+// that takes the least time for it (net/atp/placement.h): its links carry one sum in for every
+// other region and as many results out, and those of any other region one of each.
 #pragma once
 
 #include <cstdint>

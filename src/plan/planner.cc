@@ -98,13 +98,27 @@ std::string explain(const Candidate& best, const Candidate* second,
   return reason;
 }
 
+PlanExtent extent_of(const Plan& plan, const PlanProof& proof) {
+  PlanExtent extent{.chunks = plan.chunks.size(), .transfers = plan.transfers.size(), .steps = {}};
+  extent.steps.resize(static_cast<std::size_t>(proof.steps));
+  for (std::size_t i = 0; i < plan.transfers.size(); ++i) {
+    PlanStep& step = extent.steps[static_cast<std::size_t>(proof.step_of[i]) - 1];
+    ++step.transfers;
+    step.reduces += plan.transfers[i].kind == TransferKind::kReduce ? 1U : 0U;
+    step.bytes += plan.size_of(plan.transfers[i].chunk);
+  }
+  return extent;
+}
+
 }  // namespace
 
 Result<EvaluatedPlan> evaluate(Plan plan, const topology::Topology& topology,
                                const topology::Routing& routing, const CostOptions& options) {
   THALWEG_TRY(PlanProof proof, verify(plan));
   THALWEG_TRY_STATUS(check_fits(plan, topology));
+  PlanExtent extent = extent_of(plan, proof);
   EvaluatedPlan result{.plan = std::move(plan),
+                       .extent = std::move(extent),
                        .pipeline = 1,
                        .proof = std::move(proof),
                        .accounting = {},

@@ -94,6 +94,18 @@ def test_other_collectives(thalweg):
         assert rows, collective
 
 
+def test_show_of_thousands_of_hosts__tree_by_tree(thalweg):
+    arguments = ["plan", "show", "--topology", "leaf-spine:racks=64,hosts=32,spines=4,host=10G,uplink=40G",
+                 "--size", "100MB", "--scheme", "rat"]
+    shown = thalweg(*arguments, "--transfers", "0", "--json").json()
+    assert shown["verified"] and shown["steps"] == 4 and shown["fluid_ms"] is None
+    assert shown["chunks"] == 2048 and shown["transfers"] == 2048 * 2 * 2047
+    text = thalweg(*arguments, "--transfers", "0").out
+    assert "proved" in text and "fluid: not computed" in text
+    refused = thalweg(*arguments)
+    assert refused.code == 2 and "--transfers 0 sums it up" in refused.err
+
+
 def test_mixing_of_strategies(thalweg):
     rows = thalweg("plan", "mixing", "--topology", TWO_RACKS, "--size", "97MB", "--slow", "rack0", "--schedule",
                    "--json").json()
