@@ -57,6 +57,18 @@ TEST(Forest, rat__counted_tree_by_tree_is_the_plan) {
   }
 }
 
+// The roles of racks and pods do not meet in the same hosts.
+TEST(Forest, rat_on_three_levels__loads_all_hosts_alike) {
+  const topology::Topology topology =
+      topology::topology_from_shorthand("fat-tree:k=8,host=10G").value();
+  const topology::Routing routing(topology);
+  const PlanRequest request{.topology = topology, .elements = 25'000'000};
+  const EvaluatedPlan rat = evaluate_by_trees("rat", request, routing, {}).value();
+  // Every host sends, at least, all of the tensor but its share, and as many bytes of results.
+  const double least = 2 * 100e6 * 127 / 128;
+  EXPECT_LE(static_cast<double>(rat.accounting.busiest_arc_bytes().count()), 1.01 * least);
+}
+
 TEST(Forest, other_schemes__are_refused) {
   const topology::Topology topology =
       topology::topology_from_shorthand("single-switch:hosts=4,host=10G").value();
