@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kWordBits = 64;
 
-// Of the targets' senders, each a row of words, the most that one has.
+// Returns the most senders that one target has. The bits of each target are a row of words.
 int most_senders(const std::vector<std::uint64_t>& bits, std::size_t words) {
   int most = 0;
   for (std::size_t begin = 0; begin < bits.size(); begin += words) {
