@@ -111,6 +111,7 @@ Predictor::RoundTime Predictor::time_of(const OutlineRound& round, double chunk)
       packets * static_cast<double>(options_.acknowledgement.count()) / chunk;
   const double choices = equal_choices(loads);
   RoundTime time;
+  double further = 0;  // messages of a host beside its first
   time.latency = latency_of(round, std::min(chunk, payload)) + options_.per_message.s();
   for (std::size_t a = 0; a < loads.size(); ++a) {
     const topology::ArcLoad& load = loads[a];
@@ -126,9 +127,11 @@ Predictor::RoundTime Predictor::time_of(const OutlineRound& round, double chunk)
     if (!at_host_[a]) continue;
     time.at_hosts = std::max(time.at_hosts, busy_[a]);
     if (load.flows < kSeveral) continue;
+    further = std::max(further, load.flows - 1);
     const double queue = host_queue(options_, rates_[a]);
     time.wave = std::max(time.wave, std::min(queue, load.bytes) / rates_[a]);
   }
+  time.latency += further * options_.per_follow_up.s();
   if (time.by_hosts()) {
     for (std::size_t a = 0; a < busy_.size(); ++a) {
       if (at_host_[a]) by_hosts_[a] += busy_[a] * round.repeat;

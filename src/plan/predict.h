@@ -12,7 +12,8 @@
 //               sum over the rounds of each round's busiest arc
 //   latency     the first packet of a round is stored and forwarded by every switch. A rank that
 //               repeats a round sends meanwhile what it has, and waits only for what is left.
-//               Each repetition costs a `per_follow_up` of the processor
+//               Each repetition, and each further stream of a host in a round, costs a
+//               `per_follow_up` of the processor
 //   incast      a sum is complete when the last of its packets is there, and that one waited in
 //               the queue of its host, behind those to other ranks, if the host has several flows
 //   drift       see Outline::drift: a round that starts early takes half of the link from the one
