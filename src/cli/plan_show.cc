@@ -1,6 +1,7 @@
 // `thalweg plan show`: one plan, what it does step by step, and what it costs.
 #include <fmt/core.h>
 
+#include <cmath>
 #include <iostream>
 #include <memory>
 
@@ -8,9 +9,11 @@
 #include "cli/commands.h"
 #include "cli/plan_arguments.h"
 #include "lab/planning/plan_details.h"
+#include "plan/forest.h"
 #include "plan/pipeline.h"
 #include "plan/predict.h"
 #include "plan/scheme.h"
+#include "plan/schemes/schemes.h"
 
 namespace thalweg::cli {
 namespace {
@@ -24,6 +27,43 @@ struct PlanShowArguments {
   bool json = false;
 };
 
+// More transfers than this take gigabytes. Where the scheme is made of trees, they are not needed.
+constexpr std::int64_t kMostHeld = 8'000'000;
+
+// Whether the plan is made and proved tree by tree. A plan of trees has at most as many trees as
+// `rat:trees=auto` has, one a host, unless the scheme says how many.
+bool goes_by_trees(const PlanShowArguments& arguments, const lab::PlanSubject& subject) {
+  const std::int64_t hosts = subject.topology.host_count();
+  return arguments.scheme.substr(0, arguments.scheme.find(':')) == plan::kRat.name &&
+         subject.request.collective == plan::Collective::kAllreduce &&
+         hosts * hosts * 2 > kMostHeld;
+}
+
+Result<plan::EvaluatedPlan> evaluated_plan(const PlanShowArguments& arguments,
+                                           const lab::PlanSubject& subject) {
+  if (!goes_by_trees(arguments, subject)) {
+    THALWEG_TRY(const plan::Plan plan, plan::make_plan(arguments.scheme, subject.request));
+    return plan::evaluate(plan::pipelined(plan, arguments.pipeline), subject.topology,
+                          subject.routing, subject.options.cost);
+  }
+  if (arguments.steps > 0 || arguments.pipeline > 1 || arguments.outputs.any()) {
+    return Error(fmt::format(
+        "a plan of {} by {} hosts is proved tree by tree and not held: --transfers 0 sums it up; "
+        "--pipeline and files of it are for at most {} hosts",
+        arguments.scheme, subject.topology.host_count(),
+        static_cast<int>(std::sqrt(kMostHeld / 2))));
+  }
+  return plan::evaluate_by_trees(arguments.scheme, subject.request, subject.routing,
+                                 subject.options);
+}
+
+std::string fluid_text(const plan::EvaluatedPlan& e) {
+  if (!e.extent.held) return "\nfluid: not computed for a plan that is not held\n";
+  return fmt::format(
+      "\nfluid: with --pipeline {}; plan compare and plan best take the best number of parts\n",
+      e.pipeline);
+}
+
 Result<int> run_plan_show(const PlanShowArguments& arguments) {
   if (arguments.pipeline < 1 || arguments.pipeline > 4096) {
     return Error(fmt::format("--pipeline: {} is not allowed: 1 to 4096", arguments.pipeline));
@@ -33,10 +73,7 @@ Result<int> run_plan_show(const PlanShowArguments& arguments) {
   }
   THALWEG_TRY(const auto subject, lab::PlanSubject::from(arguments.subject));
   subject->options.cost.timeline = arguments.outputs.wants_timeline();
-  THALWEG_TRY(const plan::Plan plan, plan::make_plan(arguments.scheme, subject->request));
-  THALWEG_TRY(plan::EvaluatedPlan evaluated,
-              plan::evaluate(plan::pipelined(plan, arguments.pipeline), subject->topology,
-                             subject->routing, subject->options.cost));
+  THALWEG_TRY(plan::EvaluatedPlan evaluated, evaluated_plan(arguments, *subject));
   evaluated.pipeline = arguments.pipeline;
   // As `plan compare` predicts it, which does not depend on how chunks are cut.
   THALWEG_TRY(const plan::Outline outline, plan::make_outline(arguments.scheme, subject->request));
@@ -52,8 +89,7 @@ Result<int> run_plan_show(const PlanShowArguments& arguments) {
   one.push_back(std::move(evaluated));
   std::cout << plan::name_of(one[0].plan.collective) << " of " << arguments.subject.size << " on "
             << subject->topology.name() << ": proved\n\n"
-            << lab::summary_table(one, subject->topology) << "\nfluid: with --pipeline "
-            << arguments.pipeline << "; plan compare and plan best take the best number of parts\n"
+            << lab::summary_table(one, subject->topology) << fluid_text(one[0])
             << lab::plan_details_text(one[0], subject->topology,
                                       static_cast<std::size_t>(arguments.steps));
   return 0;

@@ -34,22 +34,6 @@ void for_each_transfer_pair(const Plan& plan, Visit visit) {
   }
 }
 
-void count_boundaries(const topology::Topology& topology, Rank from, Rank to, Bytes bytes,
-                      Accounting& sum) {
-  const topology::RegionId source = topology.region_of(from);
-  const topology::RegionId target = topology.region_of(to);
-  if (source == target) return;
-  sum.cross_region += bytes;
-  for (topology::RegionId r = source; !topology.contains(r, target);
-       r = topology.region(r).parent) {
-    sum.regions[r.index()].out += bytes;
-  }
-  for (topology::RegionId r = target; !topology.contains(r, source);
-       r = topology.region(r).parent) {
-    sum.regions[r.index()].in += bytes;
-  }
-}
-
 // Counts the distinct senders per (rank, step) by sorting: a ring has as many steps as ranks, and a
 // table of all pairs would be mostly empty.
 int peak_fan_in(const Plan& plan, const PlanProof& proof) {
@@ -86,20 +70,23 @@ Status check_fits(const Plan& plan, const topology::Topology& topology) {
                   plan.ranks, topology.name(), topology.host_count()));
 }
 
-Accounting account(const Plan& plan, const PlanProof& proof, const topology::Topology& topology,
-                   const topology::Routing& routing) {
-  CHECK(check_fits(plan, topology).ok());
-  CHECK(proof.step_of.size() == plan.transfers.size());
-  Accounting sum;
-  sum.regions.resize(topology.regions().size());
-  sum.arc_bytes.resize(topology.arc_count());
-  for_each_transfer_pair(plan, [&](Rank from, Rank to, Bytes bytes) {
-    sum.total += bytes;
-    count_boundaries(topology, from, to, bytes, sum);
-    for (const topology::ArcShare& share : routing.shares(from, to)) {
-      sum.arc_bytes[share.arc.index()] += share.fraction * static_cast<double>(bytes.count());
-    }
-  });
+void add_crossing(const topology::Topology& topology, Rank from, Rank to, Bytes bytes,
+                  Accounting& sum) {
+  const topology::RegionId source = topology.region_of(from);
+  const topology::RegionId target = topology.region_of(to);
+  if (source == target) return;
+  sum.cross_region += bytes;
+  for (topology::RegionId r = source; !topology.contains(r, target);
+       r = topology.region(r).parent) {
+    sum.regions[r.index()].out += bytes;
+  }
+  for (topology::RegionId r = target; !topology.contains(r, source);
+       r = topology.region(r).parent) {
+    sum.regions[r.index()].in += bytes;
+  }
+}
+
+void find_busiest(const topology::Topology& topology, Accounting& sum) {
   double slowest = 0;
   for (std::int32_t a = 0; a < static_cast<std::int32_t>(topology.arc_count()); ++a) {
     const topology::ArcId arc(a);
@@ -115,6 +102,23 @@ Accounting account(const Plan& plan, const PlanProof& proof, const topology::Top
     }
   }
   sum.slowest_arc_time = Duration::seconds(slowest);
+}
+
+Accounting account(const Plan& plan, const PlanProof& proof, const topology::Topology& topology,
+                   const topology::Routing& routing) {
+  CHECK(check_fits(plan, topology).ok());
+  CHECK(proof.step_of.size() == plan.transfers.size());
+  Accounting sum;
+  sum.regions.resize(topology.regions().size());
+  sum.arc_bytes.resize(topology.arc_count());
+  for_each_transfer_pair(plan, [&](Rank from, Rank to, Bytes bytes) {
+    sum.total += bytes;
+    add_crossing(topology, from, to, bytes, sum);
+    for (const topology::ArcShare& share : routing.shares(from, to)) {
+      sum.arc_bytes[share.arc.index()] += share.fraction * static_cast<double>(bytes.count());
+    }
+  });
+  find_busiest(topology, sum);
   sum.peak_fan_in = peak_fan_in(plan, proof);
   return sum;
 }

@@ -34,6 +34,12 @@ struct Accounting {
 // Fails unless the plan has one rank per host of the topology.
 Status check_fits(const Plan& plan, const topology::Topology& topology);
 
+// Counts bytes from one rank to another where they leave and enter regions.
+void add_crossing(const topology::Topology& topology, Rank from, Rank to, Bytes bytes,
+                  Accounting& sum);
+// Finds the busiest and the slowest arc by `arc_bytes`.
+void find_busiest(const topology::Topology& topology, Accounting& sum);
+
 // Requires the plan's own proof and a topology that the plan fits.
 Accounting account(const Plan& plan, const PlanProof& proof, const topology::Topology& topology,
                    const topology::Routing& routing);

@@ -216,6 +216,11 @@ class FluidRun {
 
 }  // namespace
 
+double host_queue(const CostOptions& options, double rate) {
+  return std::clamp(rate * options.queue.s(), static_cast<double>(options.least_queue.count()),
+                    static_cast<double>(options.most_queue.count()));
+}
+
 CostEstimate estimate_cost(const Plan& plan, const Accounting& accounting,
                            const topology::Topology& topology, const topology::Routing& routing,
                            const CostOptions& options) {

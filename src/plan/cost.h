@@ -32,11 +32,17 @@ struct CostOptions {
   Bytes payload{1460};
   Bytes header{40};
   Bytes acknowledgement{40};
-  // Ranks pass on a chunk in parts of at most so many bytes, as they arrive.
-  Bytes message{64 * 1024};
+  // What the senders of a host keep in the queue of its link: TCP small queues hold about a
+  // millisecond of a flow, and at least two bursts of segmentation offload.
+  Duration queue = Duration::milliseconds(1);
+  Bytes least_queue{16'000};
+  Bytes most_queue{64'000};
   // Whether to record when each transfer ran.
   bool timeline = false;
 };
+
+// The bytes that the queue of a host holds whose link has this rate, in bytes per second.
+[[nodiscard]] double host_queue(const CostOptions& options, double rate);
 
 // When a transfer's bytes left its source.
 struct TransferSpan {

@@ -1,6 +1,7 @@
 #include "plan/in_network.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "base/check.h"
 #include "plan/scheme.h"
@@ -8,33 +9,54 @@
 namespace thalweg::plan {
 namespace {
 
-// The time of the slowest innermost region's uplinks; zero if there is only one region.
-Duration slowest_region(Bytes tensor, int levels, const topology::Topology& topology) {
-  const auto regions = innermost_groups(topology);
-  Duration slowest;
-  if (regions.size() < 2) return slowest;
-  for (const auto& members : regions) {
+// The links that leave an innermost region, all together.
+struct Uplinks {
+  std::size_t members = 0;
+  Bandwidth rate;
+  Duration delay;  // of the slowest
+
+  // How long they take for so many tensors in one direction.
+  [[nodiscard]] Duration time_for(Bytes tensor, std::size_t tensors) const {
+    if (rate == Bandwidth()) return {};
+    const auto bytes = tensor.count() * static_cast<std::int64_t>(tensors);
+    return rate.transmission_time(Bytes(bytes)) + delay * 4;
+  }
+};
+
+std::vector<Uplinks> uplinks_of(const topology::Topology& topology) {
+  std::vector<Uplinks> result;
+  for (const auto& members : innermost_groups(topology)) {
     const topology::RegionId region = topology.region_of(members.front());
-    Bandwidth out;
-    Duration delay;
+    Uplinks& uplinks = result.emplace_back();
+    uplinks.members = members.size();
     for (const topology::Link& link : topology.links()) {
       if (topology.contains(region, topology.node(link.a).region) ==
           topology.contains(region, topology.node(link.b).region)) {
         continue;
       }
-      out = out + link.spec.rate;
-      delay = std::max(delay, link.spec.delay);
+      uplinks.rate = uplinks.rate + link.spec.rate;
+      uplinks.delay = std::max(uplinks.delay, link.spec.delay);
     }
-    if (out == Bandwidth()) continue;
-    // For sums that servers elsewhere collect, the region's share goes out and the whole comes in.
-    // For sums that its own servers collect, all other regions' shares come in.
-    const double served = static_cast<double>(members.size()) / topology.host_count();
-    const double in = (1 - served) + served * static_cast<double>(regions.size() - 1);
-    const double times = levels == 1 ? static_cast<double>(members.size()) : std::max(1.0, in);
-    const Bytes most(static_cast<std::int64_t>(static_cast<double>(tensor.count()) * times));
-    slowest = std::max(slowest, out.transmission_time(most) + delay * 4);
   }
-  return slowest;
+  return result;
+}
+
+// The time of the slowest innermost region's uplinks; zero if there is only one region.
+Duration slowest_region(Bytes tensor, int levels, const topology::Topology& topology) {
+  const std::vector<Uplinks> regions = uplinks_of(topology);
+  if (regions.size() < 2) return {};
+  Duration slowest;
+  for (const Uplinks& region : regions) {
+    slowest = std::max(slowest, region.time_for(tensor, levels == 1 ? region.members : 1));
+  }
+  if (levels == 1) return slowest;
+  // Every other region's sum goes to the servers' region, and one result comes back to each.
+  const auto serve = [&](const Uplinks& region) {
+    return region.time_for(tensor, regions.size() - 1);
+  };
+  Duration servers = serve(regions.front());
+  for (const Uplinks& region : regions) servers = std::min(servers, serve(region));
+  return std::max(slowest, servers);
 }
 
 }  // namespace

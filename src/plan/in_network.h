@@ -7,8 +7,9 @@
 //
 // If the ranks are in several regions, it matters who sums. With one level one switch above the
 // regions sums, and a region's links carry the tensors of all its ranks out and as many results in.
-// With two levels the regions' switches sum first, and the links carry the region's own sums out
-// and those of all other regions in.
+// With two levels the regions' switches sum first, and the servers are all in one region, the one
+// that takes the least time for it (net/atp/placement.h): its links carry one sum in for every
+// other region and as many results out, and those of any other region one of each.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,7 @@ struct InNetworkRequest {
 };
 
 // The time is that of the slowest link of a host or of an innermost region, because a switch is as
-// fast as its slowest sender. Servers are assumed to be spread over the regions as the ranks are.
+// fast as its slowest sender.
 [[nodiscard]] Duration in_network_time(const InNetworkRequest& request,
                                        const topology::Topology& topology,
                                        const CostOptions& options);

@@ -4,6 +4,7 @@
 // predict.h turns it into a time. A scheme without an outline is predicted from its plan.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "plan/plan.h"
@@ -29,6 +30,7 @@ struct OutlineRound {
   std::vector<OutlineFlow> flows = {};
   std::vector<OutlineExchange> exchanges = {};
   int repeat = 1;  // this round comes so many times, one after the other
+  std::optional<double> drift = std::nullopt;  // instead of the outline's
 
   [[nodiscard]] bool empty() const { return flows.empty() && exchanges.empty(); }
 };
@@ -41,8 +43,9 @@ struct Outline {
   // A round that starts early takes half of the link from the one before it, which others still
   // wait for. Which part of that is lost: nothing if all rounds use the same connections or one
   // round's hosts are done at the same time, all of it if a rank receives from another than it
-  // sends to, half of it if hosts swap or exchange, and a quarter of it in a tree, where few hosts
-  // have several connections. These parts come from the packet simulator.
+  // sends to, half of it if hosts swap or exchange, 0.4 of it in a tree, where few hosts have
+  // several connections, and 0.3 of it where rings follow rings. These parts come from the packet
+  // simulator.
   double drift = 0;
 
   [[nodiscard]] int steps() const;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/check.h"
 #include "plan/pipeline.h"
@@ -20,6 +21,9 @@ constexpr std::array<std::string_view, 6> kVariants{"k-nomial:k=4", "k-nomial:k=
 // Predictions this close are a tie. The one that leaves the least to rounds that overlap wins,
 // because that is what the model knows least about.
 constexpr double kTie = 0.05;
+
+// Times that differ by less than this part of a prediction are the same.
+constexpr double kSame = 0.01;
 
 // Weights of RAT's trees come from a linear program; for more hosts than this it takes too long.
 constexpr int kMostWeighed = 64;
@@ -42,9 +46,10 @@ void report(const PlannerOptions& options, std::string_view spec) {
 bool better(const Candidate& a, const Candidate& b) {
   const double ratio = a.prediction.total.s() / b.prediction.total.s();
   if (ratio < 1 - kTie || ratio > 1 + kTie) return ratio < 1;
-  const Duration first = a.prediction.unfilled;
-  const Duration second = b.prediction.unfilled;
-  return first != second ? first < second : ratio < 1;
+  const double first = a.prediction.overlapped.s();
+  const double second = b.prediction.overlapped.s();
+  const double same = kSame * b.prediction.total.s();
+  return std::abs(first - second) > same ? first < second : ratio < 1;
 }
 
 // Whether all hosts have the same rate, all innermost regions as many hosts, and all other links
@@ -93,13 +98,27 @@ std::string explain(const Candidate& best, const Candidate* second,
   return reason;
 }
 
+PlanExtent extent_of(const Plan& plan, const PlanProof& proof) {
+  PlanExtent extent{.chunks = plan.chunks.size(), .transfers = plan.transfers.size(), .steps = {}};
+  extent.steps.resize(static_cast<std::size_t>(proof.steps));
+  for (std::size_t i = 0; i < plan.transfers.size(); ++i) {
+    PlanStep& step = extent.steps[static_cast<std::size_t>(proof.step_of[i]) - 1];
+    ++step.transfers;
+    step.reduces += plan.transfers[i].kind == TransferKind::kReduce ? 1U : 0U;
+    step.bytes += plan.size_of(plan.transfers[i].chunk);
+  }
+  return extent;
+}
+
 }  // namespace
 
 Result<EvaluatedPlan> evaluate(Plan plan, const topology::Topology& topology,
                                const topology::Routing& routing, const CostOptions& options) {
   THALWEG_TRY(PlanProof proof, verify(plan));
   THALWEG_TRY_STATUS(check_fits(plan, topology));
+  PlanExtent extent = extent_of(plan, proof);
   EvaluatedPlan result{.plan = std::move(plan),
+                       .extent = std::move(extent),
                        .pipeline = 1,
                        .proof = std::move(proof),
                        .accounting = {},

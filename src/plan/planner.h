@@ -17,9 +17,24 @@
 
 namespace thalweg::plan {
 
+struct PlanStep {
+  std::size_t transfers = 0;
+  std::size_t reduces = 0;
+  Bytes bytes;
+};
+
+// How large a plan is.
+struct PlanExtent {
+  std::size_t chunks = 0;
+  std::size_t transfers = 0;
+  std::vector<PlanStep> steps;
+  bool held = true;  // false: the plan has no transfers and no fluid time (forest.h)
+};
+
 // A plan with everything that is known about it on one topology.
 struct EvaluatedPlan {
   Plan plan;
+  PlanExtent extent;
   int pipeline = 1;  // into how many parts each chunk of the scheme was cut
   PlanProof proof;
   Accounting accounting;

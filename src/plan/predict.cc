@@ -11,23 +11,34 @@ namespace {
 constexpr double kManyFlows = 32;
 // An arc with fewer flows than this has one at a time.
 constexpr double kSeveral = 1.5;
+// Flows choose where they could use more arcs than they load; arcs within kAbout of one another are
+// equal.
+constexpr double kExact = 1e-9;
+constexpr double kAbout = 0.99;
+// Where an arc between switches decides a round, its flows take turns and lose only this part of
+// what the drift of hosts' links would be.
+constexpr double kBetweenSwitches = 0.3;
+// Where an arc between switches decides the whole, it waits for hosts before it has enough to send
+// all the time, and hosts wait for its last packets: for this part of the rounds that hosts decide.
+constexpr double kUnfed = 0.25;
 // So many pairs of a round are asked for their latency.
 constexpr std::size_t kSampledPairs = 16;
 
 }  // namespace
 
 // For few flows: E[max] = Σ P(max > x), with paths taken as independent binomials.
-double fullest_path(double flows, double paths) {
+double fullest_path(double flows, double paths, double of_paths) {
   const double mean = flows / paths;
   if (paths < 1 + 1e-9) return flows;
-  if (mean > kManyFlows) return mean + std::sqrt(2 * mean * std::log(paths));
+  of_paths = std::max(of_paths, paths);
+  if (mean > kManyFlows) return mean + std::sqrt(2 * mean * std::log(of_paths));
   const double chance = 1 / paths;
   double term = std::pow(1 - chance, flows);  // P(exactly x flows)
   double below = 0;                           // P(at most x)
   double expected = 0;
   for (double x = 0; x < flows; x += 1) {
     below += term;
-    expected += 1 - std::pow(std::min(below, 1.0), paths);
+    expected += 1 - std::pow(std::min(below, 1.0), of_paths);
     term *= (flows - x) / (x + 1) * chance / (1 - chance);
   }
   return std::clamp(expected, std::ceil(mean - 1e-9), flows);
@@ -39,7 +50,9 @@ Predictor::Predictor(const topology::Topology& topology, const topology::Routing
       loads_(topology, routing),
       rates_(topology.arc_count()),
       at_host_(topology.arc_count()),
-      totals_(topology.arc_count()) {
+      busy_(topology.arc_count()),
+      totals_(topology.arc_count()),
+      by_hosts_(topology.arc_count()) {
   for (std::size_t a = 0; a < rates_.size(); ++a) {
     const topology::Arc arc = topology.arc(topology::ArcId(static_cast<std::int32_t>(a)));
     rates_[a] = arc.spec.rate.bytes_per_second();
@@ -48,10 +61,9 @@ Predictor::Predictor(const topology::Topology& topology, const topology::Routing
 }
 
 // The longest latency among some pairs, spread over the round.
-double Predictor::latency_of(const OutlineRound& round, double message) const {
+double Predictor::latency_of(const OutlineRound& round, double payload) const {
   const Bytes packet(
-      static_cast<std::int64_t>(std::min(message, static_cast<double>(options_.payload.count())) +
-                                static_cast<double>(options_.header.count())));
+      static_cast<std::int64_t>(payload + static_cast<double>(options_.header.count())));
   double longest = 0;
   const auto look_at = [&](Rank from, Rank to) {
     if (from != to) longest = std::max(longest, loads_.packet_time(from, to, packet).s());
@@ -70,38 +82,60 @@ double Predictor::latency_of(const OutlineRound& round, double message) const {
   return longest;
 }
 
-Predictor::RoundTime Predictor::time_of(const OutlineRound& round, double message, bool gaps) {
+// How many arcs of the round carry about as much as the fullest of those that flows choose from: so
+// many paths are drawn, and all ranks wait for the fullest.
+double Predictor::equal_choices(std::span<const topology::ArcLoad> loads) const {
+  const auto time_on = [&](std::size_t a) {
+    const topology::ArcLoad& load = loads[a];
+    return load.flows > load.shares * (1 + kExact) ? load.bytes / rates_[a] : 0;
+  };
+  double most = 0;
+  for (std::size_t a = 0; a < loads.size(); ++a) most = std::max(most, time_on(a));
+  double count = 0;
+  for (std::size_t a = 0; a < loads.size(); ++a) {
+    if (most > 0 && time_on(a) >= most * kAbout) count += 1;
+  }
+  return count;
+}
+
+Predictor::RoundTime Predictor::time_of(const OutlineRound& round, double chunk) {
   for (const OutlineFlow& flow : round.flows) loads_.add(flow.from, flow.to, flow.bytes);
   for (const OutlineExchange& exchange : round.exchanges) {
     loads_.add_exchange(exchange.from, exchange.to);
   }
   const std::span<const topology::ArcLoad> loads = loads_.take();
   const auto payload = static_cast<double>(options_.payload.count());
-  const double packets = std::ceil(message / payload);
-  const double with_header = 1 + packets * static_cast<double>(options_.header.count()) / message;
+  const double packets = std::ceil(chunk / payload);
+  const double with_header = 1 + packets * static_cast<double>(options_.header.count()) / chunk;
   const double acknowledged =
-      packets * static_cast<double>(options_.acknowledgement.count()) / message;
+      packets * static_cast<double>(options_.acknowledgement.count()) / chunk;
+  const double choices = equal_choices(loads);
   RoundTime time;
-  const double latency = latency_of(round, message);
-  time.latency = latency + options_.per_message.s();
-  const double gap = latency + options_.per_follow_up.s();
+  double further = 0;  // messages of a host beside its first
+  time.latency = latency_of(round, std::min(chunk, payload)) + options_.per_message.s();
   for (std::size_t a = 0; a < loads.size(); ++a) {
     const topology::ArcLoad& load = loads[a];
+    busy_[a] = 0;
     if (load.flows == 0) continue;
-    const double spread = load.flows / load.shares;
-    const double uneven = fullest_path(load.flows, spread) / load.shares;
+    const double paths = load.flows / load.shares;
+    const double uneven = fullest_path(load.flows, paths, choices) / load.shares;
     // The two arcs of a link differ in the lowest bit.
     const double bytes = load.bytes * with_header + loads[a ^ 1].bytes * acknowledged;
-    double busy = bytes * uneven / rates_[a];
-    if (load.flows < kSeveral && gaps) {
-      busy += std::max(0.0, load.bytes * uneven / message - 1) * gap;
+    busy_[a] = bytes * uneven / rates_[a];
+    totals_[a] += busy_[a] * round.repeat;
+    time.busiest = std::max(time.busiest, busy_[a]);
+    if (!at_host_[a]) continue;
+    time.at_hosts = std::max(time.at_hosts, busy_[a]);
+    if (load.flows < kSeveral) continue;
+    further = std::max(further, load.flows - 1);
+    const double queue = host_queue(options_, rates_[a]);
+    time.wave = std::max(time.wave, std::min(queue, load.bytes) / rates_[a]);
+  }
+  time.latency += further * options_.per_follow_up.s();
+  if (time.by_hosts()) {
+    for (std::size_t a = 0; a < busy_.size(); ++a) {
+      if (at_host_[a]) by_hosts_[a] += busy_[a] * round.repeat;
     }
-    totals_[a] += busy * round.repeat;
-    time.busiest = std::max(time.busiest, busy);
-    if (at_host_[a]) time.at_hosts = std::max(time.at_hosts, busy);
-    if (load.shares * uneven < kSeveral) continue;
-    const double wave = std::min(load.shares * message, load.bytes) * uneven * with_header;
-    time.wave = std::max(time.wave, wave / rates_[a]);
   }
   return time;
 }
@@ -110,11 +144,11 @@ Prediction Predictor::predict(const Outline& outline) {
   Prediction result;
   result.steps = outline.steps();
   if (outline.chunk <= 0 || outline.rounds.empty()) return result;
-  std::fill(totals_.begin(), totals_.end(), 0.0);
-  const double parts =
-      std::max(1.0, std::ceil(outline.chunk / static_cast<double>(options_.message.count())));
-  const double message = std::max(1.0, outline.chunk / parts);
-  const double overlapping = parts * outline.units;
+  std::ranges::fill(totals_, 0.0);
+  std::ranges::fill(by_hosts_, 0.0);
+  const double chunk = std::max(1.0, outline.chunk);
+  const double overlapping =
+      std::ceil(chunk / static_cast<double>(options_.payload.count())) * outline.units;
   double sum = 0;
   double latency = 0;
   double incast = 0;
@@ -122,26 +156,32 @@ Prediction Predictor::predict(const Outline& outline) {
   double before = 0;
   for (std::size_t r = 0; r < outline.rounds.size(); ++r) {
     const OutlineRound& round = outline.rounds[r];
-    // Rounds that overlap fill one another's gaps, unless they are on the same connections.
-    const RoundTime time = time_of(round, message, round.repeat > 1 || overlapping < 2);
-    const bool last = r + 1 == outline.rounds.size();
+    const RoundTime time = time_of(round, chunk);
+    const int again = round.repeat - 1;
     sum += time.busiest * round.repeat;
-    latency += time.latency * round.repeat;
-    // Nothing waits for the end of the last round, but its parts wait for one another.
-    incast += time.wave / 2 * (round.repeat - (last && parts < 2 ? 1 : 0));
-    // Where an arc between switches decides, its flows take turns anyway.
-    const double at_hosts = time.at_hosts < time.busiest ? 0 : time.at_hosts;
-    drift += std::min(at_hosts, before / 2) * outline.drift;
-    before = at_hosts;
+    // A rank that repeats a round sends on while its packets are under way.
+    const double idle = std::max(0.0, time.latency - time.busiest);
+    latency += time.latency + again * (idle + options_.per_follow_up.s());
+    // Nothing waits for the end of the last round.
+    incast += time.wave * (r + 1 == outline.rounds.size() ? again : round.repeat);
+    const double taken = time.busiest * round.repeat * (time.by_hosts() ? 1 : kBetweenSwitches);
+    drift += std::min(taken, before / 2) * round.drift.value_or(outline.drift);
+    before = taken;
   }
   const auto busiest = std::ranges::max_element(totals_);
-  const double unfilled = std::max(0.0, sum - *busiest) / overlapping;
+  const auto arc = busiest - totals_.begin();
+  if (!at_host_[static_cast<std::size_t>(arc)]) {
+    drift = kUnfed * std::min(*std::ranges::max_element(by_hosts_), *busiest);
+  }
+  const double overlapped = std::max(0.0, sum - *busiest);
+  const double unfilled = overlapped / overlapping;
   result.busiest = Duration::seconds(*busiest);
   result.unfilled = Duration::seconds(unfilled);
   result.latency = Duration::seconds(latency);
   result.incast = Duration::seconds(incast);
   result.drift = Duration::seconds(drift);
-  result.busiest_arc = topology::ArcId(static_cast<std::int32_t>(busiest - totals_.begin()));
+  result.overlapped = Duration::seconds(overlapped);
+  result.busiest_arc = topology::ArcId(static_cast<std::int32_t>(arc));
   result.total = Duration::seconds(*busiest + unfilled + latency + incast + drift);
   return result;
 }

@@ -172,6 +172,15 @@ Result<Outline> make_outline(std::string_view spec, const PlanRequest& request) 
   return outline_of(plan, proof);
 }
 
+Status for_each_tree(std::string_view spec, const PlanRequest& request, const TreeVisitor& visit) {
+  THALWEG_TRY(const UsedScheme used, parse_spec(spec, request));
+  if (used.scheme->each_tree == nullptr || request.collective != Collective::kAllreduce) {
+    return Error(fmt::format("{} by scheme '{}' is not made of trees", name_of(request.collective),
+                             used.scheme->name));
+  }
+  return used.scheme->each_tree(request, used.parameters, visit);
+}
+
 Plan plan_header(const PlanRequest& request) {
   Plan plan;
   plan.collective = request.collective;

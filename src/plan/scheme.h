@@ -5,6 +5,7 @@
 // "ps:servers=2,placement=separate".
 #pragma once
 
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -52,6 +53,10 @@ class Parameters {
   std::map<std::string, std::string, std::less<>> values_;
 };
 
+struct Tree;  // schemes/parts.h
+// Takes one tree of a plan and the bytes that it carries.
+using TreeVisitor = std::function<Status(const Tree& tree, Bytes bytes)>;
+
 struct Scheme {
   std::string_view name;
   std::string_view summary;  // one line
@@ -60,6 +65,9 @@ struct Scheme {
   Result<Plan> (*generate)(const PlanRequest& request, const Parameters& parameters);
   // What the scheme's allreduce sends in which round. Null: predicted from the plan.
   Result<Outline> (*outline)(const PlanRequest& request, const Parameters& parameters) = nullptr;
+  // Makes the trees of the scheme's allreduce one after the other. Null: it is not made of trees.
+  Status (*each_tree)(const PlanRequest& request, const Parameters& parameters,
+                      const TreeVisitor& visit) = nullptr;
 };
 
 // All schemes, in the order of the comparison tables.
@@ -77,6 +85,10 @@ Result<Plan> make_plan(std::string_view spec, const PlanRequest& request);
 // The outline of a spec's plan, without the plan where the scheme can tell; an error as
 // make_plan().
 Result<Outline> make_outline(std::string_view spec, const PlanRequest& request);
+
+// Calls `visit` with each tree of the spec's allreduce, until it fails. An error if the scheme is
+// not made of trees.
+Status for_each_tree(std::string_view spec, const PlanRequest& request, const TreeVisitor& visit);
 
 // For generators: a plan with one rank per host, all contributing, and no chunks or transfers yet.
 Plan plan_header(const PlanRequest& request);

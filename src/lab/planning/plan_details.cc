@@ -15,18 +15,7 @@ namespace {
 
 // A table of the steps: how many transfers each has, how many of them reduce, and their bytes.
 std::string steps_text(const plan::EvaluatedPlan& e) {
-  struct Step {
-    std::size_t transfers = 0;
-    std::size_t reduces = 0;
-    Bytes bytes;
-  };
-  std::vector<Step> steps(static_cast<std::size_t>(e.proof.steps));
-  for (std::size_t i = 0; i < e.plan.transfers.size(); ++i) {
-    Step& step = steps[static_cast<std::size_t>(e.proof.step_of[i]) - 1];
-    ++step.transfers;
-    step.reduces += e.plan.transfers[i].kind == plan::TransferKind::kReduce ? 1U : 0U;
-    step.bytes += e.plan.size_of(e.plan.transfers[i].chunk);
-  }
+  const std::vector<plan::PlanStep>& steps = e.extent.steps;
   std::vector<std::vector<std::string>> rows{{"step", "transfers", "that reduce", "bytes"}};
   for (std::size_t s = 0; s < steps.size(); ++s) {
     rows.push_back({std::to_string(s + 1), std::to_string(steps[s].transfers),
@@ -49,6 +38,7 @@ std::string transfers_text(const plan::EvaluatedPlan& e, const topology::Topolog
                     t.kind == plan::TransferKind::kReduce ? "reduce" : "copy",
                     to_human(e.plan.size_of(t.chunk)), std::to_string(e.proof.step_of[i])});
   }
+  if (!e.extent.held) return fmt::format("\n{} transfers\n", e.extent.transfers);
   std::string text = "\n" + format_table(rows);
   if (shown < e.plan.transfers.size()) {
     text += fmt::format("… and {} more (--plan F writes all, --transfers N shows N)\n",

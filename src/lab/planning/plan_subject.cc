@@ -105,7 +105,7 @@ nlohmann::ordered_json summary_json(const plan::EvaluatedPlan& e,
           {"cross_region_bytes", e.accounting.cross_region.count()},
           {"max_link_bytes", e.accounting.busiest_arc_bytes().count()},
           {"predicted_ms", e.predicted.ms()},
-          {"fluid_ms", e.cost.total.ms()},
+          {"fluid_ms", e.extent.held ? nlohmann::ordered_json(e.cost.total.ms()) : nullptr},
           {"verified", true},
           {"limit_ms", e.accounting.slowest_arc_time.ms()},
           {"limiting_link", link_label(e, topology)},
@@ -113,8 +113,8 @@ nlohmann::ordered_json summary_json(const plan::EvaluatedPlan& e,
           {"peak_fan_in", e.accounting.peak_fan_in},
           {"staging_bytes", e.proof.peak_staging().count()},
           {"pipeline", e.pipeline},
-          {"chunks", e.plan.chunks.size()},
-          {"transfers", e.plan.transfers.size()}};
+          {"chunks", e.extent.chunks},
+          {"transfers", e.extent.transfers}};
 }
 
 std::string summary_table(const std::vector<plan::EvaluatedPlan>& plans,
@@ -127,11 +127,11 @@ std::string summary_table(const std::vector<plan::EvaluatedPlan>& plans,
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const plan::EvaluatedPlan& e = plans[i];
     const plan::Accounting& a = e.accounting;
-    rows.push_back({e.plan.scheme, to_human(e.predicted), to_human(e.cost.total),
-                    to_human(a.slowest_arc_time), std::to_string(e.proof.steps),
-                    to_human(a.cross_region), to_human(a.busiest_arc_bytes()),
-                    std::to_string(a.peak_fan_in), to_human(e.proof.peak_staging()),
-                    std::to_string(e.pipeline), link_label(e, topology)});
+    rows.push_back(
+        {e.plan.scheme, to_human(e.predicted), e.extent.held ? to_human(e.cost.total) : "–",
+         to_human(a.slowest_arc_time), std::to_string(e.proof.steps), to_human(a.cross_region),
+         to_human(a.busiest_arc_bytes()), std::to_string(a.peak_fan_in),
+         to_human(e.proof.peak_staging()), std::to_string(e.pipeline), link_label(e, topology)});
     if (!simulated.empty()) rows.back().insert(rows.back().begin() + 2, to_human(simulated[i]));
   }
   return format_table(rows);

@@ -48,6 +48,10 @@ struct PlanOutputs {
   std::vector<int> trees;  // chunks to draw; empty: the first four that differ
 
   [[nodiscard]] bool wants_timeline() const { return !timeline.empty(); }
+  // Whether any file is wanted.
+  [[nodiscard]] bool any() const {
+    return !(plan.empty() && xml.empty() && svg.empty() && dot.empty() && timeline.empty());
+  }
   // Renders everything that was asked for, and then writes it.
   [[nodiscard]] Status write(const plan::EvaluatedPlan& evaluated,
                              const topology::Topology& topology) const;

@@ -127,22 +127,46 @@ std::vector<RatTree> all_trees(const std::vector<RatGroup>& groups, Rank root) {
 std::vector<RatTree> rotated_trees(const std::vector<RatGroup>& groups, int count, Rank root) {
   CHECK(count > 0);
   const std::vector<Rank>& hosts = groups.back().all_hosts;
-  // How often each member has been picked.
+  // How often each member has been picked, and each host has been its group's aggregator. Members
+  // alone would not do: a rack whose hosts take turns and a pod whose racks take turns always meet
+  // in the same hosts.
   std::vector<std::vector<int>> used;
+  std::vector<std::vector<int>> served;
   used.reserve(groups.size());
-  for (const RatGroup& group : groups) used.emplace_back(group.member_count(), 0);
+  served.reserve(groups.size());
+  for (const RatGroup& group : groups) {
+    used.emplace_back(group.member_count(), 0);
+    served.emplace_back(group.all_hosts.size(), 0);
+  }
+  const auto place_of = [&](std::size_t g, Rank host) {
+    const std::vector<Rank>& all = groups[g].all_hosts;
+    return static_cast<std::size_t>(std::ranges::lower_bound(all, host) - all.begin());
+  };
   std::vector<RatTree> trees;
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
     const std::size_t turn = i * hosts.size() / static_cast<std::size_t>(count) % hosts.size();
     Picks picks = picks_for_root(groups, root.valid() ? root : hosts[turn]);
+    RatTree tree;
     for (std::size_t g = 0; g < groups.size(); ++g) {
+      const auto host_of = [&](std::size_t member) {
+        const std::size_t own = groups[g].hosts.size();
+        return member < own ? groups[g].hosts[member]
+                            : tree.aggregators[groups[g].children[member - own]];
+      };
       if (!picks[g]) {
-        const auto least = std::min_element(used[g].begin(), used[g].end());
-        picks[g] = static_cast<std::size_t>(least - used[g].begin());
+        std::pair least(std::numeric_limits<int>::max(), std::numeric_limits<int>::max());
+        for (std::size_t member = 0; member < used[g].size(); ++member) {
+          const std::pair now(used[g][member], served[g][place_of(g, host_of(member))]);
+          if (now >= least) continue;
+          least = now;
+          picks[g] = member;
+        }
       }
       ++used[g][*picks[g]];
+      tree.aggregators.push_back(host_of(*picks[g]));
+      ++served[g][place_of(g, tree.aggregators.back())];
     }
-    trees.push_back(tree_of(groups, picks));
+    trees.push_back(std::move(tree));
   }
   give_equal_weights(trees);
   return trees;

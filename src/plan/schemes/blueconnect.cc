@@ -85,6 +85,7 @@ class BlueConnect {
       }
       if (!rings.empty()) outline.rounds.push_back(std::move(rings));
     }
+    outline.drift = outline.rounds.size() > 1 ? 0.3 : 0;
     outline.rounds = up_and_down(std::move(outline.rounds));
     return outline;
   }

@@ -48,7 +48,7 @@ Result<Outline> outline_butterfly(const PlanRequest& request, const Parameters& 
   const std::vector<Rank> order = ranks_in_region_order(request.topology);
   const std::size_t active_count = std::bit_floor(order.size());
   const std::size_t folded_count = order.size() - active_count;
-  Outline outline{.chunk = share_bytes(request, 1)};
+  Outline outline{.chunk = share_bytes(request, 1), .drift = folded_count > 0 ? 0.5 : 0};
   OutlineRound fold;
   std::vector<Rank> active;
   for (std::size_t i = 0; i < order.size(); ++i) {

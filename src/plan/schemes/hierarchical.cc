@@ -14,6 +14,10 @@
 namespace thalweg::plan {
 namespace {
 
+// The drift (outline.h) where a leader turns from its chain to the ring, and from the ring to its
+// chain; without a ring it is half of that. Within chains there is none.
+constexpr double kTurn = 0.8;
+
 // Leader r sends block r − 1 first (see ring_reduce_scatter), then r − 2, ….
 std::vector<ChunkIndex> chunks_in_ring_order(const Ring& ring, std::size_t region) {
   const std::size_t n = ring.blocks.size();
@@ -72,8 +76,10 @@ Result<Outline> outline_hierarchical(const PlanRequest& request, const Parameter
   if (groups.size() > 1) {
     outline.rounds.push_back(ring_round(leaders, share_bytes(request, groups.size())));
     outline.rounds.back().repeat *= 2;
+    outline.rounds.back().drift = kTurn;
   }
-  const std::vector<OutlineRound> down = reversed(up);
+  std::vector<OutlineRound> down = reversed(up);
+  if (!down.empty()) down.front().drift = groups.size() > 1 ? kTurn : kTurn / 2;
   outline.rounds.insert(outline.rounds.end(), down.begin(), down.end());
   return outline;
 }

@@ -38,7 +38,7 @@ Result<Plan> generate_k_nomial(const PlanRequest& request, const Parameters& par
 
 Result<Outline> outline_k_nomial(const PlanRequest& request, const Parameters& parameters) {
   THALWEG_TRY(const int radix, parameters.integer("k", 2, kLargestK));
-  Outline outline{.chunk = share_bytes(request, 1), .drift = 0.25};
+  Outline outline{.chunk = share_bytes(request, 1), .drift = 0.4};
   add_tree_rounds(
       k_nomial_tree(ranks_in_region_order(request.topology), static_cast<std::size_t>(radix), {}),
       outline.chunk, outline.rounds);

@@ -79,7 +79,7 @@ class PLinkWriter {
     return {.rounds = up_and_down({std::move(local), std::move(global)}),
             .chunk = shard_bytes,
             .units = static_cast<double>(regions_.size()),
-            .drift = regions_.size() > 1 ? 0.5 : 0};
+            .drift = regions_.size() > 1 ? 0.4 : 0};
   }
 
  private:

@@ -168,6 +168,21 @@ Result<Plan> generate_rat(const PlanRequest& request, const Parameters& paramete
   return plan_of(request, groups, trees, true);
 }
 
+Status each_tree_of_rat(const PlanRequest& request, const Parameters& parameters,
+                        const TreeVisitor& visit) {
+  THALWEG_TRY(const RatRegions regions, regions_of(parameters));
+  const std::vector<RatGroup> groups = rat_groups(request.topology, regions);
+  THALWEG_TRY(const std::vector<RatTree> trees, equal_trees(groups, parameters, {}));
+  const auto count = static_cast<std::int64_t>(trees.size());
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Share share = share_of(request.elements, count, i);
+    if (share.length == 0) continue;
+    const Tree tree = edges_of(trees[static_cast<std::size_t>(i)], groups, {});
+    THALWEG_TRY_STATUS(visit(tree, Bytes(share.length * request.element_bytes)));
+  }
+  return ok_status();
+}
+
 Result<Plan> generate_weighted(const PlanRequest& request, const Parameters& parameters) {
   THALWEG_TRY(const RatRegions regions, regions_of(parameters));
   const std::vector<RatGroup> groups = rat_groups(request.topology, regions);
@@ -190,6 +205,7 @@ const Scheme kRat{
                     .meaning = "how many: a number, all, or auto (all up to 64, else one a host)"}},
     .generate = generate_rat,
     .outline = outline_rat,
+    .each_tree = each_tree_of_rat,
 };
 
 const Scheme kRatWeighted{

@@ -25,10 +25,10 @@ namespace {
 constexpr int kShort = kUnderSanitizer ? 2 : 12;
 constexpr int kLong = 50;
 constexpr double kLeastTau = 0.8;       // on the mean over the networks
-constexpr double kMostOverBest = 1.25;  // on each network of the short form
-// The same of the long form. A stream keeps to one of several equal paths, and on one network
-// (seed 14) those of the parameter servers share one of two uplinks more than was predicted.
-constexpr double kMostOverBestOfMany = 1.6;
+constexpr double kMostOverBest = 1.25;  // on each network
+// A stream keeps to one of several equal paths. Where there are any, the simulated time is the mean
+// over so many draws of the paths, because nobody can know the draw.
+constexpr std::uint64_t kDraws = 3;
 constexpr std::int64_t kShortBytes = 1 << 20;  // the short form's largest tensor
 
 struct Case {
@@ -78,8 +78,12 @@ double tau(const std::vector<double>& a, const std::vector<double>& b) {
   return pairs_a * pairs_b > 0 ? agreed / std::sqrt(pairs_a * pairs_b) : 1;
 }
 
-// Compares one network and returns the tau of its ranking.
-double compare(std::uint64_t seed, const Case& drawn, double most_over_best) {
+struct Agreement {
+  double tau = 0;
+  double over_best = 0;  // the simulated time of what the planner takes, over the best
+};
+
+Agreement compare(std::uint64_t seed, const Case& drawn) {
   const topology::Topology network = topology::topology_from_shorthand(drawn.network).value();
   const topology::Routing routing(network);
   const plan::PlanRequest request{.topology = network, .elements = drawn.bytes / 4};
@@ -88,12 +92,18 @@ double compare(std::uint64_t seed, const Case& drawn, double most_over_best) {
   options.cost.per_message = Duration();
   options.cost.per_follow_up = Duration();
   plan::Predictor predictor(network, routing, options.cost);
+  const std::uint64_t draws = drawn.network.find("spines=2") == std::string::npos ? 1 : kDraws;
   const auto simulated_ms = [&](const std::string& scheme) {
-    return allreduce::simulate(
-               network,
-               {.transport = "tcp", .scheme = scheme, .size = Bytes(drawn.bytes), .calls = 5})
-        .value()
-        .ms();
+    double sum = 0;
+    for (std::uint64_t draw = 1; draw <= draws; ++draw) {
+      const allreduce::SimulatedCall call{.transport = "tcp",
+                                          .scheme = scheme,
+                                          .size = Bytes(drawn.bytes),
+                                          .calls = 5,
+                                          .seed = draw};
+      sum += allreduce::simulate(network, call).value().ms();
+    }
+    return sum / static_cast<double>(draws);
   };
   std::vector<double> predicted;
   std::vector<double> simulated;
@@ -113,8 +123,8 @@ double compare(std::uint64_t seed, const Case& drawn, double most_over_best) {
   const double agreement = tau(simulated, predicted);
   fmt::print("seed {}: {} {} B: tau {:.2f}, {} is {:.2f} times the best\n", seed, drawn.network,
              drawn.bytes, agreement, choice.scheme, over);
-  EXPECT_LE(over, most_over_best) << "replay: THALWEG_PLANS=" << seed;
-  return agreement;
+  EXPECT_LE(over, kMostOverBest) << "replay: THALWEG_PLANS=" << seed;
+  return {.tau = agreement, .over_best = over};
 }
 
 TEST(PlannerNetworks, ranking__that_of_the_packet_simulator) {
@@ -122,20 +132,28 @@ TEST(PlannerNetworks, ranking__that_of_the_packet_simulator) {
   const std::string mode = wanted == nullptr ? "" : wanted;
   if (!mode.empty() && mode != "long") {
     const auto seed = static_cast<std::uint64_t>(std::stoull(mode));
-    compare(seed, draw(seed), kMostOverBestOfMany);
+    compare(seed, draw(seed));
     return;
   }
   const int networks = mode == "long" ? kLong : kShort;
   double sum = 0;
+  double over = 0;
+  Agreement worst{.tau = 1, .over_best = 1};
   int compared = 0;
-  const double most_over_best = mode == "long" ? kMostOverBestOfMany : kMostOverBest;
   for (std::uint64_t seed = 1; compared < networks; ++seed) {
     const Case drawn = draw(seed);
     if (mode != "long" && drawn.bytes > kShortBytes) continue;
-    sum += compare(seed, drawn, most_over_best);
+    const Agreement one = compare(seed, drawn);
+    sum += one.tau;
+    over += one.over_best;
+    worst.tau = std::min(worst.tau, one.tau);
+    worst.over_best = std::max(worst.over_best, one.over_best);
     ++compared;
   }
-  fmt::print("{} networks: tau {:.3f} on the mean\n", compared, sum / compared);
+  fmt::print(
+      "{} networks: tau {:.3f} on the mean, {:.2f} at worst; what is taken is {:.3f} times the "
+      "best on the mean, {:.2f} at worst\n",
+      compared, sum / compared, worst.tau, over / compared, worst.over_best);
   // The mean of two networks says little.
   if (!kUnderSanitizer) {
     EXPECT_GE(sum / compared, kLeastTau);

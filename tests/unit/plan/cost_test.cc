@@ -233,15 +233,44 @@ TEST(InNetwork, time__of_several_racks_is_that_of_their_links) {
           .value();
   InNetworkRequest how{
       .elements = 2'560'000, .packet_overhead = Bytes(76), .levels = 2, .agreement = {}};
-  // A rack serves a quarter of the sums. For these, three other racks' sums come in; for each of
-  // the others, one comes in.
-  const double line_ms = 11e6 * (3.0 / 4 + 3.0 / 4) * 8 / 10e9 * 1e3;
+  // The sums of three other racks come to the rack of the servers.
+  const double line_ms = 11e6 * 3 * 8 / 10e9 * 1e3;
   const double time_ms = in_network_time(how, network, {}).ms();
   EXPECT_GT(time_ms, line_ms);
   EXPECT_LT(time_ms, line_ms + 0.2);
   // With one level, the tensors of all four ranks of a rack go out.
   how.levels = 1;
   EXPECT_NEAR(in_network_time(how, network, {}).ms(), 11e6 * 4 * 8 / 10e9 * 1e3, 0.2);
+}
+
+TEST(InNetwork, time__of_unequal_racks_has_the_servers_at_the_fastest_uplinks) {
+  constexpr const char* kText = R"(
+defaults: {rate: 10G}
+regions: [{name: rack0}, {name: rack1}, {name: rack2}]
+hosts:
+  - {name: a, region: rack0}
+  - {name: b, region: rack0}
+  - {name: c, region: rack1}
+  - {name: d, region: rack1}
+  - {name: e, region: rack2}
+  - {name: f, region: rack2}
+switches: [{name: leaf0, region: rack0}, {name: leaf1, region: rack1}, {name: leaf2, region: rack2}, {name: spine}]
+links:
+  - {between: [a, leaf0]}
+  - {between: [b, leaf0]}
+  - {between: [c, leaf1]}
+  - {between: [d, leaf1]}
+  - {between: [e, leaf2]}
+  - {between: [f, leaf2]}
+  - {between: [leaf0, spine]}
+  - {between: [leaf1, spine], rate: 20G}
+  - {between: [leaf2, spine]}
+)";
+  const topology::Topology network = topology::topology_from_yaml(kText, "test").value();
+  const InNetworkRequest how{
+      .elements = 2'560'000, .packet_overhead = Bytes(76), .levels = 2, .agreement = {}};
+  // Two sums come in over 20 Gb/s, and one over 10.
+  EXPECT_NEAR(in_network_time(how, network, {}).ms(), 11e6 * 8 / 10e9 * 1e3, 0.2);
 }
 
 TEST(InNetwork, time__pays_with_many_ranks_and_many_bytes) {

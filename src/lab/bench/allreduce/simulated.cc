@@ -7,17 +7,12 @@
 #include <limits>
 #include <vector>
 
+#include "plan/cost.h"
 #include "sim/scenario/scenario.h"
 #include "sim/scenario/scenario_run.h"
 
 namespace thalweg::lab::allreduce {
 namespace {
-
-// What the senders of a host keep in its queue: TCP small queues hold about a millisecond of a
-// flow, and at least two bursts of segmentation offload.
-constexpr Duration kSmallQueue = Duration::milliseconds(1);
-constexpr std::int64_t kLeastQueue = 16'000;
-constexpr std::int64_t kMostQueue = 64'000;
 
 std::int64_t host_queue(const topology::Topology& topology) {
   double slowest = std::numeric_limits<double>::infinity();  // bytes per second
@@ -26,8 +21,7 @@ std::int64_t host_queue(const topology::Topology& topology) {
       slowest = std::min(slowest, topology.arc(arc).spec.rate.bytes_per_second());
     }
   }
-  const double bytes = slowest * kSmallQueue.s();
-  return bytes < kMostQueue ? std::max(static_cast<std::int64_t>(bytes), kLeastQueue) : kMostQueue;
+  return static_cast<std::int64_t>(plan::host_queue({}, slowest));
 }
 
 // The scenario of the call. Buffers are those of the emulated network (emulated_network.cc), the
@@ -38,10 +32,10 @@ std::string scenario_text(const topology::Topology& topology, const SimulatedCal
                                     ? fmt::format("{{kind: dlcp, bound: {}}}", call.bound)
                                     : std::string(kKernelTcp);
   std::string text = fmt::format(
-      "topology: given\ntransport: {}\nnetwork: {{port_buffer: 10MB, host_queue: {}B}}\n"
+      "topology: given\nseed: {}\ntransport: {}\nnetwork: {{port_buffer: 10MB, host_queue: {}B}}\n"
       "connections: {{forward: packets}}\nuntil: 600s\njobs:\n"
       "  - {{size: {}B, scheme: \"{}\", overlap: none, iterations: {}}}\n",
-      transport, host_queue(topology), call.size.count(), call.scheme, call.calls);
+      call.seed, transport, host_queue(topology), call.size.count(), call.scheme, call.calls);
   if (call.loss == 0) return text;
   text += "faults:\n";
   for (const topology::Link& link : topology.links()) {

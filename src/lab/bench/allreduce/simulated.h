@@ -1,6 +1,7 @@
 // The time that the simulator predicts for an allreduce that `thalweg bench allreduce` measures.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include <thalweg/result.h>
@@ -21,6 +22,8 @@ struct SimulatedCall {
   double loss = 0;   // of the packets that arrive at every host
   double bound = 0;  // of DLCP's loss
   int calls = 11;    // made one after the other
+  std::uint64_t seed =
+      1;  // of the paths that streams take, where several are equal, and of the loss
 };
 
 // The median over the calls of the time of the slowest rank, as the benchmark reports it. Packets
