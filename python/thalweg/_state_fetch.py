@@ -162,6 +162,7 @@ class Fetch:
         self._timeout = timeout
         self._until = time.monotonic() + timeout.total_seconds()
         self._layout = 0
+        self._reached = False  # the source was
         self._cut = None
         self._tensors = []
         self.assignments = Assignments(0, source)
@@ -191,6 +192,8 @@ class Fetch:
 
     def done(self):
         """Tells the source that it need not wait for this rank any longer."""
+        if not self._reached:
+            return  # send() would try to connect once more
         with contextlib.suppress(RuntimeError):  # it is gone
             self._send(parts_of.DONE, self._source, 0, 0)
 
@@ -253,6 +256,7 @@ class Fetch:
 
     def _manifest(self):
         tag = self._ask(parts_of.MANIFEST, self._source)
+        self._reached = True
         status = parts_of.WAIT
         while status == parts_of.WAIT:
             status, size, *_ = self._get(self._expect_header(self._source, tag)).tolist()

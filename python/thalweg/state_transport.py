@@ -12,6 +12,7 @@ and of disallow_checkpoint(). A newcomer therefore asks all of them for parts
 """
 import atexit
 import logging
+import os
 import threading
 import time
 import weakref
@@ -36,7 +37,8 @@ _living = weakref.WeakSet()
 def _end_all():
     """Ends the threads that serve: none may want Python's lock when the interpreter ends."""
     for transport in list(_living):
-        transport.shutdown()
+        if transport._process == os.getpid():  # a forked child has no such thread
+            transport.shutdown()
 
 
 class StateTransport(CheckpointTransport):
@@ -66,6 +68,7 @@ class StateTransport(CheckpointTransport):
             raise ValueError(f"timeout: {timeout!r}; a timedelta above 0 is allowed")
         self._group, self._timeout = group, timeout
         self._tags = tags()
+        self._process = os.getpid()
         self._read = None  # returns this replica's state
         self._changed = threading.Condition()  # guards what follows
         self._backend, self._rank, self._size = None, 0, 0
@@ -117,26 +120,37 @@ class StateTransport(CheckpointTransport):
         rank, size
             This rank, and how many there are.
         """
-        thread = threading.Thread(target=self._run, args=(make_backend,), daemon=True,
+        # A new thread would work on the first accelerator.
+        device = torch.accelerator.current_device_index() if torch.accelerator.is_available() else None
+        thread = threading.Thread(target=self._run, args=(make_backend, device), daemon=True,
                                   name="thalweg-state")
         with self._changed:
             self._rank, self._size, self._thread, self._making = rank, size, thread, True
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # too many threads
+            self._made(None)
+            raise
 
     def wait_made(self):
         """Waits until the streams of the last quorum are made. ProcessGroupThalweg calls it."""
         with self._changed:
             self._changed.wait_for(lambda: not self._making)
 
-    def _run(self, make_backend):
-        backend = None
-        try:
-            backend = make_backend()
-        except RuntimeError:
-            _LOG.exception("no state can be sent or received in this quorum")
+    def _made(self, backend):
         with self._changed:
             self._backend, self._making = backend, False
             self._changed.notify_all()
+
+    def _run(self, make_backend, device):
+        backend = None
+        try:
+            if device is not None:
+                torch.accelerator.set_device_index(device)
+            backend = make_backend()
+        except Exception:  # whatever it is, others wait until the streams are made or are not
+            _LOG.exception("no state can be sent or received in this quorum")
+        self._made(backend)
         if backend is not None:
             self._serve(backend)
 
@@ -184,6 +198,7 @@ class StateTransport(CheckpointTransport):
             self._snapshot, self._is_source = snapshot, True
             self._owed = set(dst_ranks)
             waiting, self._waiting = self._waiting, []
+        backend.set_timeout(limit.total_seconds())  # also of connecting, which send() waits for
         try:
             for rank, asked, tag in waiting:
                 self._send_manifest(backend, rank, asked, tag)
@@ -206,7 +221,8 @@ class StateTransport(CheckpointTransport):
                     f"thalweg: Timed out waiting {limit.total_seconds():g} s until ranks "
                     f"{sorted(owed)} had the state of step {step}")
             for rank in owed:
-                self._probe(backend, rank)
+                if time.monotonic() < until:
+                    self._probe(backend, rank)
 
     def _probe(self, backend, rank):
         words = torch.tensor([parts_of.PROBE, *[0] * (parts_of.REQUEST_WORDS - 1)])
@@ -257,6 +273,7 @@ class StateTransport(CheckpointTransport):
         with self._changed:
             backend, rank, size = self._streams(), self._rank, self._size
             self._received = True
+        backend.set_timeout(limit.total_seconds())  # also of connecting, which send() waits for
         fetch = Fetch(backend, rank, size, src_rank, step, limit, self._tags)
         try:
             return fetch.fetch()

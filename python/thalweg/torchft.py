@@ -146,10 +146,11 @@ class ProcessGroupThalweg(ProcessGroupWrapper):
         if self._place is None:
             self._place = self._new_place()
         addresses = {_KEY: self._place.address()}
-        if self._state is not None:
+        state = self._state  # another thread may detach it meanwhile
+        if state is not None:
             if self._state_place is None:
                 self._state_place = self._new_place()
-            self._state.wait_made()  # from then on the place has another address
+            state.wait_made()  # from then on the place has another address
             addresses[_STATE_KEY] = self._state_place.address()
         return addresses
 
@@ -188,6 +189,8 @@ class ProcessGroupThalweg(ProcessGroupWrapper):
         peers = [json.loads(handle) for handle in opts.handles]
         if any(_KEY not in peer for peer in peers):
             # Another process has no such address: they meet by torchft's store.
+            if self._state is not None:
+                self._state.leave()
             return super().reconfigure(opts)
         self._rank = [peer["id"] for peer in peers].index(self._handle_id())
         self._uuid = opts.uuid

@@ -1,9 +1,11 @@
 // `thalweg plan show`: one plan, what it does step by step, and what it costs.
 #include <fmt/core.h>
 
-#include <cmath>
+#include <charconv>
+#include <cstdint>
 #include <iostream>
 #include <memory>
+#include <string_view>
 
 #include "cli/command.h"
 #include "cli/commands.h"
@@ -30,13 +32,22 @@ struct PlanShowArguments {
 // More transfers than this take gigabytes. Where the scheme is made of trees, they are not needed.
 constexpr std::int64_t kMostHeld = 8'000'000;
 
-// Whether the plan is made and proved tree by tree. A plan of trees has at most as many trees as
-// `rat:trees=auto` has, one a host, unless the scheme says how many.
+// How many trees the scheme has: as many as it says; one for each host if it does not.
+std::int64_t trees_of(std::string_view scheme, std::int64_t hosts) {
+  constexpr std::string_view kTrees = "trees=";
+  const std::size_t at = scheme.find(kTrees);
+  if (at == std::string_view::npos) return hosts;
+  std::int64_t trees = hosts;
+  std::from_chars(scheme.data() + at + kTrees.size(), scheme.data() + scheme.size(), trees);
+  return trees;
+}
+
+// Whether the plan is made and proved tree by tree.
 bool goes_by_trees(const PlanShowArguments& arguments, const lab::PlanSubject& subject) {
   const std::int64_t hosts = subject.topology.host_count();
   return arguments.scheme.substr(0, arguments.scheme.find(':')) == plan::kRat.name &&
          subject.request.collective == plan::Collective::kAllreduce &&
-         hosts * hosts * 2 > kMostHeld;
+         trees_of(arguments.scheme, hosts) * hosts * 2 > kMostHeld;
 }
 
 Result<plan::EvaluatedPlan> evaluated_plan(const PlanShowArguments& arguments,
@@ -46,12 +57,12 @@ Result<plan::EvaluatedPlan> evaluated_plan(const PlanShowArguments& arguments,
     return plan::evaluate(plan::pipelined(plan, arguments.pipeline), subject.topology,
                           subject.routing, subject.options.cost);
   }
-  if (arguments.steps > 0 || arguments.pipeline > 1 || arguments.outputs.any()) {
+  const bool lists = arguments.steps > 0 && !arguments.json;
+  if (lists || arguments.pipeline > 1 || arguments.outputs.any()) {
     return Error(fmt::format(
         "a plan of {} by {} hosts is proved tree by tree and not held: --transfers 0 sums it up; "
-        "--pipeline and files of it are for at most {} hosts",
-        arguments.scheme, subject.topology.host_count(),
-        static_cast<int>(std::sqrt(kMostHeld / 2))));
+        "--pipeline and files of it are for plans of at most {} transfers",
+        arguments.scheme, subject.topology.host_count(), kMostHeld));
   }
   return plan::evaluate_by_trees(arguments.scheme, subject.request, subject.routing,
                                  subject.options);

@@ -32,7 +32,11 @@ Result<int> run_ps(const std::string& path, const std::string& key_file) {
   THALWEG_TRY(ps::PsConfig config, ps::PsConfig::parse(text, path));
   THALWEG_TRY(config.key, ps_key(key_file));
   if (!config.switch_address.empty()) {
-    THALWEG_TRY(config.switch_key, net::switch_key_from(net::process_environment()));
+    const net::EnvironmentLookup environment = net::process_environment();
+    THALWEG_TRY(config.switch_key, net::switch_key_from(environment));
+    // Switches have the job key unless another is named, wherever the job key comes from.
+    const bool named = !environment("THALWEG_SWITCH_KEY_FILE").value_or("").empty();
+    if (config.key && !named) config.switch_key = config.key;
   }
   launch::EndSignals ends;
   THALWEG_TRY(const std::unique_ptr<ps::ParameterServer> server,

@@ -32,6 +32,7 @@ struct TopArguments {
 
 // What readers of the job's metrics send; empty: the job has no key.
 Result<std::string> token_of(const TopArguments& arguments) {
+  if (arguments.key_file == "none") return std::string();
   Result<std::optional<wire::JobKey>> key = arguments.key_file.empty()
                                                 ? net::job_key_from(net::process_environment())
                                                 : net::job_key_in(arguments.key_file);
@@ -94,9 +95,8 @@ void add_top(CLI::App& app) {
       ->capture_default_str();
   command.add_flag("--once", arguments->once, "look once: counts since the start");
   command.add_flag("--json", arguments->json, "print JSON");
-  command.add_option(
-      "--key-file", arguments->key_file,
-      "file with the job key, if the job has one; otherwise THALWEG_KEY_FILE names it");
+  command.add_option("--key-file", arguments->key_file,
+                     "file with the job key, or 'none'; otherwise THALWEG_KEY_FILE names it");
   command.add_flag("--print-token", arguments->print_token,
                    "print the token that Prometheus needs for a job with a key, and end");
   add_examples(command, {"thalweg top --print-token --key-file /run/job.key",

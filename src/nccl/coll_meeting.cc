@@ -12,6 +12,7 @@
 
 #include "nccl/log.h"
 #include "net/atp/admission.h"
+#include "net/atp/switch_secrets.h"
 #include "net/auth/atp_key.h"
 #include "net/io/system.h"
 
@@ -138,6 +139,9 @@ Status Meeting::take_guest(CollLine& line, const CollMember& member) {
 }
 
 Result<net::AtpJob> Meeting::admit() {
+  // The other ranks need not have the file of the switches' key.
+  THALWEG_TRY(const net::SwitchSecrets secrets,
+              net::switch_secrets_from(net::process_environment()));
   net::JobRequest request;
   // The random number tells the communicators of one program apart.
   request.name = fmt::format("nccl-{:x}", net::random_number() & 0xffff'ffff);
@@ -158,7 +162,7 @@ Result<net::AtpJob> Meeting::admit() {
   std::string names;
   for (const net::ListedSwitch& at : plan_.switches->switches) {
     Result<net::AtpAdmission> admission =
-        net::admit_atp_job(at.address, plan_.switches->secrets, request, kPacketElements, until);
+        net::admit_atp_job(at.address, secrets, request, kPacketElements, until);
     if (!admission.ok()) return admission.error().within("CollNet: " + at.text());
     names += (names.empty() ? "" : ", ") + at.text();
     if (!admission->without_room.empty()) names += " (" + admission->without_room + ")";
@@ -170,7 +174,7 @@ Result<net::AtpJob> Meeting::admit() {
                       .request = request,
                       .grant = job.grant,
                       .client = std::move(admission->lease)});
-    parts_.leases = std::make_unique<net::AtpLeases>(std::move(leases), plan_.switches->secrets);
+    parts_.leases = std::make_unique<net::AtpLeases>(std::move(leases), secrets);
     // The others make the key themselves.
     job.grant.key.clear();
     return job;

@@ -203,8 +203,6 @@ Result<CollSettings> coll_settings_from(const net::EnvironmentLookup& lookup) {
       net::read_switch_list(lookup("THALWEG_SWITCH").value_or(""));
   if (!switches.ok()) return switches.error().within("THALWEG_SWITCH");
   settings.switches = std::move(*switches);
-  if (settings.switches.empty()) return settings;
-  THALWEG_TRY(settings.secrets, net::switch_secrets_from(lookup));
   return settings;
 }
 

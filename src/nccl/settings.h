@@ -11,7 +11,6 @@
 
 #include "base/units.h"
 #include "net/atp/switch_list.h"
-#include "net/atp/switch_secrets.h"
 #include "net/io/address.h"
 #include "net/job/environment.h"
 #include "net/job/interfaces.h"
@@ -44,7 +43,6 @@ struct Settings {
 // What CollNet needs beside these.
 struct CollSettings {
   std::vector<net::ListedSwitch> switches;  // rank 0 takes the first that admits the job
-  net::SwitchSecrets secrets;               // of all switches
 };
 
 // Errors name the variable, its value and what is allowed.

@@ -39,6 +39,10 @@ Status ForestSurvey::climb(const Tree& tree) {
   for (std::size_t l = 0; l < tree.levels.size(); ++l) {
     const auto level = static_cast<int>(l);
     for (const TreeEdge& edge : tree.levels[l]) {
+      if (edge.child == edge.parent) {
+        return Error(fmt::format("tree {}: rank {} sends its sum to itself", extent_.chunks,
+                                 edge.child.value()));
+      }
       Node& child = nodes_[edge.child.index()];
       Node& parent = nodes_[edge.parent.index()];
       if (child.sent) {

@@ -3,7 +3,7 @@
 // take 2.7 GB; one tree takes 64 kB.
 //
 // A tree is proved by what holds for every tree, and not by executing it (verify.h):
-// 1. every rank but one, the top, sends its sum to exactly one other;
+// 1. every rank but one, the top, sends its sum to exactly one other rank;
 // 2. a rank sends its sum on a higher level than anything arrives there.
 // By 2 whoever follows the sums comes to a higher level with every step and never to the same rank
 // twice, so by 1 the way ends at the top: the top adds every contribution once. The result takes

@@ -281,7 +281,7 @@ void ParameterServer::Core::reply(Client& client, const wire::PsHeader& header,
   client.state.waiting = Waiting::kNothing;
   client.state.reader.next();
   const auto send = [&](std::span<const std::byte> head) {
-    if (!client.state.stream || client.state.stream->state() != net::KeyedStream::State::kSealed) {
+    if (!has_proved(client)) {
       streams_.send(client, head, body);
       return;
     }

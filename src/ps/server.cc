@@ -151,7 +151,7 @@ std::optional<Time> ParameterServer::Core::close_late(Time now) {
   std::optional<Time> next;
   for (auto& [number, client] : streams_.clients()) {
     PsClientState& state = client.state;
-    if (state.stream && state.stream->state() == net::KeyedStream::State::kSealed) continue;
+    if (has_proved(client)) continue;
     if (!state.greeted_by) state.greeted_by = now + config_.greeting_time;
     if (now >= *state.greeted_by) {
       streams_.close(client);

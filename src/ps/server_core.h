@@ -64,6 +64,13 @@ class ParameterServer::Core final : public net::StreamServer<PsClientState>::Own
 
   [[nodiscard]] bool on_readable(Client& client) override;
   void on_closed(Client& client) override;
+  [[nodiscard]] bool gives_way(const Client& client) const override {
+    return key_ && !has_proved(client);
+  }
+  static bool has_proved(const Client& client) {
+    const std::unique_ptr<net::KeyedStream>& stream = client.state.stream;
+    return stream && stream->state() == net::KeyedStream::State::kSealed;
+  }
   std::optional<Time> turn();
 
   // Reads what comes before the client is known to have no key, and what it seals.

@@ -98,8 +98,8 @@ std::optional<Time> ControlServer::on_timeout(Time now) {
   if (!key_) return std::nullopt;
   std::optional<Time> next;
   for (auto& [number, client] : server_.clients()) {
+    if (has_proved(client)) continue;
     State& state = client.state;
-    if (state.stream && state.stream->state() == net::KeyedStream::State::kSealed) continue;
     if (!state.greeted_by) state.greeted_by = now + greeting_time_;
     if (now >= *state.greeted_by) {
       server_.close(client);

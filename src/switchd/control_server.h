@@ -68,6 +68,13 @@ class ControlServer final : private net::StreamServer<ControlClientState>::Owner
 
   [[nodiscard]] bool on_readable(Server::Client& client) override;
   void on_closed(Server::Client& client) override { requests_.on_closed(client.number); }
+  [[nodiscard]] bool gives_way(const Server::Client& client) const override {
+    return key_ && !has_proved(client);
+  }
+  static bool has_proved(const Server::Client& client) {
+    const std::unique_ptr<net::KeyedStream>& stream = client.state.stream;
+    return stream && stream->state() == net::KeyedStream::State::kSealed;
+  }
   void answer(Server::Client& client, std::string_view line);
   // Tells a client why it is refused, and takes nothing more from it.
   void end_refused(Server::Client& client);

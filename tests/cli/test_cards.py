@@ -157,7 +157,11 @@ def test_a_cable_dies_and_returns(hosts, tmp_path, card, how, key):
         # A card that is down has no name there.
         assert re.search(rf"nothing passes by the stream by interface .*10\.79\.{CARDS.index(card)}\.2", words)
         assert f"goes on by the stream by interface {other}" in words
-        metrics = hosts.inside(1, "bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/7101; printf 'GET /metrics HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3")
+        # With a key the metrics are for those who have its token.
+        token = subprocess.run([ROOT / "build/release/thalweg", "top", "--print-token", "--key-file", environment["THALWEG_KEY_FILE"]],
+                               capture_output=True, text=True, check=True).stdout.strip() if key else ""
+        request = rf"GET /metrics HTTP/1.0\r\nAuthorization: Bearer {token}\r\n\r\n"
+        metrics = hosts.inside(1, "bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/7101; printf '{request}' >&3; cat <&3")
         assert int(re.search(r"thalweg_streams_moved_total{rank=\"1\"} (\d+)", metrics)[1]) >= 1
         hosts.mend(card, how)
         before = hosts.sent(card)

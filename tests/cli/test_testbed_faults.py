@@ -70,6 +70,21 @@ while True:
     echo.wait(10)
 
 
+def test_switches_have_no_key_whoever_starts_them(up, monkeypatch, tmp_path):
+    """A job key in the environment is the ranks' business: the switches of a testbed serve them in the clear."""
+    key = tmp_path / "key"
+    key.write_text("c" * 32)
+    key.chmod(0o600)
+    monkeypatch.setenv("THALWEG_KEY_FILE", str(key))
+    up("single-switch:hosts=2,host=100M", "--aggregate", "switch0")
+    control = stats()["aggregators"][0]["control"]
+    assert bed("exec", 0, "--", PROGRAM, "job", "list", "--switch", control).returncode == 0
+    job = subprocess.run([PROGRAM, "testbed", "run", "--name", NAME, "--timeout", "60s", "--",
+                          ROOT / "build/release/examples/atp_sum", "3", "1000"], capture_output=True, text=True,
+                         timeout=90, check=False)
+    assert job.returncode == 0, job.stdout + job.stderr
+
+
 def test_switches_aggregate_exactly_under_loss(up):
     """Ranks sum through a switch of the testbed while packets are lost, and the switch restarts meanwhile."""
     up("leaf-spine:racks=2,hosts=2,spines=1,host=50M,uplink=50M", "--aggregate", "leaf0")

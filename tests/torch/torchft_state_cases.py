@@ -1,5 +1,6 @@
 """StateTransport: a newcomer's state from several survivors. Replicas are threads of one process."""
 import importlib.util
+import json
 import random
 import threading
 import time
@@ -15,7 +16,7 @@ if importlib.util.find_spec("torchft") is None:
     pytest.skip("torchft is not installed (`.venv/bin/python -m pip install torchft-nightly`)", allow_module_level=True)
 
 from torch.distributed.tensor import DeviceMesh, distribute_tensor
-from torchft_survivors import LONG, Replicas, dies, goes_on, hangs, same, state_of
+from torchft_survivors import LONG, ReconfigureOptions, Replicas, dies, goes_on, hangs, same, state_of
 
 import thalweg
 from thalweg import _state_fetch
@@ -249,6 +250,31 @@ def test_quorum__without_a_transport_on_all_replicas(make):
     replicas.quorum(1, [])
     with pytest.raises(thalweg.errors.BadArgument, match="not all replicas of this quorum have one"):
         replicas.heals[0].recv_checkpoint(1, "thalweg", 1, LONG)
+
+
+def test_quorum__by_torchfts_store__has_no_streams_of_the_last_one(make, monkeypatch):
+    replicas = make(2)
+    replicas.quorum(1, [state_of(1)])
+    monkeypatch.setattr(ProcessGroupThalweg.__mro__[1], "reconfigure", lambda _group, _options: None)
+    options = ReconfigureOptions()
+    options.handles = [json.dumps({"id": "of another version"})] * 2
+    replicas.groups[1].reconfigure(options)
+    with pytest.raises(thalweg.errors.BadArgument, match="not all replicas of this quorum have one"):
+        replicas.heals[1].recv_checkpoint(0, "thalweg", 1, LONG)
+
+
+def test_quorum__streams_that_cannot_be_made__hold_nobody_up(make):
+    heal = make(1).heals[0]
+
+    def fails():
+        raise MemoryError
+    heal.meet(fails, 0, 1)
+    waits = threading.Thread(target=heal.wait_made, daemon=True)
+    waits.start()
+    waits.join(30)
+    assert not waits.is_alive()
+    with pytest.raises(thalweg.errors.BadArgument, match="or there is no quorum"):
+        heal.recv_checkpoint(0, "thalweg", 1, LONG)
 
 
 def test_arguments__errors_that_help(make):

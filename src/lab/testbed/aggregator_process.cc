@@ -58,7 +58,7 @@ Status AggregatorProcess::begin() {
   THALWEG_TRY(const NamespaceVisit visit, NamespaceVisit::begin(space_));
   THALWEG_TRY(pid_,
               launch::spawn({.command = {std::filesystem::read_symlink("/proc/self/exe").string(),
-                                         "switch", "--config", config_},
+                                         "switch", "--config", config_, "--key-file", "none"},
                              .in = nothing.get(),
                              .out = log.get(),
                              .err = log.get()}));

@@ -33,6 +33,7 @@ using nlohmann::json;
 constexpr const char* kPaths = "16";
 constexpr const char* kStreams = "8";
 constexpr const char* kSwitchToken = "THALWEG_SWITCH_TOKEN";
+constexpr const char* kSwitchKeyFile = "THALWEG_SWITCH_KEY_FILE";
 
 // The numbers of the hosts that `text` names, as "0-3,6", in that order; all `count` if it is
 // empty.
@@ -147,7 +148,7 @@ Result<int> run_on_testbed(const TestbedRunOptions& options,
   if (!stats["aggregators"].empty()) {
     ranks.variables.emplace("THALWEG_SWITCH", switch_list(stats["aggregators"]));
     // The aggregators of a testbed have no key: all of it is on this machine.
-    ranks.variables.emplace("THALWEG_SWITCH_KEY_FILE", "none");
+    ranks.variables.emplace(kSwitchKeyFile, "none");
     ranks.variables.emplace(kSwitchToken, token_of(stats["aggregators"]));
     ranks.variables.emplace("THALWEG_TOPOLOGY", place.topology());
   }
@@ -179,9 +180,10 @@ Status exec_on_testbed(const std::string& name, const std::string& host,
   THALWEG_TRY(const json stats, place.ask(json{{"do", "stats"}}));
   THALWEG_TRY(const std::size_t number, host_in(host, stats["hosts"]));
   THALWEG_TRY_STATUS(enter(stats, number));
-  // Programs that ask these switches need no more than their address.
+  // Programs that ask these switches need no more than their address. None has a key.
   if (!stats["aggregators"].empty()) {
     setenv(kSwitchToken, token_of(stats["aggregators"]).c_str(), 0);
+    setenv(kSwitchKeyFile, "none", 1);
   }
   std::vector<char*> words;
   for (std::string& word : command) words.push_back(word.data());

@@ -18,6 +18,8 @@ namespace {
 constexpr auto kLookEvery = std::chrono::milliseconds(200);
 // How long one look waits for a switch. An answer that comes later is read at a later look.
 constexpr Duration kLookTime = Duration::milliseconds(200);
+// A connection to a switch with a key takes three round trips, and cannot go on at a later look.
+constexpr Duration kGreetTime = Duration::milliseconds(1'000);
 
 void warn_refused(const std::string& address, const Error& error) {
   fmt::print(stderr, "thalweg: warning: the switch at {} does not take the job again: {}\n",
@@ -82,16 +84,18 @@ void AtpLeases::keep(std::vector<AtpLease>& leases) {
 }
 
 bool AtpLeases::renew(AtpLease& lease) const {
-  const Time by = monotonic_now() + kLookTime;
   if (!lease.asked) {
-    Result<SwitchClient> client = SwitchClient::connect(lease.address, secrets_, by, true);
+    const Time reached = monotonic_now() + (secrets_.key ? kGreetTime : kLookTime);
+    Result<SwitchClient> client = SwitchClient::connect(lease.address, secrets_, reached, true);
     if (!client.ok() && client.error().code() == ErrorCode::kMismatch) {
       warn_refused(lease.address, client.error());
       return false;
     }
-    if (!client.ok() || !client->send_create(lease.request, by).ok()) return true;
+    if (!client.ok()) return true;
+    if (!client->send_create(lease.request, monotonic_now() + kLookTime).ok()) return true;
     lease.asked = std::make_unique<SwitchClient>(std::move(*client));
   }
+  const Time by = monotonic_now() + kLookTime;
   const Result<JobGrant> grant = lease.asked->created(lease.request, by);
   const bool answered = lease.asked->answered();
   if (!answered && grant.error().code() == ErrorCode::kTimeout) return true;

@@ -53,10 +53,13 @@ class StreamServer final : public EventLoop::Handler {
     [[nodiscard]] virtual bool on_readable(Client& client) = 0;
     // The client was closed, by either side. Its socket closes after this call.
     virtual void on_closed(Client& client) = 0;
+    // Whether this client may be closed to make room for a new one.
+    [[nodiscard]] virtual bool gives_way(const Client& /*client*/) const { return false; }
   };
 
   // Requires a listening socket; `loop` and `owner` outlive this. A client beyond the first `most`
-  // is closed at once.
+  // takes the place of the one that came first among those that give way; if none does, it is
+  // closed at once.
   StreamServer(EventLoop& loop, Fd listener, std::size_t most, Owner& owner)
       : loop_(loop), listener_(std::move(listener), most), most_(most), owner_(owner) {}
   ~StreamServer() override {
@@ -111,12 +114,21 @@ class StreamServer final : public EventLoop::Handler {
  private:
   void add(Fd fd) {
     const int descriptor = fd.get();
+    if (clients_.size() >= most_) make_room();
     // Destroying `fd` closes the connection, so a client too many learns of it.
     if (clients_.size() >= most_ || !loop_.add(descriptor, EPOLLIN, *this).ok()) return;
     prepare_stream(descriptor);
     set_signal_options(descriptor, kClientTimeoutMs);
     numbers_[descriptor] = ++last_number_;
     clients_[last_number_] = {.fd = std::move(fd), .number = last_number_};
+  }
+  void make_room() {
+    for (const auto& [number, client] : clients_) {
+      if (!owner_.gives_way(client)) continue;
+      close(client);
+      close_all();
+      return;
+    }
   }
   // Returns false if the connection is over.
   bool flush(Client& client) {

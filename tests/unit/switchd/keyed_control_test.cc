@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -21,6 +22,7 @@
 #include "net/ranks.h"
 #include "net/relay.h"
 #include "net/test_environment.h"
+#include "switchd/control_server.h"
 #include "switchd/leaves.h"
 #include "switchd/loopback_job.h"
 
@@ -167,6 +169,22 @@ TEST(KeyedControl, replay__of_a_whole_connection_does_nothing) {
   EXPECT_EQ(jobs_at(*daemon, kKey), 1U);
 }
 
+TEST(KeyedControl, strangers__who_take_all_places_give_way_to_a_member) {
+  // Both ends of every connection are in this process.
+  rlimit files{};
+  getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  if (files.rlim_max < 3 * ControlServer::kMaxClients) GTEST_SKIP() << "too few descriptors";
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+  const auto daemon = start_with(kKey);
+  const net::SocketAddress address = net::SocketAddress::resolve(daemon->control_address()).value();
+  std::vector<net::Fd> silent;
+  for (std::size_t i = 0; i < ControlServer::kMaxClients + 8; ++i) {
+    silent.push_back(net::connect_tcp(address, "the switch", soon()).value());
+  }
+  EXPECT_EQ(jobs_at(*daemon, kKey), 0U);
+}
+
 // Whatever byte of either direction changes, or wherever the connection is cut, the client gets an
 // error, no job is made by what changed, and the switch serves the next client.
 TEST(KeyedControl, attacker__who_changes_or_cuts_gets_an_error) {
@@ -175,7 +193,7 @@ TEST(KeyedControl, attacker__who_changes_or_cuts_gets_an_error) {
   for (int i = 0; i < 60; ++i) {
     const bool forth = i % 2 == 0;
     const bool cuts = i % 3 == 0;
-    // The first 56 bytes, of either direction, are those before the sealed ones.
+    // Sealed bytes begin after 48 bytes forth and after 56 back.
     const std::size_t place = prng.below(forth ? 150 : 100);
     SCOPED_TRACE(fmt::format("{} byte {} {}", cuts ? "cuts at" : "changes", place,
                              forth ? "forth" : "back"));

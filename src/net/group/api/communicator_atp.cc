@@ -28,7 +28,7 @@ Status Communicator::Core::prepare_atp(const net::SocketAddress& address, const 
   atp.local = address;
   const net::Environment& environment = job_->environment;
   atp.switches = options_.atp_switch.empty() ? environment.switches : options_.atp_switch;
-  if (!atp.switches.empty()) {
+  if (rank_ == 0 && !atp.switches.empty()) {  // it alone talks to switches
     THALWEG_TRY(atp.switch_secrets, net::switch_secrets_from(net::process_environment()));
   }
   atp.job_key = job_->job_key;
