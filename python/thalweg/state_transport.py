@@ -121,8 +121,8 @@ class StateTransport(CheckpointTransport):
             This rank, and how many there are.
         """
         # A new thread would work on the first accelerator.
-        device = torch.accelerator.current_device_index() if torch.accelerator.is_available() else None
-        thread = threading.Thread(target=self._run, args=(make_backend, device), daemon=True,
+        gpu = torch.accelerator.current_device_index() if torch.accelerator.is_available() else None
+        thread = threading.Thread(target=self._run, args=(make_backend, gpu), daemon=True,
                                   name="thalweg-state")
         with self._changed:
             self._rank, self._size, self._thread, self._making = rank, size, thread, True
@@ -142,11 +142,11 @@ class StateTransport(CheckpointTransport):
             self._backend, self._making = backend, False
             self._changed.notify_all()
 
-    def _run(self, make_backend, device):
+    def _run(self, make_backend, gpu):
         backend = None
         try:
-            if device is not None:
-                torch.accelerator.set_device_index(device)
+            if gpu is not None:
+                torch.accelerator.set_device_index(gpu)
             backend = make_backend()
         except Exception:  # whatever it is, others wait until the streams are made or are not
             _LOG.exception("no state can be sent or received in this quorum")
