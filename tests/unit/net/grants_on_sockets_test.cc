@@ -177,6 +177,7 @@ TEST(GrantsOnSockets, gradual__one_that_waits_does_not_stop_the_others) {
   EXPECT_FALSE(receiving->done());
   ASSERT_TRUE(sending->offer({0, kFloats}).ok());
   EXPECT_EQ(error_of(receiving), "");
+  EXPECT_EQ(error_of(sending), "");  // until then it may send of `source` again
   EXPECT_EQ(slow, source);
 }
 
