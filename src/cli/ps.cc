@@ -18,21 +18,13 @@
 namespace thalweg::cli {
 namespace {
 
-Result<std::optional<wire::JobKey>> ps_key(const std::string& file) {
-  if (file.empty()) return net::job_key_from(net::process_environment());
-  if (file == "none") return std::optional<wire::JobKey>();
-  Result<std::optional<wire::JobKey>> key = net::job_key_in(file);
-  if (!key.ok()) return key.error().within("--key-file");
-  return key;
-}
-
 Result<int> run_ps(const std::string& path, const std::string& key_file) {
   THALWEG_TRY(const std::string text,
               net::read_small_file(path, "the configuration", net::kMaxConfigFile));
   THALWEG_TRY(ps::PsConfig config, ps::PsConfig::parse(text, path));
-  THALWEG_TRY(config.key, ps_key(key_file));
+  const net::EnvironmentLookup environment = net::process_environment();
+  THALWEG_TRY(config.key, net::job_key_given(environment, key_file));
   if (!config.switch_address.empty()) {
-    const net::EnvironmentLookup environment = net::process_environment();
     THALWEG_TRY(config.switch_key, net::switch_key_from(environment));
     // Switches have the job key unless another is named, wherever the job key comes from.
     const bool named = !environment("THALWEG_SWITCH_KEY_FILE").value_or("").empty();

@@ -32,14 +32,9 @@ struct TopArguments {
 
 // What readers of the job's metrics send; empty: the job has no key.
 Result<std::string> token_of(const TopArguments& arguments) {
-  if (arguments.key_file == "none") return std::string();
-  Result<std::optional<wire::JobKey>> key = arguments.key_file.empty()
-                                                ? net::job_key_from(net::process_environment())
-                                                : net::job_key_in(arguments.key_file);
-  if (!key.ok()) {
-    return key.error().within(arguments.key_file.empty() ? "THALWEG_KEY_FILE" : "--key-file");
-  }
-  return *key ? net::metrics_token(**key) : std::string();
+  THALWEG_TRY(const std::optional<wire::JobKey> key,
+              net::job_key_given(net::process_environment(), arguments.key_file));
+  return key ? net::metrics_token(*key) : std::string();
 }
 
 Result<int> run_top(const TopArguments& arguments) {

@@ -281,7 +281,7 @@ void ParameterServer::Core::reply(Client& client, const wire::PsHeader& header,
   client.state.waiting = Waiting::kNothing;
   client.state.reader.next();
   const auto send = [&](std::span<const std::byte> head) {
-    if (!has_proved(client)) {
+    if (!client.state.has_proved()) {
       streams_.send(client, head, body);
       return;
     }

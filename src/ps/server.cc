@@ -146,23 +146,6 @@ void ParameterServer::Core::end_refused(Client& client) {
   client.state.spoiled = true;
 }
 
-std::optional<Time> ParameterServer::Core::close_late(Time now) {
-  if (!key_) return std::nullopt;
-  std::optional<Time> next;
-  for (auto& [number, client] : streams_.clients()) {
-    PsClientState& state = client.state;
-    if (has_proved(client)) continue;
-    if (!state.greeted_by) state.greeted_by = now + config_.greeting_time;
-    if (now >= *state.greeted_by) {
-      streams_.close(client);
-    } else {
-      next = next ? std::min(*next, *state.greeted_by) : *state.greeted_by;
-    }
-  }
-  streams_.close_all();
-  return next;
-}
-
 bool ParameterServer::Core::on_received(Client& client, std::size_t bytes) {
   RequestReader& reader = client.state.reader;
   const RequestReader::Progress progress = reader.on_received(bytes);
@@ -215,7 +198,8 @@ void ParameterServer::Core::worker_left(std::uint32_t worker) {
 }
 
 std::optional<Time> ParameterServer::Core::turn() {
-  const std::optional<Time> late = close_late(net::monotonic_now());
+  std::optional<Time> late;
+  if (key_) late = net::close_late(streams_, net::monotonic_now(), config_.greeting_time);
   if (!peers_) return late;
   bool waits = false;
   for (auto& [number, client] : streams_.clients()) {

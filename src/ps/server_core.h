@@ -13,7 +13,7 @@
 #include <thalweg/result.h>
 
 #include "base/units.h"
-#include "net/auth/greeting.h"
+#include "net/auth/greeted_client.h"
 #include "net/io/event_loop.h"
 #include "net/io/fd.h"
 #include "net/io/stream_server.h"
@@ -26,7 +26,7 @@
 namespace thalweg::ps {
 
 // What the server stores for each client.
-struct PsClientState {
+struct PsClientState : net::GreetedClient {
   enum class Waiting : std::uint8_t {
     kNothing,
     kValue,     // its pull must wait for a step or for other workers
@@ -34,8 +34,6 @@ struct PsClientState {
     kTransfer,  // its gradient is in flight
     kOthers,    // it waits for the other workers, over ATP
   };
-  std::unique_ptr<net::KeyedStream> stream;  // null until the first bytes come
-  std::optional<Time> greeted_by;            // with a key: when the client must have proved it
   RequestReader reader;
   std::optional<std::uint32_t> worker;  // set by its hello
   std::string peer_name;                // of its DLCP connection
@@ -65,11 +63,7 @@ class ParameterServer::Core final : public net::StreamServer<PsClientState>::Own
   [[nodiscard]] bool on_readable(Client& client) override;
   void on_closed(Client& client) override;
   [[nodiscard]] bool gives_way(const Client& client) const override {
-    return key_ && !has_proved(client);
-  }
-  static bool has_proved(const Client& client) {
-    const std::unique_ptr<net::KeyedStream>& stream = client.state.stream;
-    return stream && stream->state() == net::KeyedStream::State::kSealed;
+    return key_ && !client.state.has_proved();
   }
   std::optional<Time> turn();
 
@@ -77,8 +71,6 @@ class ParameterServer::Core final : public net::StreamServer<PsClientState>::Own
   [[nodiscard]] bool read_greeted(Client& client);
   // Tells a client whose key does not fit why, and takes nothing more from it.
   void end_refused(Client& client);
-  // Closes clients that are late with their key. Returns when to look again.
-  std::optional<Time> close_late(Time now);
   // Handles the bytes that have come. Returns false if the connection is over.
   [[nodiscard]] bool on_received(Client& client, std::size_t bytes);
   // Tells the client that its header changed on the way, or is another version's, and takes nothing

@@ -96,19 +96,7 @@ void ControlServer::end_refused(Server::Client& client) {
 std::optional<Time> ControlServer::on_timeout(Time now) {
   // Without a key, a client may be silent for as long as it likes.
   if (!key_) return std::nullopt;
-  std::optional<Time> next;
-  for (auto& [number, client] : server_.clients()) {
-    if (has_proved(client)) continue;
-    State& state = client.state;
-    if (!state.greeted_by) state.greeted_by = now + greeting_time_;
-    if (now >= *state.greeted_by) {
-      server_.close(client);
-    } else {
-      next = next ? std::min(*next, *state.greeted_by) : *state.greeted_by;
-    }
-  }
-  server_.close_all();
-  return next;
+  return net::close_late(server_, now, greeting_time_);
 }
 
 }  // namespace thalweg::switchd

@@ -16,7 +16,7 @@
 #include <thalweg/result.h>
 
 #include "base/units.h"
-#include "net/auth/greeting.h"
+#include "net/auth/greeted_client.h"
 #include "net/io/event_loop.h"
 #include "net/io/fd.h"
 #include "net/io/stream_server.h"
@@ -24,10 +24,8 @@
 namespace thalweg::switchd {
 
 // What the server stores for each client.
-struct ControlClientState {
-  std::unique_ptr<net::KeyedStream> stream = {};  // null until the first bytes come
-  std::string in = {};                            // the line that has not ended
-  std::optional<Time> greeted_by = {};            // with a key: when the client must have proved it
+struct ControlClientState : net::GreetedClient {
+  std::string in = {};  // the line that has not ended
 };
 
 class ControlServer final : private net::StreamServer<ControlClientState>::Owner {
@@ -69,11 +67,7 @@ class ControlServer final : private net::StreamServer<ControlClientState>::Owner
   [[nodiscard]] bool on_readable(Server::Client& client) override;
   void on_closed(Server::Client& client) override { requests_.on_closed(client.number); }
   [[nodiscard]] bool gives_way(const Server::Client& client) const override {
-    return key_ && !has_proved(client);
-  }
-  static bool has_proved(const Server::Client& client) {
-    const std::unique_ptr<net::KeyedStream>& stream = client.state.stream;
-    return stream && stream->state() == net::KeyedStream::State::kSealed;
+    return key_ && !client.state.has_proved();
   }
   void answer(Server::Client& client, std::string_view line);
   // Tells a client why it is refused, and takes nothing more from it.

@@ -364,7 +364,18 @@ Result<StreamChecks> stream_checks_from(const EnvironmentLookup& lookup) {
 Result<std::optional<wire::JobKey>> job_key_from(const EnvironmentLookup& lookup) {
   const std::string file = lookup("THALWEG_KEY_FILE").value_or("");
   if (file.empty()) return std::optional<wire::JobKey>();
-  return job_key_in(file);
+  Result<std::optional<wire::JobKey>> key = job_key_in(file);
+  if (!key.ok()) return key.error().within("THALWEG_KEY_FILE");
+  return key;
+}
+
+Result<std::optional<wire::JobKey>> job_key_given(const EnvironmentLookup& lookup,
+                                                  const std::string& file) {
+  if (file.empty()) return job_key_from(lookup);
+  if (file == "none") return std::optional<wire::JobKey>();
+  Result<std::optional<wire::JobKey>> key = job_key_in(file);
+  if (!key.ok()) return key.error().within("--key-file");
+  return key;
 }
 
 Result<std::optional<wire::JobKey>> job_key_in(const std::string& file) {

@@ -80,6 +80,11 @@ struct Environment {
 // The job key in the file that THALWEG_KEY_FILE names; none if the variable is not set.
 [[nodiscard]] Result<std::optional<wire::JobKey>> job_key_from(const EnvironmentLookup& lookup);
 
+// The same for a program whose option --key-file names `file`: that file's key, none if it is
+// "none", and job_key_from() if it is empty.
+[[nodiscard]] Result<std::optional<wire::JobKey>> job_key_given(const EnvironmentLookup& lookup,
+                                                                const std::string& file);
+
 // The key in this file.
 [[nodiscard]] Result<std::optional<wire::JobKey>> job_key_in(const std::string& file);
 
